@@ -1,0 +1,38 @@
+"""Implementations that answer calls: one file each, found by itself.
+
+A module of this package that defines ``ORACLES`` (a tuple of `Oracle`) is one. It is imported both here, for
+its description, and in a worker process, to answer: so its top level imports the standard library, NumPy
+and `xverify.core.call` only, and the framework is imported inside ``load``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+from fnmatch import fnmatchcase
+from typing import Dict, Optional
+
+from oracles.protocol import Oracle
+
+
+def all_oracles() -> Dict[str, Oracle]:
+    """Every oracle of this package by name, in alphabetical order of the names."""
+    found: Dict[str, Oracle] = {}
+    for module in pkgutil.iter_modules(__path__):
+        for oracle in getattr(importlib.import_module("oracles." + module.name), "ORACLES", ()):
+            found[oracle.name] = oracle
+    return dict(sorted(found.items()))
+
+
+def installed_version(oracle: Oracle) -> Optional[str]:
+    """The version of the distribution that the oracle runs, or None when it is not installed."""
+    try:
+        return importlib.metadata.version(oracle.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def answers(oracle: Oracle, contract: str) -> bool:
+    """Whether the oracle takes calls of that edition at all."""
+    return any(fnmatchcase(contract, pattern) for pattern in oracle.contracts)

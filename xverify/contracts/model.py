@@ -1,0 +1,147 @@
+"""A contract: the machine-readable form of one edition of one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.core.call import Call
+
+Codes = NDArray[np.unsignedinteger]
+Verdict = Literal["allowed", "forbidden", "unspecified"]
+Granularity = Literal["per_tensor", "per_axis", "blocked"]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One sentence of a document: ``id`` is "<edition>/<name>", ``text`` is quoted from ``document``.
+
+    An empty text means that the document is silent where one would look for it; ``note`` then says so.
+    """
+
+    id: str
+    text: str
+    document: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What an edition says of a call; ``clauses`` are the ids that forbid it or leave it open."""
+
+    verdict: Verdict
+    clauses: tuple[str, ...] = ()
+
+
+ALLOWED = Judgement("allowed")
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The operands of one allowed or unspecified call, broadcastable to the output's shape.
+
+    codes: per role, the codes of each operand after indexing (so that every output value has its own
+    x, scale and zero point, or its own input and range). dtypes: per role. options: what else the formula
+    depends on (mode, narrow_range).
+    """
+
+    codes: Mapping[str, Codes]
+    dtypes: Mapping[str, str]
+    output_dtype: str
+    shape: tuple[int, ...]
+    options: Mapping[str, int | str | bool] = field(default_factory=dict)
+
+
+class Reading(Protocol):
+    """A complete recipe of arithmetic; frozen, hashable, evaluated on arrays."""
+
+    @property
+    def name(self) -> str:
+        """Short and unique among all readings, e.g. "exact" or "float32"."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """The recipe in words, as a sentence's predicate."""
+        ...
+
+    def evaluate(self, operands: Operands) -> Codes:
+        """The output codes in ``operands.output_dtype`` and ``operands.shape``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What an edition's types and attributes admit; the strategies draw from it.
+
+    zero_point_dtypes: None means that the zero point has the type of x. output_dtypes: the admitted output
+    types; the output type is the scale's unless ``output_dtype_attribute``. attributes: the names that the edition has.
+    """
+
+    family: Literal["linear", "range"]
+    x_dtypes: tuple[str, ...]
+    scale_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    granularities: tuple[Granularity, ...]
+    zero_point_dtypes: tuple[str, ...] | None = None
+    zero_point_required: bool = False
+    attributes: tuple[str, ...] = ()
+    default_axis: int | None = 1
+    modes: tuple[str, ...] = ()
+
+    def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
+        """The dtypes that a zero point for x of that dtype may have."""
+        return (x_dtype,) if self.zero_point_dtypes is None else self.zero_point_dtypes
+
+    @property
+    def output_dtype_attribute(self) -> bool:
+        return "output_dtype" in self.attributes
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """The unit in which coverage and characterisation are counted, without the implementation."""
+
+    contract: str
+    x_dtype: str
+    scale_dtype: str
+    zero_point_dtype: str
+    out_dtype: str
+    granularity: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class TextCheck:
+    """A place where a document contradicts itself: the two sentences, and how the contradiction shows."""
+
+    clause: str
+    summary: str
+    call: Call | None = None
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One edition of one operator.
+
+    judge(call): what the edition says of it. cell(call): the cell of an allowed or unspecified call. operands(call):
+    the indexed operands. readings(call): what the formula clause admits, the first being what the
+    in-house kernel computes. value_clause(call, reading name or None): the clause that a value
+    outside the legal set contradicts. text_checks(): contradictions inside the document itself.
+    """
+
+    id: str
+    title: str
+    document: str
+    domain: Domain
+    clauses: Mapping[str, Clause]
+    judge: Callable[[Call], Judgement]
+    cell: Callable[[Call], Cell]
+    operands: Callable[[Call], Operands]
+    readings: Callable[[Call], tuple[Reading, ...]]
+    value_clause: Callable[[Call, str | None], str]
+    text_checks: Callable[[], tuple[TextCheck, ...]] = tuple

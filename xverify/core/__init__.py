@@ -1,0 +1,1 @@
+"""Calls, outcomes, dtypes, bits: what every floor above speaks in."""
