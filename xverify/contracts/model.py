@@ -40,6 +40,15 @@ class Judgement:
 ALLOWED = Judgement("allowed")
 
 
+def judged(identity: str, forbidden: list[str], unspecified: list[str]) -> Judgement:
+    """What follows from the names of clauses that forbid, or leave open; a ban outweighs an open question."""
+    if forbidden:
+        return Judgement("forbidden", tuple(f"{identity}/{name}" for name in forbidden))
+    if unspecified:
+        return Judgement("unspecified", tuple(f"{identity}/{name}" for name in unspecified))
+    return ALLOWED
+
+
 @dataclass(frozen=True)
 class Operands:
     """The operands of one allowed or unspecified call, broadcastable to the output's shape.

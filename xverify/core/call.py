@@ -12,14 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Union
 
 import numpy as np
 
 Attribute = Union[int, str, bool]
 
-BITS: Dict[str, int] = {
+BITS: dict[str, int] = {
     "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
     "int8": 8, "uint8": 8, "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8,
     "float8_e8m0fnu": 8,
@@ -52,12 +53,14 @@ class Tensor:
         if self.dtype not in BITS:
             raise ValueError("unknown dtype %r" % (self.dtype,))
         if self.codes.dtype != code_dtype(self.dtype):
-            raise ValueError("codes of %s must be %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype))
+            raise ValueError(
+                "codes of %s must be %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype)
+            )
         if self.layout not in LAYOUTS:
             raise ValueError("unknown layout %r" % (self.layout,))
 
     @property
-    def shape(self) -> Tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
         return tuple(self.codes.shape)
 
     @property
@@ -68,7 +71,7 @@ class Tensor:
         """A fresh array of the codes in this tensor's layout."""
         return lay_out(self.codes, self.layout)
 
-    def same_bits(self, other: "Tensor") -> bool:
+    def same_bits(self, other: Tensor) -> bool:
         return (
             self.dtype == other.dtype
             and self.shape == other.shape
@@ -123,7 +126,7 @@ class Call:
         """The quantized tensor: x, or TensorFlow's input."""
         return self.tensors["x"] if "x" in self.tensors else self.tensors["input"]
 
-    def under(self, contract: str) -> "Call":
+    def under(self, contract: str) -> Call:
         """The same application under another edition."""
         return replace(self, contract=contract)
 
@@ -142,16 +145,16 @@ class Outcome:
     """
 
     kind: str
-    tensor: Optional[Tensor] = None
+    tensor: Tensor | None = None
     error: str = ""
     message: str = ""
-    notes: Tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def refused(self) -> bool:
         return self.kind in ("rejected", "unsupported")
 
-    def same(self, other: "Outcome") -> bool:
+    def same(self, other: Outcome) -> bool:
         """The same answer: equal bits, or a refusal of the same kind (messages may differ)."""
         if self.kind != other.kind:
             return False
@@ -160,13 +163,15 @@ class Outcome:
         return self.tensor.same_bits(other.tensor)
 
 
-def _pack(header: Dict[str, Any], tensors: List[Tuple[str, Tensor]]) -> bytes:
+def _pack(header: dict[str, Any], tensors: list[tuple[str, Tensor]]) -> bytes:
     header["tensors"] = [[name, t.dtype, list(t.shape), t.layout] for name, t in tensors]
     head = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return b"".join([_WIRE_MAGIC, struct.pack("<I", len(head)), head, *(t.codes.tobytes() for _, t in tensors)])
+    return b"".join(
+        [_WIRE_MAGIC, struct.pack("<I", len(head)), head, *(t.codes.tobytes() for _, t in tensors)]
+    )
 
 
-def _unpack(blob: bytes) -> Tuple[Dict[str, Any], Dict[str, Tensor]]:
+def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if blob[:4] != _WIRE_MAGIC or len(blob) < 8:
         raise ValueError("not a call of xverify: it does not begin with %r" % (_WIRE_MAGIC,))
     (length,) = struct.unpack_from("<I", blob, 4)

@@ -1,0 +1,72 @@
+"""The editions: one file for each family of documents, one line here for each edition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+
+from xverify.contracts import microsoft, onednn, onnx, tensorflow
+from xverify.contracts.documents import DocumentError
+from xverify.contracts.model import Contract
+
+_BUILDERS: Mapping[str, Callable[[], Contract]] = {
+    **{f"ai.onnx/DequantizeLinear-{v}": partial(onnx.contract, v) for v in onnx.VERSIONS},
+    "com.microsoft/DequantizeLinear-1@seed": microsoft.seed_contract,
+    "com.microsoft/DequantizeLinear-1@installed": microsoft.installed_contract,
+    "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
+    "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
+    "tensorflow/Dequantize@seed": tensorflow.seed_contract,
+    "tensorflow/Dequantize@installed": tensorflow.installed_contract,
+}
+
+_BARE = {
+    "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
+    "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
+    "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
+}
+"""What an id without an edition means."""
+
+_PAIRS = (
+    ("com.microsoft/DequantizeLinear-1@seed", "com.microsoft/DequantizeLinear-1@installed"),
+    ("onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"),
+    ("tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"),
+    *(
+        (f"ai.onnx/DequantizeLinear-{a}", f"ai.onnx/DequantizeLinear-{b}")
+        for a, b in zip(onnx.VERSIONS, onnx.VERSIONS[1:], strict=False)
+    ),
+)
+
+
+def ids() -> tuple[str, ...]:
+    """Every edition's id, whether or not its document can be read here."""
+    return tuple(_BUILDERS)
+
+
+def newest() -> str:
+    """The edition that is meant when none is named: the newest ONNX version."""
+    return f"ai.onnx/DequantizeLinear-{onnx.VERSIONS[-1]}"
+
+
+def matching(pattern: str) -> tuple[str, ...]:
+    """The ids that a bare id or a glob pattern names; empty when it names none."""
+    if pattern in _BARE:
+        return (_BARE[pattern],)
+    return tuple(identity for identity in _BUILDERS if fnmatchcase(identity, pattern))
+
+
+@cache
+def get(identity: str) -> Contract:
+    """The edition of that id (a bare id has its default edition).
+
+    Raises KeyError for an unknown id, DocumentError when its document cannot be read here.
+    """
+    return _BUILDERS[_BARE.get(identity, identity)]()
+
+
+def rivals(identity: str) -> tuple[str, ...]:
+    """The other editions of the same operator with which this one is compared for conflicts."""
+    return tuple(b for a, b in _PAIRS if a == identity)
+
+
+__all__ = ["Contract", "DocumentError", "get", "ids", "matching", "newest", "rivals"]

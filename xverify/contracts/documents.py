@@ -1,0 +1,174 @@
+"""The documents that installed packages carry, read where they are installed.
+
+A framework is never imported here: its schemas are asked for in a short-lived process of the Python that has it,
+and TensorFlow's docstring is read from its source file.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_ASK_SCHEMAS = """
+import json, sys
+def plain(schema):
+    return {
+        "since": schema.since_version,
+        "doc": schema.doc or "",
+        "attributes": {name: a.description for name, a in schema.attributes.items()},
+        "inputs": [[i.name, getattr(i, "type_str", None) or getattr(i, "typeStr", ""), i.description,
+                    "Optional" in str(i.option)] for i in schema.inputs],
+        "types": {(getattr(t, "type_param_str")): [list(t.allowed_type_strs), t.description]
+                  for t in schema.type_constraints},
+        "outputs": [[o.name, getattr(o, "type_str", None) or getattr(o, "typeStr", ""), o.description]
+                    for o in schema.outputs],
+    }
+if sys.argv[1] == "onnx":
+    from onnx import defs
+    found = [s for s in defs.get_all_schemas_with_history() if s.name in ("DequantizeLinear", "QuantizeLinear")]
+else:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+    found = [s for s in state.get_all_operator_schema() if s.name in ("DequantizeLinear", "QuantizeLinear")]
+json.dump([[s.domain, s.name, plain(s)] for s in found], sys.stdout)
+"""
+
+_NAMES = {
+    "float": "float32",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn",
+}
+
+
+class DocumentError(Exception):
+    """A document cannot be read: its package is not installed, or does not answer."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One operator version as a package's schema gives it; types by parameter name, in our dtype names."""
+
+    doc: str
+    attributes: Mapping[str, str]
+    inputs: tuple[tuple[str, str, str, bool], ...]
+    outputs: tuple[tuple[str, str, str], ...]
+    types: Mapping[str, tuple[str, ...]]
+    type_texts: Mapping[str, str]
+
+    def types_of(self, parameter: str) -> tuple[str, ...]:
+        """The dtypes of the input or output of that name."""
+        for name, type_name, *_ in (*self.inputs, *self.outputs):
+            if name == parameter:
+                return self.types.get(type_name) or (dtype_name(type_name),)
+        return ()
+
+    def type_text(self, parameter: str) -> str:
+        """The schema's sentence on the type of that input or output."""
+        for name, type_name, *_ in (*self.inputs, *self.outputs):
+            if name == parameter:
+                listed = ", ".join(self.types.get(type_name, ()))
+                text = self.type_texts.get(type_name, "")
+                return f"{type_name} in ({listed}): {text}" if listed else f"{name}: {type_name}"
+        return ""
+
+    def text(self) -> str:
+        """All sentences: the summary, the attributes', the inputs' and the outputs' descriptions."""
+        parts = [
+            self.doc,
+            *self.attributes.values(),
+            *(i[2] for i in self.inputs),
+            *(o[2] for o in self.outputs),
+        ]
+        return "\n".join((*parts, *self.type_texts.values()))
+
+    def sentence(self, pattern: str) -> str:
+        """The first sentence that matches the regular expression, its white space folded; "" if none does."""
+        return sentence(self.text(), pattern)
+
+
+def sentence(text: str, pattern: str) -> str:
+    """The first sentence of ``text`` that matches ``pattern``, or ""."""
+    for part in text.split("\n\n"):
+        for candidate in re.split(r"(?<=[.])\s*(?=[A-Z'`\[])", re.sub(r"\s+", " ", part).strip()):
+            if re.search(pattern, candidate):
+                return candidate.strip()
+    return ""
+
+
+def dtype_name(schema_type: str) -> str:
+    """Our name of a schema's type: tensor(float8e4m3fn) is float8_e4m3fn."""
+    bare = schema_type.removeprefix("tensor(").removesuffix(")")
+    return _NAMES.get(bare, bare)
+
+
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+@cache
+def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, str, int], Schema]:
+    """Every (domain, operator, version) that the installed onnx or onnxruntime describes.
+
+    Raises DocumentError when the package is not there or does not answer.
+    """
+    if version_of(package) is None:
+        raise DocumentError(
+            f"{package} is not installed, so its schemas cannot be read; pip install {package}"
+        )
+    try:
+        done = subprocess.run(
+            [python, "-c", _ASK_SCHEMAS, package], capture_output=True, text=True, timeout=60, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise DocumentError(f"{package} did not give its schemas within 60 s") from None
+    if done.returncode:
+        reason = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise DocumentError(f"{package} does not give its schemas: {reason}")
+    found = {}
+    for domain, name, plain in json.loads(done.stdout):
+        found[domain, name, plain["since"]] = Schema(
+            doc=plain["doc"],
+            attributes=plain["attributes"],
+            inputs=tuple((n, t, d, bool(o)) for n, t, d, o in plain["inputs"]),
+            outputs=tuple((n, t, d) for n, t, d in plain["outputs"]),
+            types={name: tuple(map(dtype_name, listed)) for name, (listed, _) in plain["types"].items()},
+            type_texts={name: text for name, (_, text) in plain["types"].items()},
+        )
+    return found
+
+
+@cache
+def tensorflow_docstring() -> str:
+    """The docstring of the installed TensorFlow's Dequantize, read from its generated source."""
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or not spec.submodule_search_locations:
+        raise DocumentError(
+            "tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu"
+        )
+    path = Path(spec.submodule_search_locations[0], "python", "ops", "gen_array_ops.py")
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DocumentError(f"tensorflow's docstring cannot be read: {error.strerror}") from None
+    found = re.search(r"^def dequantize\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
+    # What follows the function up to the next def parses by itself: statements at top level.
+    function = ast.parse(found.group(0)).body[0] if found else None
+    if not isinstance(function, ast.FunctionDef):
+        raise DocumentError("tensorflow's source has no function dequantize")
+    return ast.get_docstring(function) or ""

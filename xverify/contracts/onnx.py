@@ -1,0 +1,210 @@
+"""ai.onnx DequantizeLinear, versions 10 to 25: texts, types and defaults from the installed onnx's schemas."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from xverify.contracts.documents import DocumentError, Schema, schemas, version_of
+from xverify.contracts.linear import ceil_div, has_nonzero, linear_operands, normal_axis
+from xverify.contracts.model import (
+    Cell,
+    Clause,
+    Contract,
+    Domain,
+    Granularity,
+    Judgement,
+    Operands,
+    Reading,
+    judged,
+)
+from xverify.contracts.readings import EXACT, FLOAT32, OUTPUT
+from xverify.core.call import Call
+
+VERSIONS = (10, 13, 19, 21, 23, 24, 25)
+"""The versions of the operator up to the newest that the contracts were written for."""
+
+_PATTERNS = {
+    "formula": r"dequantization formula is",
+    "zero-point-type": r"must have (the )?same type",
+    "zero-point-shape": r"Shape must match x_scale|must have (the )?same shape|are both scalars",
+    "granularity": r"(can be )?either a scalar|determining the quantization's granularity|are both scalars",
+    "axis-range": r"Accepted range is .{0,2}\[-r, r-1\]",
+    "block-size": r"block size is a positive integer",
+    "block-shape": r"blocked dequantization it has the same shape as the input",
+    "block-size-unused": r"Used only for blocked quantization",
+    "output-shape": r"must have (the )?same shape\.|same shape as input",
+    "int32-zero-point": r"zero point is supposed to be 0",
+    "float-zero-point": r"usually not used in the case of float8",
+    "rank-1": r"When the rank of the input is 1",
+    "output-type": r"output type is determined by|'x_scale' determines the output type",
+    "multiplication-precision": r"determines the precision of the multiplication",
+}
+"""How each clause's sentence is found in the schema's own text."""
+
+_SILENT = {
+    "one-element-scale": (
+        13,
+        99,
+        "no sentence covers a 1-D scale of one element on an axis of another length",
+    ),
+    "shape-1-scale": (
+        10,
+        10,
+        "the text asks for scalars and does not say whether a tensor of shape [1] is one",
+    ),
+    "blocked-empty-axis": (21, 99, "no sentence covers blocked quantization of an axis of extent 0"),
+    "subnormal": (
+        10,
+        99,
+        "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
+    ),
+}
+"""Where the text is silent: first and last version of which that is so, and on what."""
+
+
+def _clauses(
+    identity: str, version: int, schema: Schema, quantize: Schema | None, document: str
+) -> dict[str, Clause]:
+    found = {}
+    for name, pattern in _PATTERNS.items():
+        text = schema.sentence(pattern)
+        if text:
+            found[name] = Clause(f"{identity}/{name}", text, document)
+    for name, parameter in (("x-type", "x"), ("scale-type", "x_scale")):
+        found[name] = Clause(f"{identity}/{name}", schema.type_text(parameter), document)
+    listed = ", ".join(schema.attributes) or "none"
+    found["attributes"] = Clause(f"{identity}/attributes", f"Attributes: {listed}", document)
+    if "block-shape" in found and quantize is not None:
+        shape = quantize.sentence(r"ceil\(Di/B\)")
+        note = f"QuantizeLinear, to which the text refers for granularity, gives the shape: {shape}"
+        found["block-shape"] = Clause(f"{identity}/block-shape", found["block-shape"].text, document, note)
+    found.setdefault("output-type", Clause(f"{identity}/output-type", schema.type_text("y"), document))
+    for name, (first, last, note) in _SILENT.items():
+        if first <= version <= last:
+            found[name] = Clause(f"{identity}/{name}", "", document, note)
+    return found
+
+
+def _output_dtype(call: Call) -> str:
+    return str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
+
+
+def _granularity(version: int, call: Call) -> Granularity:
+    x, scale = call.tensors["x"], call.tensors["scale"]
+    if scale.codes.ndim == 0 or version == 10:
+        return "per_tensor"
+    blocked = version >= 21 and int(call.attributes.get("block_size", 0)) != 0
+    return "blocked" if blocked and scale.codes.ndim == len(x.shape) else "per_axis"
+
+
+def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
+    """Clauses on shapes, axis and block size that forbid the call, and those that leave it open."""
+    x, scale = call.tensors["x"], call.tensors["scale"]
+    shape, rank = scale.shape, len(x.shape)
+    block_size = int(call.attributes.get("block_size", 0))
+    if version == 10:
+        return (
+            ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["granularity"], [])
+        )
+    if block_size < 0:
+        return ["block-size"], []
+    if shape == ():
+        return [], ["block-size-unused"] if block_size else []
+    axis = normal_axis(int(call.attributes.get("axis", 1)), rank)
+    if version >= 21 and len(shape) == rank and (block_size or rank > 1):
+        if not block_size:
+            return ["block-size"], []
+        if axis is None:
+            return ["axis-range"], []
+        expected = tuple(ceil_div(e, block_size) if i == axis else e for i, e in enumerate(x.shape))
+        if shape != expected:
+            return ["block-shape"], []
+        return [], ["blocked-empty-axis"] if x.shape[axis] == 0 else []
+    if len(shape) != 1:
+        return ["granularity"], []
+    if version == 19 and rank == 1:
+        return [], ["rank-1"]
+    if axis is None:
+        return ["axis-range"], []
+    open_clauses = ["block-size-unused"] if block_size else []
+    if shape[0] == x.shape[axis]:
+        return [], open_clauses
+    return ([], ["one-element-scale", *open_clauses]) if shape[0] == 1 else (["granularity"], [])
+
+
+def _judge(identity: str, version: int, domain: Domain, call: Call) -> Judgement:
+    x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
+    forbidden, unspecified = _judge_shapes(version, call)
+    if x.dtype not in domain.x_dtypes:
+        forbidden.append("x-type")
+    if scale.dtype not in domain.scale_dtypes:
+        forbidden.append("scale-type")
+    elif _output_dtype(call) not in domain.output_dtypes:
+        forbidden.append("output-type")
+    if any(name not in domain.attributes for name in call.attributes):
+        forbidden.append("attributes")
+    if zero_point is not None:
+        if zero_point.dtype != x.dtype:
+            forbidden.append("zero-point-type")
+        elif x.dtype == "int32" and has_nonzero(zero_point):
+            unspecified.append("int32-zero-point")
+        if zero_point.shape != scale.shape:
+            forbidden.append("zero-point-shape")
+    return judged(identity, forbidden, unspecified)
+
+
+def _cell(identity: str, version: int, call: Call) -> Cell:
+    tensors = call.tensors
+    zero_point = tensors["zero_point"].dtype if "zero_point" in tensors else ""
+    out, granularity = _output_dtype(call), _granularity(version, call)
+    return Cell(identity, tensors["x"].dtype, tensors["scale"].dtype, zero_point, out, granularity, "")
+
+
+def _operands(call: Call) -> Operands:
+    axis, block_size = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
+    return linear_operands(call, _output_dtype(call), int(axis), int(block_size))
+
+
+def _readings(version: int, call: Call) -> tuple[Reading, ...]:
+    return (EXACT, *OUTPUT) if version >= 23 else (EXACT, FLOAT32)
+
+
+def _value_clause(identity: str, version: int, call: Call, reading: str | None) -> str:
+    precision = version >= 23 and reading == FLOAT32.name
+    return f"{identity}/{'multiplication-precision' if precision else 'formula'}"
+
+
+def contract(version: int) -> Contract:
+    """The edition ai.onnx/DequantizeLinear-<version>. Raises DocumentError when the installed onnx lacks it."""
+    known = schemas("onnx")
+    schema = known.get(("", "DequantizeLinear", version))
+    if schema is None:
+        raise DocumentError(
+            f"onnx {version_of('onnx')} has no DequantizeLinear-{version}; install a newer onnx"
+        )
+    identity = f"ai.onnx/DequantizeLinear-{version}"
+    document = f"DequantizeLinear-{version} in onnx.defs of onnx {version_of('onnx')}"
+    granularities: tuple[Granularity, ...] = ("per_tensor", "per_axis", "blocked")
+    domain = Domain(
+        family="linear",
+        x_dtypes=schema.types_of("x"),
+        scale_dtypes=schema.types_of("x_scale"),
+        output_dtypes=schema.types_of("y"),
+        granularities=granularities[
+            : 1 + ("axis" in schema.attributes) + ("block_size" in schema.attributes)
+        ],
+        attributes=tuple(sorted(schema.attributes)),
+    )
+    clauses = _clauses(identity, version, schema, known.get(("", "QuantizeLinear", version)), document)
+    return Contract(
+        id=identity,
+        title=f"ONNX DequantizeLinear, version {version}",
+        document=document,
+        domain=domain,
+        clauses={clause.id: clause for clause in clauses.values()},
+        judge=partial(_judge, identity, version, domain),
+        cell=partial(_cell, identity, version),
+        operands=_operands,
+        readings=partial(_readings, version),
+        value_clause=partial(_value_clause, identity, version),
+    )

@@ -1,0 +1,264 @@
+"""Readings of TensorFlow's Dequantize: recipes of arithmetic on triples (input, min_range, max_range)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts.model import Operands
+from xverify.core.call import BITS
+from xverify.core.dtypes import SIGNED, floats, integer_range, integers
+from xverify.core.rounding import cast, fraction_to_odd, product_to_odd
+
+F64 = NDArray[np.float64]
+Precision = Literal["exact", "float32", "float64"]
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The operands decoded: input as integers and the range's ends as float64, of equal shape."""
+
+    codes: NDArray[np.int64]
+    low: F64
+    high: F64
+    dtype: str
+
+    @property
+    def levels(self) -> int:
+        """range(T): highest minus lowest value of the input type."""
+        return (1 << BITS[self.dtype]) - 1
+
+
+def _inputs(operands: Operands) -> _Inputs:
+    dtype = operands.dtypes["input"]
+    codes, low, high = np.broadcast_arrays(
+        integers(dtype, operands.codes["input"]),
+        floats("float32", operands.codes["min_range"]),
+        floats("float32", operands.codes["max_range"]),
+    )
+    return _Inputs(codes, low, high, dtype)
+
+
+def _round_once(
+    estimate: F64, error: F64, exact: Callable[[tuple[int, ...]], Fraction], out: str
+) -> NDArray[Any]:
+    """Codes of the exact values, given a float64 estimate and a bound of its error.
+
+    Where both ends of the interval round to the same code, that is the code; elsewhere ``exact(index)`` decides.
+    """
+    below, above = cast(estimate - error, out), cast(estimate + error, out)
+    codes = np.array(below)
+    doubtful = below != above
+    if doubtful.any():
+        known: dict[Fraction, Any] = {}
+        for index in zip(*np.nonzero(np.atleast_1d(doubtful)), strict=True):
+            place = index if doubtful.ndim else ()
+            value = exact(place)
+            if value not in known:
+                known[value] = cast(np.array([fraction_to_odd(value)]), out)[0]
+            codes[place] = known[value]
+    return codes
+
+
+_REAL: dict[str, Any] = {"exact": np.float64, "float32": np.float32, "float64": np.float64}
+"""The type in which a precision computes; for the exact one, that of its first estimate."""
+
+
+def _as(real: Any, *arrays: NDArray[Any]) -> list[Any]:
+    return [np.asarray(array).astype(real) for array in arrays]
+
+
+@dataclass(frozen=True)
+class MinCombined:
+    """min + (in * range) / R, or min + in * (range / R), in one precision.
+
+    Source: TensorFlow's Dequantize, mode MIN_COMBINED; the second association is the text's own "multiply by 6 / 255".
+    Half the range is added to the input of int8 only, as the text says.
+    """
+
+    precision: Precision
+    factor_first: bool = False
+
+    @property
+    def name(self) -> str:
+        order = (
+            "" if self.precision == "exact" else "-factor-first" if self.factor_first else "-product-first"
+        )
+        return f"min-combined-{self.precision}{order}"
+
+    @property
+    def words(self) -> str:
+        if self.precision == "exact":
+            return "rounds the exact value of min + in * range / R once"
+        order = "in * (range / R)" if self.factor_first else "(in * range) / R"
+        return f"computes min + {order}, each step in {self.precision}"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        given = _inputs(operands)
+        shifted = given.codes + (128 if given.dtype == "int8" else 0)
+        out = operands.output_dtype
+        real = _REAL[self.precision]
+        with np.errstate(all="ignore"):
+            x, low, high = _as(real, shifted, given.low, given.high)
+            levels = real(given.levels)
+            span = high - low
+            term = x * (span / levels) if self.factor_first else (x * span) / levels
+            result = np.asarray(low + term).astype(np.float64)
+        if self.precision != "exact":
+            return np.broadcast_to(cast(result, out), operands.shape)
+
+        def exact(index: tuple[int, ...]) -> Fraction:
+            ends = Fraction(float(given.low[index])), Fraction(float(given.high[index]))
+            return ends[0] + int(shifted[index]) * (ends[1] - ends[0]) / given.levels
+
+        return np.broadcast_to(self._exactly(result, shifted, given, exact, out), operands.shape)
+
+    @staticmethod
+    def _exactly(
+        estimate: F64,
+        shifted: NDArray[np.int64],
+        given: _Inputs,
+        exact: Callable[[tuple[int, ...]], Fraction],
+        out: str,
+    ) -> NDArray[Any]:
+        regular = np.isfinite(given.low) & np.isfinite(given.high)
+        low, high = np.abs(np.where(regular, given.low, 0.0)), np.abs(np.where(regular, given.high, 0.0))
+        # Five roundings, each at most 2^-53 of a partial result that this sum bounds; 2^-49 is ample.
+        error = 2.0**-49 * (low + (np.abs(shifted) / given.levels) * (low + high))
+        codes = _round_once(np.where(regular, estimate, 0.0), error, exact, out)
+        zero = regular & (estimate == 0.0) & (given.low == 0.0) & (shifted == 0)
+        # Of an exact zero only IEEE 754 knows the sign: that of a sum of two zeros, or + for a cancellation.
+        return np.where(~regular | zero, cast(estimate, out), codes)
+
+
+@dataclass(frozen=True)
+class MinFirst:
+    """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode MIN_FIRST."""
+
+    name: str = "min-first-float64"
+    words: str = "computes MIN_FIRST's formula in float64 and casts the result once"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        given = _inputs(operands)
+        values_of_type = float(given.levels + 1)
+        with np.errstate(all="ignore"):
+            adjust = values_of_type / (values_of_type - 1.0)
+            span = (given.high - given.low) * adjust
+            step = span / values_of_type
+            offset = given.codes.astype(np.float64) - float(integer_range(given.dtype)[0])
+            result = given.low + offset * step
+        return np.broadcast_to(cast(np.asarray(result), operands.output_dtype), operands.shape)
+
+
+@dataclass(frozen=True)
+class ScaledSymmetric:
+    """SCALED as the older text has it: s = 2 m / (max_fixed - min_fixed), m = max(|min|, |max|); result = input * s.
+
+    Source: TensorFlow 1's Dequantize, mode SCALED; the fixed range of a signed type is symmetric (-127..127), as its prose says.
+    """
+
+    precision: Precision
+
+    @property
+    def name(self) -> str:
+        return f"scaled-symmetric-{self.precision}"
+
+    @property
+    def words(self) -> str:
+        how = (
+            "rounds the exact product once" if self.precision == "exact" else f"each step in {self.precision}"
+        )
+        return f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {how}"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        given = _inputs(operands)
+        out = operands.output_dtype
+        lowest, highest = integer_range(given.dtype)
+        buckets = 2 * highest if lowest < 0 else highest
+        real = _REAL[self.precision]
+        with np.errstate(all="ignore"):
+            codes, largest = _as(real, given.codes, np.maximum(np.abs(given.low), np.abs(given.high)))
+            scale = (real(2.0) * largest) / real(buckets)
+            result = np.asarray(codes * scale).astype(np.float64)
+        if self.precision != "exact":
+            return np.broadcast_to(cast(result, out), operands.shape)
+
+        def exact(index: tuple[int, ...]) -> Fraction:
+            return int(given.codes[index]) * 2 * Fraction(float(largest[index])) / buckets
+
+        finite = np.isfinite(result)
+        safe = np.where(finite, result, 0.0)
+        codes = _round_once(
+            safe, np.abs(safe) * 2.0**-50, lambda i: exact(i) if finite[i] else Fraction(0), out
+        )
+        return np.broadcast_to(np.where(finite & (result != 0.0), rounded, cast(result, out)), operands.shape)
+
+
+@dataclass(frozen=True)
+class ScaledByFloat:
+    """SCALED as the newer text has it: input times a ``const float`` scale_factor.
+
+    The factor is max / max_T for unsigned types, else the larger of min / min_T and max / max_T, in float32 as it is declared;
+    the product is rounded once, or taken in float32 after the input was rounded to it.
+    """
+
+    input_rounded: bool
+
+    @property
+    def name(self) -> str:
+        return "scaled-float32" if self.input_rounded else "scaled-float32-factor"
+
+    @property
+    def words(self) -> str:
+        how = (
+            "rounds the input to float32 and multiplies there"
+            if self.input_rounded
+            else "rounds the product once"
+        )
+        return f"takes the scale factor in float32, {how}"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        given = _inputs(operands)
+        factor = scale_factor(
+            given.dtype, given.low, given.high, bool(operands.options.get("narrow_range", False))
+        )
+        with np.errstate(all="ignore"):
+            # Exact in float64 but for int32, whose 32 bits and the factor's 24 make 56.
+            if self.input_rounded:
+                result = (given.codes.astype(np.float32) * factor).astype(np.float64)
+            elif given.dtype == "int32":
+                result = product_to_odd(given.codes.astype(np.float64), 0, factor.astype(np.float64))
+            else:
+                result = given.codes.astype(np.float64) * factor.astype(np.float64)
+        return np.broadcast_to(cast(np.asarray(result), operands.output_dtype), operands.shape)
+
+
+def scale_factor(dtype: str, low: F64, high: F64, narrow_range: bool) -> NDArray[np.float32]:
+    """The installed text's ``scale_factor`` in float32; see `ScaledByFloat`."""
+    lowest, highest = integer_range(dtype)
+    with np.errstate(all="ignore"):
+        above = np.asarray(high.astype(np.float32) / np.float32(highest), np.float32)
+        if dtype not in SIGNED:
+            return above
+        below = np.asarray(low.astype(np.float32) / np.float32(lowest + int(narrow_range)), np.float32)
+        return np.maximum(below, above)
+
+
+MIN_COMBINED = (
+    MinCombined("exact"),
+    MinCombined("float32"),
+    MinCombined("float32", factor_first=True),
+    MinCombined("float64"),
+    MinCombined("float64", factor_first=True),
+)
+MIN_FIRST = (MinFirst(),)
+SCALED_SYMMETRIC = (ScaledSymmetric("exact"), ScaledSymmetric("float32"), ScaledSymmetric("float64"))
+SCALED_FLOAT = (ScaledByFloat(input_rounded=False), ScaledByFloat(input_rounded=True))
+
+RANGE_READINGS = (*MIN_COMBINED, *MIN_FIRST, *SCALED_FLOAT, *SCALED_SYMMETRIC)
+"""Every reading of a range formula known here, legal or not; attribution searches them in this order."""

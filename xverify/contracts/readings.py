@@ -1,0 +1,105 @@
+"""Readings of y = (x - zero point) * scale: recipes of arithmetic on triples (x, zero point, scale)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts.model import Operands
+from xverify.core.dtypes import UNIT_EXPONENT, values
+from xverify.core.rounding import cast, product_to_odd, quotient_to_odd, to_dtype, to_float32
+
+F64 = NDArray[np.float64]
+Subtraction = Literal["exact", "float32", "output", "operands-output"]
+
+_IN_WORDS = {
+    "exact": "subtracts exactly",
+    "float32": "rounds the difference to float32",
+    "output": "rounds the difference to the output type",
+    "operands-output": "casts x and the zero point to the output type and subtracts there",
+}
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """A difference, a scale, and their product or quotient, each rounded as its stage says.
+
+    subtraction: the difference is kept exact, rounded to float32 or to the output type, or taken in the
+    output type after its operands were cast to it. scale_cast: the scale is cast to the output type first.
+    product: rounded once to the output type, or to float32 and then cast to it. divide: by the scale.
+    """
+
+    name: str
+    subtraction: Subtraction = "exact"
+    scale_cast: bool = False
+    product: Literal["once", "float32"] = "once"
+    divide: bool = False
+
+    @property
+    def words(self) -> str:
+        scale = ", casts the scale to the output type" if self.scale_cast else ""
+        what = "quotient by the scale" if self.divide else "product"
+        where = (
+            "once to the output type"
+            if self.product == "once"
+            else "to float32, then casts to the output type"
+        )
+        return f"{_IN_WORDS[self.subtraction]}{scale}, rounds the {what} {where}"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        out = operands.output_dtype
+        difference = self._difference(operands)
+        scale = values(operands.dtypes["scale"], operands.codes["scale"])
+        if self.scale_cast:
+            scale = to_dtype(scale, out)
+        combine = quotient_to_odd if self.divide else product_to_odd
+        if self.product == "float32":
+            single = np.asarray(to_float32(difference), np.float32), np.asarray(to_float32(scale), np.float32)
+            with np.errstate(all="ignore"):
+                result = (np.divide if self.divide else np.multiply)(*single).astype(np.float64)
+        elif self.divide or _is_wide(operands):
+            exponent = UNIT_EXPONENT.get(operands.dtypes["x"], 0)
+            result = combine(difference, exponent, scale)
+        else:
+            with np.errstate(all="ignore"):
+                result = difference * scale
+        return np.broadcast_to(cast(np.asarray(result), out), operands.shape)
+
+    def _difference(self, operands: Operands) -> F64:
+        out = operands.output_dtype
+        x = values(operands.dtypes["x"], operands.codes["x"])
+        zero_point: F64 | float = 0.0
+        if "zero_point" in operands.codes:
+            zero_point = values(operands.dtypes["zero_point"], operands.codes["zero_point"])
+        if self.subtraction == "operands-output":
+            x, zero_point = to_dtype(x, out), to_dtype(np.asarray(zero_point), out)
+        with np.errstate(all="ignore"):
+            # Exact: integers differ by at most 34 bits, small floats by at most 35 units.
+            difference = np.asarray(x - zero_point)
+        if self.subtraction == "float32":
+            return np.asarray(to_float32(difference), np.float64)
+        return difference if self.subtraction == "exact" else to_dtype(difference, out)
+
+
+def _is_wide(operands: Operands) -> bool:
+    """Whether difference times a 24-bit scale may need more than float64's 53 bits."""
+    dtypes = operands.dtypes
+    return "int32" in (dtypes["x"], dtypes.get("zero_point")) or dtypes["x"].startswith("float8_e5m2")
+
+
+EXACT = Stepwise("exact")
+FLOAT32 = Stepwise("float32", "float32", product="float32")
+OUTPUT = (
+    Stepwise("output", "output"),
+    Stepwise("output-scale-cast", "output", scale_cast=True),
+    Stepwise("operands-output", "operands-output"),
+    Stepwise("operands-output-scale-cast", "operands-output", scale_cast=True),
+)
+EXACT_QUOTIENT = Stepwise("exact-quotient", divide=True)
+FLOAT32_QUOTIENT = Stepwise("float32-quotient", "float32", product="float32", divide=True)
+
+LINEAR_READINGS = (EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+"""Every reading of a linear formula known here, legal or not; attribution searches them in this order."""

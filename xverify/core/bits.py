@@ -1,0 +1,50 @@
+"""Comparing codes: equality of bits, and distance in units in the last place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.core.call import BITS
+from xverify.core.dtypes import MANTISSA_BITS
+
+
+def is_nan(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
+    """Which codes of float32, float16 or bfloat16 are NaN."""
+    bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype]
+    magnitude = codes & codes.dtype.type((1 << (bits - 1)) - 1)
+    infinity = ((1 << (bits - 1)) - 1) & ~((1 << mantissa) - 1)
+    return np.asarray(magnitude > codes.dtype.type(infinity))
+
+
+def canonical(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The codes with every NaN replaced by one: any NaN equals any NaN, -0 and +0 differ."""
+    return np.where(is_nan(codes, dtype), codes.dtype.type((1 << BITS[dtype]) - 1), codes)
+
+
+def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int64]:
+    """How many representable numbers lie between two codes; -1 where exactly one is NaN, 0 where both are.
+
+    -0 and +0 count as one apart, since they differ in bits.
+    """
+    sign = np.int64(1 << (BITS[dtype] - 1))
+
+    def ordered(codes: NDArray[Any]) -> NDArray[np.int64]:
+        wide = codes.astype(np.int64)
+        return np.where(wide >= sign, sign - 1 - wide, wide)
+
+    nan_a, nan_b = is_nan(a, dtype), is_nan(b, dtype)
+    distance = np.abs(ordered(a) - ordered(b))
+    return np.where(nan_a & nan_b, 0, np.where(nan_a | nan_b, -1, distance))
+
+
+def subnormals_work() -> bool:
+    """Canary: whether this process still computes with subnormals.
+
+    Loading a library built with -ffast-math turns on flush-to-zero for the whole process; a legal set computed then is wrong.
+    """
+    single = np.array([2.0**-126], np.float32) * np.float32(0.5)
+    double = np.array([2.0**-1022], np.float64) * 0.5
+    return bool(single[0] != 0 and double[0] != 0)

@@ -1,0 +1,1 @@
+"""Plan, run and store a sweep; emits events and knows no consumer."""
