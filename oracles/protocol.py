@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Tuple, Type
+from typing import Callable, Tuple, Type, Union
 
-from xverify.core.call import Call, Tensor
+from xverify.core.call import Call, Outcome, Tensor
 
-Answer = Callable[[Call, str], Tensor]
-"""answer(call, path) gives the result's codes; any exception is a refusal."""
+Answer = Callable[[Call, str], Union[Tensor, Outcome]]
+"""answer(call, path) gives the result's codes, or an outcome of kind "tensor" that carries notes as well (see
+`oracles.arrays.answered`); any exception is a refusal."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class Oracle:
     """An implementation at the version that is installed.
 
     distribution: the package whose version names the implementation. contracts: glob patterns of the
-    editions it answers. module: where ``load`` lives; ``load()`` is called in the worker only.
-    ships: editions (glob patterns) whose text the installed package itself carries: only by those is it judged.
+    editions it answers. ships: editions (glob patterns) whose text the installed package itself carries: only by
+    those is it judged. module: where ``load`` lives; ``load(*arguments)`` is called in the worker only.
+    search_path: directories that the worker puts before its ``sys.path``, to find ``module``. needs_xverify: whether
+    it imports the xverify package itself; other workers see of it only what carries calls.
     """
 
     name: str
@@ -44,3 +47,6 @@ class Oracle:
     load: str = "load"
     paths: Tuple[Path, ...] = (Path("", 1.0),)
     role: str = "oracle"
+    arguments: Tuple[str, ...] = ()
+    search_path: Tuple[str, ...] = ()
+    needs_xverify: bool = False

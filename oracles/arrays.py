@@ -1,0 +1,77 @@
+"""Codes to arrays and back, and what an implementation did to the arrays it was handed."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, Mapping, Tuple
+
+import numpy as np
+
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+
+Array = Any  # "np.ndarray[Any, Any]", which NumPy for Python 3.8 can't subscript at run time
+
+NUMPY_OWN = frozenset(
+    ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
+)
+"""The dtypes that NumPy itself has; the others are ml_dtypes'."""
+
+
+@functools.lru_cache(maxsize=None)
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy or ml_dtypes dtype of that name. AttributeError when the installed ml_dtypes has none."""
+    if name in NUMPY_OWN:
+        return np.dtype(name)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+def to_array(tensor: Tensor) -> Array:
+    """A fresh array of the tensor's values, in its layout; 0-d stays an array."""
+    return tensor.laid_out().view(numpy_dtype(tensor.dtype))
+
+
+def from_array(array: Any) -> Tensor:
+    """The tensor of an array, or of a scalar, that an implementation returned."""
+    values = np.asarray(array, order="C")
+    name = values.dtype.name
+    if name not in BITS:
+        raise TypeError("the result has dtype %s" % (values.dtype,))
+    codes = values.view(code_dtype(name))
+    if BITS[name] < 8:  # ml_dtypes fills the unused high bits with the sign
+        codes = codes & np.uint8((1 << BITS[name]) - 1)
+    return Tensor(name, codes)
+
+
+def hand_out(call: Call) -> Dict[str, Array]:
+    """The call's tensors as fresh arrays by name, each in its layout."""
+    return {name: to_array(tensor) for name, tensor in call.tensors.items()}
+
+
+def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:
+    """The outcome of a result, with notes of what was done to the arrays from `hand_out`."""
+    notes: Tuple[str, ...] = ()
+    if any(_memory(array) != _memory(to_array(call.tensors[name])) for name, array in handed.items()):
+        notes += ("input-written",)
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, a) for a in handed.values()):
+        notes += ("output-aliases-input",)
+    return Outcome("tensor", from_array(result), notes=notes)
+
+
+def _memory(array: Array) -> bytes:
+    """All bytes of the memory that the array lies in, those between its elements too."""
+    owner = array if array.base is None else array.base
+    return bytes(owner.tobytes("A"))
+
+
+def pack(codes: Array, bits: int) -> Array:
+    """Codes of ``bits`` (8, 4 or 2) bits as packed bytes in C order, low bits first."""
+    flat = np.asarray(codes, order="C").reshape(-1)
+    if bits == 8:
+        return flat
+    per_byte = 8 // bits
+    padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
+    padded[: flat.size] = flat
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
+    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)

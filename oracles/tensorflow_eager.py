@@ -1,0 +1,49 @@
+"""TensorFlow's `tf.quantization.dequantize`, eagerly, on the CPU."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from oracles.arrays import answered, hand_out
+from oracles.protocol import Loaded, Oracle
+from xverify.core.call import Call, Outcome
+
+ORACLES = (
+    Oracle(
+        name="tensorflow",
+        distribution="tensorflow-cpu",
+        contracts=("tensorflow/*",),
+        ships=("tensorflow/Dequantize@installed",),
+        module=__name__,
+    ),
+)
+
+
+def load() -> Loaded:
+    """Import TensorFlow, quiet, without accelerators and with one thread: calls are small."""
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    quantized = {
+        "int8": tf.qint8,
+        "uint8": tf.quint8,
+        "int16": tf.qint16,
+        "uint16": tf.quint16,
+        "int32": tf.qint32,
+    }
+
+    def answer(call: Call, path: str) -> Outcome:
+        arrays = hand_out(call)
+        tensors = {name: tf.constant(array) for name, array in arrays.items()}
+        if call.data.dtype in quantized:
+            tensors["input"] = tf.bitcast(tensors["input"], quantized[call.data.dtype])
+        attributes: dict[str, Any] = dict(call.attributes)
+        if "dtype" in attributes:
+            attributes["dtype"] = tf.as_dtype(attributes["dtype"])
+        return answered(tf.quantization.dequantize(**tensors, **attributes).numpy(), call, arrays)
+
+    return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))

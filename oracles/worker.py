@@ -1,0 +1,191 @@
+"""The worker's side: loads one oracle and answers batches of calls until its parent goes away.
+
+Runs in a process of its own, perhaps in another Python, started by `xverify.engine.workers` over execnet. It imports
+the standard library, NumPy, `xverify.core.call` and `oracles` only; what the oracle imports is its own affair.
+
+Messages to the worker: (ids, parcel, options of each call). From it: ("ready", versions), ("failed", sentence), and
+("answers", ids, parcel, seconds). A parcel is several byte strings as `wrap` makes it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import importlib.metadata
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+import time
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+import numpy as np
+
+from oracles.protocol import Loaded
+from xverify.core.call import Outcome, decode_call, encode_outcome
+
+FILE_LIMIT = 256 << 20
+"""No file of a worker grows beyond this: a flood of messages costs the process, not the disk."""
+
+IN_MESSAGE = 8 << 10
+"""Parcels beyond this travel in a file. The pipe holds 64 KiB: a parent that writes little never blocks on a
+worker that does not read."""
+
+FLUSH_SECONDS = 0.02
+"""Answers are sent when this has passed since the last were, and at the end of a batch: little is lost in a crash."""
+
+PATIENCE = 30.0
+"""A call still under way this long after its timeout has no parent any more: the worker ends itself."""
+
+Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
+
+
+def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
+    """The byte strings for a message: as they are when small, else through the file ``path``."""
+    total = sum(map(len, blobs))
+    if not IN_MESSAGE < total < FILE_LIMIT:
+        return tuple(blobs)
+    with open(path, "wb", buffering=0) as file:
+        for blob in blobs:
+            file.write(blob)
+    return path, tuple(map(len, blobs))
+
+
+def unwrap(parcel: Parcel) -> List[bytes]:
+    """The byte strings of a parcel; its file, if there is one, is removed."""
+    if not parcel or not isinstance(parcel[0], str):
+        return list(parcel)  # type: ignore[arg-type]
+    with open(parcel[0], "rb") as file:
+        blobs = [file.read(length) for length in parcel[1]]  # type: ignore[union-attr]
+    os.unlink(parcel[0])
+    return blobs
+
+
+class Entry(NamedTuple):
+    """What the journal says: the id of the call under way (None between calls), and since when."""
+
+    call: Union[int, None]
+    since: float
+    blob: bytes
+
+
+_ENTRY = struct.Struct("<qdQ")
+
+
+class Journal:
+    """The call under way, in a file that outlives the process: written over in place before each call."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
+        self.idle()
+
+    def begin(self, call: int, blob: bytes) -> None:
+        os.pwrite(self._file, _ENTRY.pack(call, time.monotonic(), len(blob)) + blob, 0)
+
+    def idle(self) -> None:
+        os.pwrite(self._file, _ENTRY.pack(-1, time.monotonic(), 0), 0)
+
+
+def read_journal(path: str, with_blob: bool = False) -> Entry:
+    """The entry in a journal; between calls, and since never, when there is none."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            call, since, length = _ENTRY.unpack(file.read(_ENTRY.size))
+            return Entry(call if call >= 0 else None, since, file.read(length) if with_blob else b"")
+    except (OSError, struct.error):
+        return Entry(None, 0.0, b"")
+
+
+def serve(channel: Any, settings: Dict[str, Any]) -> None:
+    """Load the oracle that ``settings`` names, say so, and answer until the channel closes."""
+    _isolate(settings["log"])
+    journal = Journal(settings["journal"])
+    try:
+        module = importlib.import_module(settings["module"])
+        loaded: Loaded = getattr(module, settings["load"])(*settings["arguments"])
+    except Exception as error:
+        channel.send(("failed", "%s: %s" % (type(error).__name__, error)))
+        return
+    channel.send(("ready", _versions(settings["distribution"])))
+    while True:
+        try:
+            ids, parcel, options = channel.receive()
+        except EOFError:
+            os._exit(0)
+        faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+        _answer_batch(channel, loaded, journal, settings, ids, unwrap(parcel), options)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _answer_batch(
+    channel: Any,
+    loaded: Loaded,
+    journal: Journal,
+    settings: Dict[str, Any],
+    ids: Sequence[int],
+    blobs: Sequence[bytes],
+    options: Sequence[str],
+) -> None:
+    done: List[bytes] = []
+    start = sent = now = time.perf_counter()
+
+    def flush(until: int) -> None:
+        journal.idle()
+        path = "%s.%d.answers" % (settings["journal"], ids[until - 1])
+        parcel = wrap(done, path)
+        channel.send(("answers", tuple(ids[until - len(done) : until]), parcel, now - start))
+        done.clear()
+
+    for position, (call, blob) in enumerate(zip(ids, blobs)):
+        journal.begin(call, blob)
+        done.append(encode_outcome(run_call(loaded, blob, options[position])))
+        now = time.perf_counter()
+        if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
+            flush(position + 1)
+            if now - sent > 1.0:
+                faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+            start = sent = now = time.perf_counter()
+    flush(len(blobs))
+
+
+def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
+    """The outcome of one call; an exception is a refusal, its type says of which kind."""
+    call = decode_call(blob)
+    try:
+        result = loaded.answer(call, options)
+    except Exception as error:
+        kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
+        return Outcome(kind, error=type(error).__name__, message=str(error))
+    return result if isinstance(result, Outcome) else Outcome("tensor", result)
+
+
+def _isolate(log: str) -> None:
+    """Send output to a file that can't grow without end, leave ^C to the parent, and leave a trace when dying."""
+    file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(file, descriptor)
+    os.close(file)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    limit = FILE_LIMIT if hard == resource.RLIM_INFINITY else min(FILE_LIMIT, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _versions(distribution: str) -> Dict[str, Union[str, int]]:
+    try:
+        version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        version = ""
+    return {
+        "distribution": distribution,
+        "version": version,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "numpy": np.__version__,
+        "pid": os.getpid(),
+    }

@@ -1,0 +1,363 @@
+"""Oracles in processes of their own: start them, feed them batches, replace them when they die or hang.
+
+A worker may abort, hang, flood its output or print garbage: the run goes on. The call that was under way is known
+from the worker's journal and gets the outcome "crash" or "hang"; the others go to the worker's successor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import execnet
+
+import oracles
+import xverify.core.call
+from oracles.protocol import Oracle
+from oracles.worker import read_journal, unwrap, wrap
+from xverify.core.call import Outcome, decode_outcome
+
+STARTS = 3
+"""A worker that dies this often without having answered anything in between is given up."""
+
+IN_FLIGHT = 4
+"""Messages on their way at most: a pipe that is never full never blocks the parent."""
+
+POLL_SECONDS = 0.2
+"""How often the journal of a silent worker is looked at."""
+
+_BOOTSTRAP = """
+import os, sys, types
+settings = channel.receive()
+channel.send(os.getpid())
+sys.path[:] = settings["path"] + [entry for entry in sys.path if entry]
+for name, folder in settings["stubs"]:
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [folder]
+from oracles.worker import serve
+serve(channel, settings)
+"""
+"""Runs in the worker before anything of ours. The stubs are packages without code of their own, so that a Python
+that has no xverify finds the modules that carry calls, and nothing else of this environment."""
+
+TRACE_SECONDS = 0.1
+"""How long a process that hangs has to write where."""
+
+LAST_WORDS = 16 << 10
+"""Bytes read from the end of what a dead process wrote."""
+
+_END = ("end",)
+
+
+class WorkerFailedError(RuntimeError):
+    """The worker could not be started, or died again and again; the message is a sentence."""
+
+
+@dataclass(eq=False)
+class _Request:
+    number: int
+    blob: bytes
+    options: str
+    outcome: Outcome | None = None
+
+
+class Worker:
+    """One oracle in a process of its own. Used by one thread at a time.
+
+    bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        directory: Path,
+        *,
+        python: str = sys.executable,
+        call_timeout: float = 10.0,
+        start_timeout: float = 120.0,
+        bell: threading.Event | None = None,
+    ) -> None:
+        self.oracle = oracle
+        self.python = python
+        self.call_timeout = call_timeout
+        self.start_timeout = start_timeout
+        self.bell = bell or threading.Event()
+        self.failed: str | None = None
+        self.versions: dict[str, Any] = {}
+        self.seconds = 0.0
+        self.calls = 0
+        self.restarts = 0
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = Path(tempfile.mkdtemp(prefix=oracle.name + "-", dir=directory.resolve()))
+        self._journal = str(self._directory / "journal")
+        self._log = self._directory / "stderr"
+        self._group = execnet.Group()
+        self._gateway: Any = None
+        self._channel: Any = None
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._pid = 0
+        self._ready = False
+        self._fruitless = 0
+        self._moved = 0.0
+        self._serial = 0
+        self._batches: deque[list[_Request]] = deque()
+        self._unsent: deque[list[_Request]] = deque()
+        self._in_flight: deque[int] = deque()  # of each message under way, the number of its last request
+        self._unanswered: dict[int, _Request] = {}  # in order
+        self._looked = 0.0
+
+    # -- what the engine calls ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process and return at once: the framework is imported while others work."""
+        self._log.write_bytes(b"")
+        Path(self._journal).unlink(missing_ok=True)
+        self._inbox = queue.SimpleQueue()
+        self._in_flight.clear()
+        self._moved = time.monotonic()
+        try:
+            self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
+            self._channel = self._gateway.remote_exec(_BOOTSTRAP)
+            self._channel.send(self._settings())
+            self._pid = self._channel.receive(timeout=self.start_timeout)
+        except (OSError, EOFError, execnet.RemoteError, execnet.TimeoutError) as error:
+            self._give_up("%s: %s" % (type(error).__name__, error))
+            return
+        inbox, bell = self._inbox, self.bell
+
+        def arrived(message: Any) -> None:
+            inbox.put(message)
+            bell.set()
+
+        self._channel.setcallback(arrived, endmarker=_END)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the framework is imported."""
+        self._advance()
+        return self._ready
+
+    @property
+    def pending(self) -> int:
+        """Batches submitted and not collected."""
+        return len(self._batches)
+
+    def submit(self, requests: Sequence[tuple[bytes, str]]) -> None:
+        """Queue a batch of (encoded call, path options); batches are answered in order."""
+        batch = [_Request(self._serial + i, blob, options) for i, (blob, options) in enumerate(requests)]
+        self._serial += len(batch)
+        self._unanswered.update((request.number, request) for request in batch)
+        self._batches.append(batch)
+        if batch:
+            self._unsent.append(batch)
+        self._advance()
+
+    def done(self) -> bool:
+        """Whether `collect` would return (or raise) at once."""
+        self._advance()
+        return self.failed is not None or (bool(self._batches) and _complete(self._batches[0]))
+
+    def collect(self, timeout: float | None = None) -> list[Outcome]:
+        """The oldest batch's outcomes, one per request.
+
+        TimeoutError when they are not there in time (the batch stays), `WorkerFailedError` when there is no worker.
+        """
+        if not self._batches:
+            raise ValueError("nothing is pending")
+        limit = None if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            left = POLL_SECONDS if limit is None else min(POLL_SECONDS, limit - time.monotonic())
+            if left <= 0:
+                raise TimeoutError("no answer of %s in %g s" % (self.oracle.name, timeout or 0))
+            self._advance(left)
+        if not _complete(self._batches[0]):
+            raise WorkerFailedError(self.failed)
+        return [request.outcome for request in self._batches.popleft() if request.outcome is not None]
+
+    def ask(self, blob: bytes, options: str = "") -> Outcome:
+        """The outcome of one call, when nothing is pending."""
+        if self._batches:
+            raise ValueError("%d batches are pending" % self.pending)
+        self.submit([(blob, options)])
+        return self.collect()[0]
+
+    def stop(self) -> None:
+        """End the process for sure, within a second, and remove its files."""
+        self._kill()
+        self.failed = self.failed or "%s was stopped" % self.oracle.name
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- the process ----------------------------------------------------------------------------------
+
+    def _settings(self) -> dict[str, Any]:
+        ours = Path(xverify.core.call.__file__).resolve().parents[1]
+        answers = str(Path(str(oracles.__file__)).resolve().parent)
+        stubs = [("xverify", str(ours)), ("xverify.core", str(ours / "core")), ("oracles", answers)]
+        oracle = self.oracle
+        return {
+            "stubs": [] if oracle.needs_xverify else stubs,
+            "path": ([str(ours.parent)] if oracle.needs_xverify else []) + list(oracle.search_path),
+            "module": oracle.module,
+            "load": oracle.load,
+            "arguments": list(oracle.arguments),
+            "distribution": oracle.distribution,
+            "call_timeout": self.call_timeout,
+            "journal": self._journal,
+            "log": str(self._log),
+        }
+
+    def _advance(self, wait: float = 0.0) -> None:
+        """Take what has arrived (waiting so long for it at most), look after the process, send what is due."""
+        if self.failed is not None or self._channel is None:
+            return
+        message = None
+        with contextlib.suppress(queue.Empty):
+            message = self._inbox.get(timeout=wait) if wait > 0 else self._inbox.get_nowait()
+        while message is not None:
+            self._take(message)
+            message = None
+            with contextlib.suppress(queue.Empty):
+                message = self._inbox.get_nowait()
+        self._look_after()
+        self._send()
+
+    def _take(self, message: Any) -> None:
+        self._moved = time.monotonic()
+        if message[0] == "ready":
+            self.versions, self._ready = dict(message[1]), True
+        elif message[0] == "failed":
+            self._give_up(message[1])
+        elif message[0] == "answers":
+            _, numbers, parcel, seconds = message
+            for number, blob in zip(numbers, unwrap(parcel), strict=True):
+                self._unanswered.pop(number).outcome = decode_outcome(blob)
+            self.seconds += seconds
+            self.calls += len(numbers)
+            self._fruitless = 0
+            if self._in_flight and self._in_flight[0] == numbers[-1]:
+                self._in_flight.popleft()
+        elif message is _END and self.failed is None:
+            self._replace("crash")
+
+    def _look_after(self) -> None:
+        """Replace the process when it has been silent for too long."""
+        now = time.monotonic()
+        if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.call_timeout / 4):
+            return
+        self._looked = now
+        if not self._ready:
+            if now - self._moved > self.start_timeout:
+                self._give_up("it was not ready after %g s" % self.start_timeout)
+        elif self._in_flight:
+            entry = read_journal(self._journal)
+            since = max(entry.since, self._moved) if entry.call is None else entry.since
+            if now - since > self.call_timeout:
+                self._replace("hang", entry.call)
+
+    def _send(self) -> None:
+        while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
+            requests = self._unsent.popleft()
+            numbers = tuple(request.number for request in requests)
+            parcel = wrap([r.blob for r in requests], "%s.%d.calls" % (self._journal, numbers[0]))
+            self._in_flight.append(numbers[-1])
+            self._moved = time.monotonic()
+            try:
+                self._channel.send((numbers, parcel, tuple(request.options for request in requests)))
+            except OSError:  # it died: the end marker is on its way, and what was sent is sent again
+                return
+
+    def _replace(self, kind: str, suspect: int | None = None) -> None:
+        """End the process, give the call under way its outcome, and start a successor for the others."""
+        if kind == "hang" and self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGUSR1)  # faulthandler writes where it hangs
+            time.sleep(TRACE_SECONDS)
+        self._kill()
+        while not self._inbox.empty():
+            message = self._inbox.get_nowait()
+            if message[0] == "answers":
+                self._take(message)
+        culprit = read_journal(self._journal).call
+        if kind == "hang" and culprit != suspect:
+            culprit = None  # it answered at the last moment
+        message = self._last_words(kind)
+        if culprit in self._unanswered:
+            self._unanswered.pop(culprit).outcome = Outcome(kind, message=message)
+            self._fruitless = 0
+        else:
+            self._fruitless += 1
+        if self._fruitless >= STARTS:
+            self._give_up(message)
+            return
+        again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
+        self._unsent = deque(requests for requests in again if requests)
+        self.restarts += 1
+        self.start()
+
+    def _last_words(self, kind: str) -> str:
+        """How the process ended, and the end of what it wrote, from the fatal error on."""
+        popen = getattr(getattr(self._gateway, "_io", None), "popen", None)
+        status = getattr(popen, "returncode", None)
+        if kind == "hang":
+            ending = "no answer within %g s" % self.call_timeout
+        elif status is not None and status < 0:
+            ending = "killed by %s" % signal.Signals(-status).name
+        else:
+            ending = "the process ended with status %s" % status
+        with self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - LAST_WORDS))
+            lines = file.read().decode(errors="replace").splitlines()
+        fatal = max((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), default=None)
+        lines = lines[-12:] if fatal is None else lines[max(0, fatal - 5) : fatal + 12]
+        try:
+            self._channel.waitclose(timeout=0.1)
+        except execnet.RemoteError as error:  # an exception outside a call: a mistake in the worker's own code
+            lines.append(str(error))
+        except (EOFError, OSError):
+            pass
+        return "\n".join([ending, *lines])[:1500]
+
+    def _kill(self) -> None:
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+        self._group.terminate(timeout=0.5)
+        self._pid, self._ready = 0, False
+
+    def _give_up(self, reason: str) -> None:
+        self._kill()
+        self.failed = "%s could not be run by %s: %s" % (self.oracle.name, self.python, reason)
+        self.bell.set()
+
+
+def _complete(batch: list[_Request]) -> bool:
+    return all(request.outcome is not None for request in batch)
+
+
+def wait_any(workers: Sequence[Worker], timeout: float) -> list[Worker]:
+    """Those of the workers whose oldest batch can be collected, waiting so long for one at most.
+
+    The workers should share a bell.
+    """
+    limit = time.monotonic() + timeout
+    while True:
+        for worker in workers:
+            worker.bell.clear()
+        done = [worker for worker in workers if worker.pending and worker.done()]
+        left = limit - time.monotonic()
+        if done or left <= 0:
+            return done
+        workers[0].bell.wait(min(left, POLL_SECONDS))
