@@ -24,7 +24,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, name))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype
 
 
 def to_array(tensor: Tensor) -> Array:

@@ -41,7 +41,8 @@ def dequantize(
         raise TypeError("scales is %s, not f32" % scales.dtype)
     if zps is not None and zps.dtype not in (np.int8, np.uint8, np.int32):
         raise TypeError("zps is %s, not s8, u8 or s32" % zps.dtype)
-    shape, extent = (1,), 1
+    shape: tuple[int, ...] = (1,)
+    extent = 1
     if qtype == "per_channel":
         if not -src.ndim <= axis < src.ndim:
             raise ValueError("axis %d is not in [-r, r-1] for r = %d" % (axis, src.ndim))

@@ -18,6 +18,7 @@ import resource
 import signal
 import struct
 import sys
+import threading
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
@@ -36,8 +37,9 @@ worker that does not read."""
 FLUSH_SECONDS = 0.02
 """Answers are sent when this has passed since the last were, and at the end of a batch: little is lost in a crash."""
 
-PATIENCE = 30.0
-"""A call still under way this long after its timeout has no parent any more: the worker ends itself."""
+PATIENCE = 15.0
+"""A call still under way this long after its timeout has no parent any more: the worker ends itself, from a thread
+that needs no interpreter lock."""
 
 Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
 
@@ -56,9 +58,9 @@ def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
 def unwrap(parcel: Parcel) -> List[bytes]:
     """The byte strings of a parcel; its file, if there is one, is removed."""
     if not parcel or not isinstance(parcel[0], str):
-        return list(parcel)  # type: ignore[arg-type]
+        return list(parcel)
     with open(parcel[0], "rb") as file:
-        blobs = [file.read(length) for length in parcel[1]]  # type: ignore[union-attr]
+        blobs = [file.read(length) for length in parcel[1]]
     os.unlink(parcel[0])
     return blobs
 
@@ -138,8 +140,8 @@ def _answer_batch(
         channel.send(("answers", tuple(ids[until - len(done) : until]), parcel, now - start))
         done.clear()
 
-    for position, (call, blob) in enumerate(zip(ids, blobs)):
-        journal.begin(call, blob)
+    for position, blob in enumerate(blobs):
+        journal.begin(ids[position], blob)
         done.append(encode_outcome(run_call(loaded, blob, options[position])))
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
@@ -172,8 +174,16 @@ def _isolate(log: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _follow(parent: int) -> None:
+    """End the process when its parent has ended, also in the middle of a call that does not return."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _versions(distribution: str) -> Dict[str, Union[str, int]]:

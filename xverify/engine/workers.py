@@ -134,7 +134,7 @@ class Worker:
             self._channel.send(self._settings())
             self._pid = self._channel.receive(timeout=self.start_timeout)
         except (OSError, EOFError, execnet.RemoteError, execnet.TimeoutError) as error:
-            self._give_up("%s: %s" % (type(error).__name__, error))
+            self._give_up(f"{type(error).__name__}: {error}")
             return
         inbox, bell = self._inbox, self.bell
 
@@ -180,8 +180,8 @@ class Worker:
         limit = None if timeout is None else time.monotonic() + timeout
         while not self.done():
             left = POLL_SECONDS if limit is None else min(POLL_SECONDS, limit - time.monotonic())
-            if left <= 0:
-                raise TimeoutError("no answer of %s in %g s" % (self.oracle.name, timeout or 0))
+            if timeout is not None and left <= 0:
+                raise TimeoutError(f"no answer of {self.oracle.name} in {timeout:g} s")
             self._advance(left)
         if not _complete(self._batches[0]):
             raise WorkerFailedError(self.failed)
@@ -190,14 +190,14 @@ class Worker:
     def ask(self, blob: bytes, options: str = "") -> Outcome:
         """The outcome of one call, when nothing is pending."""
         if self._batches:
-            raise ValueError("%d batches are pending" % self.pending)
+            raise ValueError(f"{self.pending} batches are pending")
         self.submit([(blob, options)])
         return self.collect()[0]
 
     def stop(self) -> None:
         """End the process for sure, within a second, and remove its files."""
         self._kill()
-        self.failed = self.failed or "%s was stopped" % self.oracle.name
+        self.failed = self.failed or f"{self.oracle.name} was stopped"
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- the process ----------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Worker:
         self._look_after()
         self._send()
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: Any, except_for: int | None = None) -> None:
         self._moved = time.monotonic()
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
@@ -243,7 +243,8 @@ class Worker:
         elif message[0] == "answers":
             _, numbers, parcel, seconds = message
             for number, blob in zip(numbers, unwrap(parcel), strict=True):
-                self._unanswered.pop(number).outcome = decode_outcome(blob)
+                if number != except_for:  # too late is a hang, even if the signal woke it up
+                    self._unanswered.pop(number).outcome = decode_outcome(blob)
             self.seconds += seconds
             self.calls += len(numbers)
             self._fruitless = 0
@@ -260,7 +261,7 @@ class Worker:
         self._looked = now
         if not self._ready:
             if now - self._moved > self.start_timeout:
-                self._give_up("it was not ready after %g s" % self.start_timeout)
+                self._give_up(f"it was not ready after {self.start_timeout:g} s")
         elif self._in_flight:
             entry = read_journal(self._journal)
             since = max(entry.since, self._moved) if entry.call is None else entry.since
@@ -271,7 +272,7 @@ class Worker:
         while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
             requests = self._unsent.popleft()
             numbers = tuple(request.number for request in requests)
-            parcel = wrap([r.blob for r in requests], "%s.%d.calls" % (self._journal, numbers[0]))
+            parcel = wrap([r.blob for r in requests], f"{self._journal}.{numbers[0]}.calls")
             self._in_flight.append(numbers[-1])
             self._moved = time.monotonic()
             try:
@@ -286,21 +287,18 @@ class Worker:
                 os.kill(self._pid, signal.SIGUSR1)  # faulthandler writes where it hangs
             time.sleep(TRACE_SECONDS)
         self._kill()
+        culprit = read_journal(self._journal).call if kind == "crash" else suspect
+        words = self._last_words(kind)
         while not self._inbox.empty():
             message = self._inbox.get_nowait()
             if message[0] == "answers":
-                self._take(message)
-        culprit = read_journal(self._journal).call
-        if kind == "hang" and culprit != suspect:
-            culprit = None  # it answered at the last moment
-        message = self._last_words(kind)
+                self._take(message, except_for=suspect)
+        self._fruitless += 1
         if culprit in self._unanswered:
-            self._unanswered.pop(culprit).outcome = Outcome(kind, message=message)
+            self._unanswered.pop(culprit).outcome = Outcome(kind, message=words)
             self._fruitless = 0
-        else:
-            self._fruitless += 1
         if self._fruitless >= STARTS:
-            self._give_up(message)
+            self._give_up(words)
             return
         again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
         self._unsent = deque(requests for requests in again if requests)
@@ -312,16 +310,18 @@ class Worker:
         popen = getattr(getattr(self._gateway, "_io", None), "popen", None)
         status = getattr(popen, "returncode", None)
         if kind == "hang":
-            ending = "no answer within %g s" % self.call_timeout
+            ending = f"no answer within {self.call_timeout:g} s"
         elif status is not None and status < 0:
-            ending = "killed by %s" % signal.Signals(-status).name
+            ending = f"killed by {signal.Signals(-status).name}"
         else:
-            ending = "the process ended with status %s" % status
+            ending = f"the process ended with status {status}"
         with self._log.open("rb") as file:
             file.seek(max(0, self._log.stat().st_size - LAST_WORDS))
             lines = file.read().decode(errors="replace").splitlines()
-        fatal = max((i for i, line in enumerate(lines) if line.startswith("Fatal Python error")), default=None)
-        lines = lines[-12:] if fatal is None else lines[max(0, fatal - 5) : fatal + 12]
+        # faulthandler writes the fatal error and then each thread's frames, the main thread's last
+        marks = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
+        marks = marks or [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
+        lines = lines[max(0, marks[-1] - 5) : marks[-1] + 12] if marks else lines[-12:]
         try:
             self._channel.waitclose(timeout=0.1)
         except execnet.RemoteError as error:  # an exception outside a call: a mistake in the worker's own code
@@ -339,7 +339,7 @@ class Worker:
 
     def _give_up(self, reason: str) -> None:
         self._kill()
-        self.failed = "%s could not be run by %s: %s" % (self.oracle.name, self.python, reason)
+        self.failed = f"{self.oracle.name} could not be run by {self.python}: {reason}"
         self.bell.set()
 
 
