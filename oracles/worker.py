@@ -41,6 +41,9 @@ PATIENCE = 15.0
 """A call still under way this long after its timeout has no parent any more: the worker ends itself, from a thread
 that needs no interpreter lock."""
 
+LAST_WORDS = 16 << 10
+"""Bytes read from the end of what a dead process wrote."""
+
 Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
 
 
@@ -98,6 +101,18 @@ def read_journal(path: str, with_blob: bool = False) -> Entry:
             return Entry(call if call >= 0 else None, since, file.read(length) if with_blob else b"")
     except (OSError, struct.error):
         return Entry(None, 0.0, b"")
+
+
+def read_last_words(log: str, start: int) -> List[str]:
+    """The end of what a process wrote after its first ``start`` bytes, from the fatal error on if there is one."""
+    with open(log, "rb") as file:
+        file.seek(max(start, os.fstat(file.fileno()).st_size - LAST_WORDS))
+        text = file.read().decode(errors="replace").splitlines()
+    lines = [line for line in text if not line.startswith("    @ ")]  # native frames, without line numbers
+    # faulthandler writes the fatal error and then each thread's frames, the main thread's last
+    marks = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    marks = marks or [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
+    return lines[max(0, marks[-1] - 5) : marks[-1] + 12] if marks else lines[-12:]
 
 
 def serve(channel: Any, settings: Dict[str, Any]) -> None:
@@ -175,7 +190,7 @@ def _isolate(log: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 

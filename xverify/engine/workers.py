@@ -27,7 +27,7 @@ import execnet
 import oracles
 import xverify.core.call
 from oracles.protocol import Oracle
-from oracles.worker import read_journal, unwrap, wrap
+from oracles.worker import read_journal, read_last_words, unwrap, wrap
 from xverify.core.call import Outcome, decode_outcome
 
 STARTS = 3
@@ -55,9 +55,6 @@ that has no xverify finds the modules that carry calls, and nothing else of this
 
 TRACE_SECONDS = 0.1
 """How long a process that hangs has to write where."""
-
-LAST_WORDS = 16 << 10
-"""Bytes read from the end of what a dead process wrote."""
 
 _END = ("end",)
 
@@ -118,16 +115,18 @@ class Worker:
         self._in_flight: deque[int] = deque()  # of each message under way, the number of its last request
         self._unanswered: dict[int, _Request] = {}  # in order
         self._looked = 0.0
+        self._said = 0  # bytes of the log that belong to the start
 
     # -- what the engine calls ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the process and return at once: the framework is imported while others work."""
         self._log.write_bytes(b"")
+        self._said = 0
         Path(self._journal).unlink(missing_ok=True)
         self._inbox = queue.SimpleQueue()
         self._in_flight.clear()
-        self._moved = time.monotonic()
+        self._moved = self._looked = time.monotonic()
         try:
             self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
             self._channel = self._gateway.remote_exec(_BOOTSTRAP)
@@ -238,6 +237,7 @@ class Worker:
         self._moved = time.monotonic()
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
+            self._said = self._log.stat().st_size
         elif message[0] == "failed":
             self._give_up(message[1])
         elif message[0] == "answers":
@@ -258,7 +258,9 @@ class Worker:
         now = time.monotonic()
         if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.call_timeout / 4):
             return
-        self._looked = now
+        absent, self._looked = now - self._looked > max(1.0, self.call_timeout / 2), now
+        if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
+            return
         if not self._ready:
             if now - self._moved > self.start_timeout:
                 self._give_up(f"it was not ready after {self.start_timeout:g} s")
@@ -315,13 +317,7 @@ class Worker:
             ending = f"killed by {signal.Signals(-status).name}"
         else:
             ending = f"the process ended with status {status}"
-        with self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - LAST_WORDS))
-            lines = file.read().decode(errors="replace").splitlines()
-        # faulthandler writes the fatal error and then each thread's frames, the main thread's last
-        marks = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
-        marks = marks or [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
-        lines = lines[max(0, marks[-1] - 5) : marks[-1] + 12] if marks else lines[-12:]
+        lines = read_last_words(str(self._log), self._said)
         try:
             self._channel.waitclose(timeout=0.1)
         except execnet.RemoteError as error:  # an exception outside a call: a mistake in the worker's own code
