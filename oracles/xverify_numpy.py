@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 from oracles.arrays import answered, hand_out, numpy_dtype
 from oracles.protocol import Loaded, Oracle
@@ -27,7 +27,12 @@ def load() -> Loaded:
     """Import the public functions; each family of contracts has one."""
     import xverify
 
-    functions = {"tensorflow": xverify.dequantize_range, "onednn": xverify.dynamic_dequantize}
+    functions: dict[str, Callable[..., Any]] = {
+        "ai.onnx": xverify.dequantize_linear,
+        "com.microsoft": xverify.dequantize_linear,
+        "tensorflow": xverify.dequantize_range,
+        "onednn": xverify.dynamic_dequantize,
+    }
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)
@@ -38,8 +43,7 @@ def load() -> Loaded:
         family = call.contract.partition("/")[0]
         if family == "com.microsoft":
             keywords.setdefault("axis", None)
-        function = functions.get(family, xverify.dequantize_linear)
         operands = [arrays[name] for name in OPERANDS if name in arrays]
-        return answered(function(*operands, **keywords), call, arrays)
+        return answered(functions[family](*operands, **keywords), call, arrays)
 
     return Loaded(answer)

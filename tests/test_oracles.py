@@ -230,6 +230,23 @@ def test_the_formulas(workers: Workers, name: str, factor: float) -> None:
     assert [workers.ask(oracle, call).kind for call in forbidden] == ["rejected"] * len(forbidden)
 
 
+def test_the_in_house_kernel_answers_each_family(workers: Workers) -> None:
+    x, scale, zero_point = some_codes("uint8", (2, 3)), tensor("float32", [4]), tensor("uint8", [3])
+    expected = (to_array(x).astype(float) - 3) * 4
+    scalars = tensor("float32", 4), tensor("uint8", 3)
+    calls = [
+        linear("ai.onnx/DequantizeLinear-23", x, *scalars, output_dtype="float16"),
+        linear("com.microsoft/DequantizeLinear-1@installed", x, *scalars),
+        linear("onednn/DynamicDequantize-1@multiply", x, scale, zero_point, qtype="per_tensor"),
+    ]
+    for call in calls:
+        np.testing.assert_array_equal(values(workers.ask("xverify-numpy", call)), expected)
+    plain = values(workers.ask("xverify-numpy", ranged(x, 0.0, 255.0, mode="MIN_COMBINED", dtype="float32")))
+    np.testing.assert_array_equal(plain, to_array(x))
+    refused = workers.ask("xverify-numpy", linear("ai.onnx/DequantizeLinear-10", x, tensor("float64", 1)))
+    assert refused.kind == "rejected"
+
+
 @pytest.mark.parametrize("dtype", sorted(BITS))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_codes_survive_the_way_to_an_array_and_back(dtype: str, layout: str) -> None:
