@@ -1,0 +1,209 @@
+"""Dequantization in rational numbers: slow, obvious, and written without a look at the code that it tests.
+
+A value is a Fraction (0 is +0), or one of "-0", "inf", "-inf", "nan".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+Value = Fraction | str
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format. ``specials``: "ieee" (all-ones exponent: infinities and NaN), "fn" (all ones: NaN),
+    "fnuz" (only the sign bit: NaN, and no -0), "none" (every code is finite)."""
+
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    specials: str
+
+
+FORMATS = {
+    "float32": Format(8, 23, 127, "ieee"),
+    "float16": Format(5, 10, 15, "ieee"),
+    "bfloat16": Format(8, 7, 127, "ieee"),
+    "float8_e5m2": Format(5, 2, 15, "ieee"),
+    "float8_e4m3fn": Format(4, 3, 7, "fn"),
+    "float8_e4m3fnuz": Format(4, 3, 8, "fnuz"),
+    "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
+    "float4_e2m1fn": Format(2, 1, 1, "none"),
+}
+NAN = {"float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}
+
+
+def decode(dtype: str, code: int) -> Value:
+    """The value of one code; bits above the type's width are ignored."""
+    if dtype == "float8_e8m0fnu":
+        return "nan" if code == 0xFF else Fraction(2) ** (code - 127)
+    if dtype.startswith(("int", "uint")):
+        bits = int(dtype.lstrip("uint"))
+        code %= 1 << bits
+        return Fraction(code - (1 << bits) if dtype.startswith("int") and code >> (bits - 1) else code)
+    form = FORMATS[dtype]
+    width = 1 + form.exponent_bits + form.mantissa_bits
+    code %= 1 << width
+    negative = code >> (width - 1) == 1
+    exponent = (code >> form.mantissa_bits) % (1 << form.exponent_bits)
+    mantissa = code % (1 << form.mantissa_bits)
+    top = (1 << form.exponent_bits) - 1
+    if form.specials == "ieee" and exponent == top:
+        return "nan" if mantissa else "-inf" if negative else "inf"
+    if form.specials == "fn" and exponent == top and mantissa == (1 << form.mantissa_bits) - 1:
+        return "nan"
+    if form.specials == "fnuz" and negative and exponent == mantissa == 0:
+        return "nan"
+    significand = mantissa if exponent == 0 else mantissa + (1 << form.mantissa_bits)
+    magnitude = significand * Fraction(2) ** (max(exponent, 1) - form.bias - form.mantissa_bits)
+    if negative:
+        return -magnitude if magnitude else "-0"
+    return magnitude
+
+
+def round_to(dtype: str, value: Value) -> int:
+    """The code of float32, float16 or bfloat16 nearest to the value, ties to even; NaN is NAN[dtype]."""
+    form = FORMATS[dtype]
+    sign = 1 << (form.exponent_bits + form.mantissa_bits)
+    infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
+    if value == "nan":
+        return NAN[dtype]
+    if isinstance(value, str):
+        return {"-0": sign, "inf": infinity, "-inf": sign | infinity}[value]
+    magnitude = abs(value)
+    lowest = 1 - form.bias
+    exponent = lowest
+    if magnitude:
+        exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
+        exponent = max(lowest, exponent if magnitude >= Fraction(2) ** exponent else exponent - 1)
+    units = magnitude / Fraction(2) ** (exponent - form.mantissa_bits)
+    whole = units.numerator // units.denominator
+    rest = units - whole
+    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1):
+        whole += 1
+    # A whole of 2^mantissa_bits or more carries into the exponent by itself: codes are in the order of the values.
+    code = ((exponent - lowest) << form.mantissa_bits) + whole
+    return (sign if value < 0 else 0) | min(code, infinity)
+
+
+def is_negative(value: Value) -> bool:
+    """The sign bit of a value that is not NaN."""
+    return value.startswith("-") if isinstance(value, str) else value < 0
+
+
+def _zero(value: Value) -> bool:
+    return value in ("-0", 0)
+
+
+def _infinite(value: Value) -> bool:
+    return value in ("inf", "-inf")
+
+
+def _signed(negative: bool, magnitude: str) -> Value:
+    """0 or inf with that sign."""
+    if magnitude == "0":
+        return "-0" if negative else Fraction(0)
+    return "-inf" if negative else "inf"
+
+
+def _number(value: Value) -> Fraction:
+    return Fraction(0) if isinstance(value, str) else value
+
+
+def subtract(a: Value, b: Value) -> Value:
+    """a - b by IEEE 754, unrounded."""
+    if "nan" in (a, b) or (_infinite(a) and a == b):
+        return "nan"
+    if _infinite(a):
+        return a
+    if _infinite(b):
+        return _signed(not is_negative(b), "inf")
+    if a == "-0" and b == Fraction(0):
+        return "-0"
+    return _number(a) - _number(b)
+
+
+def multiply(a: Value, b: Value) -> Value:
+    """a * b by IEEE 754, unrounded."""
+    if "nan" in (a, b) or (_infinite(a) and _zero(b)) or (_zero(a) and _infinite(b)):
+        return "nan"
+    negative = is_negative(a) != is_negative(b)
+    if _infinite(a) or _infinite(b):
+        return _signed(negative, "inf")
+    if _zero(a) or _zero(b):
+        return _signed(negative, "0")
+    return _number(a) * _number(b)
+
+
+def divide(a: Value, b: Value) -> Value:
+    """a / b by IEEE 754, unrounded."""
+    if "nan" in (a, b) or (_infinite(a) and _infinite(b)) or (_zero(a) and _zero(b)):
+        return "nan"
+    negative = is_negative(a) != is_negative(b)
+    if _infinite(a) or _zero(b):
+        return _signed(negative, "inf")
+    if _zero(a) or _infinite(b):
+        return _signed(negative, "0")
+    return _number(a) / _number(b)
+
+
+def linear(
+    x_dtype: str,
+    x: int,
+    scale_dtype: str,
+    scale: int,
+    zero_point_dtype: str,
+    zero_point: int | None,
+    out: str,
+    by_division: bool = False,
+) -> int:
+    """The code of (x - zero_point) * scale (or / scale), exact and rounded once; all operands are codes."""
+    offset = Fraction(0) if zero_point is None else decode(zero_point_dtype, zero_point)
+    difference = subtract(decode(x_dtype, x), offset)
+    return round_to(out, (divide if by_division else multiply)(difference, decode(scale_dtype, scale)))
+
+
+def min_combined(x_dtype: str, x: int, low: int, high: int, out: str = "float32") -> int:
+    """TensorFlow's MIN_COMBINED for the codes of an input and of finite float32 ends, exact and rounded once."""
+    bits = int(x_dtype.lstrip("uint"))
+    least, most, count = _number(decode("float32", low)), _number(decode("float32", high)), _number(decode(x_dtype, x))
+    if x_dtype == "int8":
+        count += 128
+    return round_to(out, least + count * (most - least) / ((1 << bits) - 1))
+
+
+def min_first(x_dtype: str, x: int, low: int, high: int) -> int:
+    """TensorFlow's MIN_FIRST: Python's floats are float64, each step is rounded as the text writes it."""
+    bits = int(x_dtype.lstrip("uint"))
+    least, most = float(_number(decode("float32", low))), float(_number(decode("float32", high)))
+    lowest = -(1 << (bits - 1)) if x_dtype.startswith("int") else 0
+    span = (most - least) * (float(1 << bits) / float((1 << bits) - 1))
+    step = span / float(1 << bits)
+    return round_to("float32", Fraction(least + (float(_number(decode(x_dtype, x))) - lowest) * step))
+
+
+def scaled_symmetric(x_dtype: str, x: int, low: int, high: int) -> int:
+    """The seed's SCALED, exact and rounded once."""
+    bits = int(x_dtype.lstrip("uint"))
+    largest = max(abs(_number(decode("float32", low))), abs(_number(decode("float32", high))))
+    buckets = 2 * ((1 << (bits - 1)) - 1) if x_dtype.startswith("int") else (1 << bits) - 1
+    return round_to("float32", _number(decode(x_dtype, x)) * 2 * largest / buckets)
+
+
+def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool = False) -> int:
+    """The installed text's SCALED: ``const float scale_factor`` from float / float(int), then the product rounded once."""
+    bits = int(x_dtype.lstrip("uint"))
+    signed = x_dtype.startswith("int")
+
+    def quotient(end: int, bound: int) -> int:
+        as_float = decode("float32", round_to("float32", Fraction(bound)))
+        return round_to("float32", divide(decode("float32", end), as_float))
+
+    factor = quotient(high, (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1)
+    if signed:
+        other = quotient(low, -(1 << (bits - 1)) + narrow_range)
+        if _number(decode("float32", other)) > _number(decode("float32", factor)):
+            factor = other
+    return linear(x_dtype, x, "float32", factor, "", None, "float32")

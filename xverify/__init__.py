@@ -1,0 +1,26 @@
+"""xverify: what every implementation of dequantization computes, bit for bit.
+
+The public functions are imported when they are first asked for, so that `import xverify` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xverify.kernels import dequantize_linear, dequantize_range, dynamic_dequantize
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "dequantize_linear", "dequantize_range", "dynamic_dequantize"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("xverify.kernels"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,6 @@
+"""Dequantization with NumPy: each contract's first reading, bit for bit, and the contract's refusals."""
+
+from xverify.kernels.linear import dequantize_linear, dynamic_dequantize
+from xverify.kernels.ranges import dequantize_range
+
+__all__ = ["dequantize_linear", "dequantize_range", "dynamic_dequantize"]

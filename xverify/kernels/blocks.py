@@ -1,0 +1,82 @@
+"""Walking a tensor block by block, with the parameters that belong to each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xverify.kernels.casting import Array
+
+BLOCK = 1 << 16
+"""Elements in a block: the largest temporary. 64 Ki float64 are half a MiB, which a core's own cache holds."""
+
+Index = tuple[slice, ...]
+Fill = Callable[..., None]
+"""fill(out, x, *parameters): writes one block of the output; parameters broadcast to x."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Which parameter serves which element: one for all (axis None), or one for each ``run`` elements along ``axis``.
+
+    A parameter then has the rank of x: with x's extents but for the axis (blocked), or 1 but for the axis (per axis).
+    """
+
+    axis: int | None = None
+    run: int = 1
+
+    def shaped(self, parameter: Array | None, rank: int) -> Array | None:
+        """The parameter in the form that `at` takes: 0-d, or of rank ``rank``."""
+        if parameter is None:
+            return None
+        if self.axis is None:
+            return parameter.reshape(())
+        if parameter.ndim == 1 and rank > 1:
+            return parameter.reshape([-1 if i == self.axis else 1 for i in range(rank)])
+        return parameter
+
+    def at(self, parameter: Array | None, index: Index) -> Array | None:
+        """The part of a shaped parameter that serves the block at ``index``."""
+        if parameter is None or self.axis is None:
+            return parameter
+        along = index[self.axis]
+        first, last = along.start // self.run, -(-along.stop // self.run)
+        place = tuple(
+            slice(first, last) if i == self.axis else part if extent != 1 else slice(None)
+            for i, (part, extent) in enumerate(zip(index, parameter.shape, strict=True))
+        )
+        found: Array = parameter[place]
+        if self.run == 1:
+            return found
+        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
+        return expanded
+
+
+def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
+    """Slices that cover a shape of rank 1 or more, each of at most ``limit`` elements, none empty."""
+    if 0 in shape:
+        return
+    inner, split = 1, len(shape) - 1
+    while split > 0 and inner * shape[split] <= limit:
+        inner *= shape[split]
+        split -= 1
+    step = max(1, limit // inner)
+    whole = tuple(slice(0, extent) for extent in shape[split + 1 :])
+    for outer in np.ndindex(shape[:split]):
+        before = tuple(slice(i, i + 1) for i in outer)
+        for start in range(0, shape[split], step):
+            yield (*before, slice(start, min(start + step, shape[split])), *whole)
+
+
+def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters: Array | None) -> None:
+    """Call ``fill`` for every block of ``x`` and ``out``."""
+    if spread.axis is None and x.ndim != 1 and x.flags.c_contiguous and out.flags.c_contiguous:
+        # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
+        x, out = x.reshape(-1), out.reshape(-1)
+    if x.size <= BLOCK and spread.run == 1:
+        fill(out, x, *parameters)
+        return
+    for index in blocks(x.shape):
+        fill(out[index], x[index], *(spread.at(p, index) for p in parameters))

@@ -1,0 +1,93 @@
+"""What an edition admits, and how a call that it does not admit is refused."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Never, SupportsIndex
+
+import numpy as np
+
+from xverify.contracts.model import Domain
+from xverify.kernels.casting import Array
+
+
+@dataclass(frozen=True)
+class Edition:
+    """An edition's full id and its domain: which types, attributes and modes its own document lists."""
+
+    id: str
+    domain: Domain
+
+    def refuse(self, kind: type[Exception], clause: str, where: str, got: object, expected: object) -> Never:
+        """Raise ``kind`` with the clause, the place, what was found there and what the clause asks for."""
+        raise kind(f"{self.id}/{clause}: {where} is {got}; expected {expected}")
+
+    def require_dtype(self, clause: str, where: str, dtype: np.dtype[Any], admitted: tuple[str, ...]) -> None:
+        """TypeError unless the dtype is one of those."""
+        if dtype_name(dtype) not in admitted:
+            self.refuse(TypeError, clause, f"the dtype of {where}", dtype, " or ".join(admitted))
+
+    def require_attribute(self, name: str, value: object) -> None:
+        """TypeError when an attribute is given (is not None) that the edition does not have."""
+        if value is not None and name not in self.domain.attributes:
+            listed = ", ".join(self.domain.attributes) or "no attribute"
+            self.refuse(TypeError, "attributes", f"the attribute {name}", repr(value), f"only {listed}")
+
+    def integer(self, clause: str, name: str, value: object) -> int:
+        """The attribute's value as an int. TypeError when it is not an integer."""
+        if not isinstance(value, SupportsIndex) or isinstance(value, bool | np.bool_ | np.ndarray):
+            self.refuse(TypeError, clause, name, repr(value), "an integer")
+        return operator.index(value)
+
+    def front_axis(self, clause: str, axis: int, rank: int) -> int:
+        """The axis counted from the front. ValueError outside [-rank, rank - 1]."""
+        if not -rank <= axis < rank:
+            self.refuse(ValueError, clause, "axis", axis, f"one of [-{rank}, {rank - 1}], since the rank is {rank}")
+        return axis % rank
+
+
+@lru_cache(maxsize=64)
+def edition(contract: str, family: str) -> Edition:
+    """The edition of that id, whose operator must be of that family ("linear", "onednn" or "range").
+
+    Raises ValueError when there is none, and the contracts' DocumentError when its document cannot be read here.
+    """
+    # Here, because reading an edition's document may import the framework that carries it.
+    from xverify.contracts import get, ids
+
+    try:
+        found = get(contract)
+    except KeyError:
+        raise ValueError(f"unknown contract {contract!r}; known are {', '.join(ids())}") from None
+    own = "onednn" if found.id.startswith("onednn/") else found.domain.family
+    if own != family:
+        raise ValueError(f"{found.id} is the contract of another function")
+    return Edition(found.id, found.domain)
+
+
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """NumPy's or ml_dtypes' name of the dtype; cached, since NumPy builds it anew each time."""
+    return dtype.name
+
+
+def output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Array | None) -> Array:
+    """``out`` after its checks, or a new array of that shape and dtype.
+
+    Raises TypeError when ``out`` is not an array of that dtype, ValueError when it has another shape, is read-only or
+    overlaps an input.
+    """
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) or out.dtype != dtype:
+        got = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+        raise TypeError(f"out is {got}; expected an array of {dtype}")
+    if out.shape != shape:
+        raise ValueError(f"the shape of out is {out.shape}; expected {shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; expected an array that can be written")
+    if any(given is not None and np.may_share_memory(out, given) for given in inputs):
+        raise ValueError("out overlaps an input; expected memory of its own")
+    return out
