@@ -69,19 +69,20 @@ class Schema:
 
     def types_of(self, parameter: str) -> tuple[str, ...]:
         """The dtypes of the input or output of that name."""
-        for name, type_name, *_ in (*self.inputs, *self.outputs):
-            if name == parameter:
-                return self.types.get(type_name) or (dtype_name(type_name),)
-        return ()
+        type_name = self._type_name(parameter)
+        return self.types.get(type_name) or (dtype_name(type_name),)
 
     def type_text(self, parameter: str) -> str:
         """The schema's sentence on the type of that input or output."""
-        for name, type_name, *_ in (*self.inputs, *self.outputs):
-            if name == parameter:
-                listed = ", ".join(self.types.get(type_name, ()))
-                text = self.type_texts.get(type_name, "")
-                return f"{type_name} in ({listed}): {text}" if listed else f"{name}: {type_name}"
-        return ""
+        type_name = self._type_name(parameter)
+        listed = ", ".join(self.types.get(type_name, ()))
+        text = self.type_texts.get(type_name, "")
+        return f"{type_name} in ({listed}): {text}" if listed else f"{parameter}: {type_name}"
+
+    def _type_name(self, parameter: str) -> str:
+        known = {name: type_name for name, type_name, *_ in self.inputs}
+        known |= {name: type_name for name, type_name, _ in self.outputs}
+        return known[parameter]
 
     def text(self) -> str:
         """All sentences: the summary, the attributes', the inputs' and the outputs' descriptions."""

@@ -193,7 +193,7 @@ class ScaledSymmetric:
 
         finite = np.isfinite(result)
         safe = np.where(finite, result, 0.0)
-        codes = _round_once(
+        rounded = _round_once(
             safe, np.abs(safe) * 2.0**-50, lambda i: exact(i) if finite[i] else Fraction(0), out
         )
         return np.broadcast_to(np.where(finite & (result != 0.0), rounded, cast(result, out)), operands.shape)

@@ -76,7 +76,7 @@ def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
         return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if dtype == "float64":
         return codes.view(np.float64)
-    return _small_float_table(dtype)[codes]
+    return np.asarray(_small_float_table(dtype)[codes])
 
 
 def is_float(dtype: str) -> bool:

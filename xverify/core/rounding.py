@@ -51,7 +51,7 @@ def float32_to_odd(numbers: F64) -> NDArray[np.uint32]:
     back = nearest.astype(np.float64)
     too_far = (np.abs(back) > np.abs(numbers)).astype(np.uint32)
     inexact = ((back != numbers) & ~np.isnan(numbers)).astype(np.uint32)
-    return (codes - too_far) | inexact
+    return np.asarray((codes - too_far) | inexact)
 
 
 def float32_to_bfloat16(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
@@ -124,7 +124,7 @@ def is_subnormal(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
     """Which codes of an output dtype are subnormal numbers (zero is not)."""
     code = code_dtype(dtype).type
     magnitude = codes & code((1 << (8 * codes.dtype.itemsize - 1)) - 1)
-    return (magnitude != 0) & (magnitude < code(1 << MANTISSA_BITS[dtype]))
+    return np.asarray((magnitude != 0) & (magnitude < code(1 << MANTISSA_BITS[dtype])))
 
 
 def smallest_normal(dtype: str) -> float:

@@ -1,0 +1,120 @@
+"""Smaller calls of the same kind, for shrinking with `hypothesis.find`.
+
+The strategy always draws the same number of integers, each meaning "smallest" at 0 and "as it was" at its upper bound.
+(Measured: keep-or-drop booleans did not shrink at all.) What is kept of each axis is a window that contains ``focus``,
+the place of a wrong value, so that most draws still show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from xverify.contracts.linear import ceil_div, normal_axis
+from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import INTEGERS, encode
+
+MAX_RANK = 6
+
+
+@st.composite
+def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
+    """Calls made from ``call`` by cutting windows out of its axes and simplifying its values.
+
+    focus: an index into the quantized tensor; every window contains it.
+    """
+    shape = call.data.shape
+    windows = []
+    for axis in range(max(MAX_RANK, len(shape))):
+        extent = shape[axis] if axis < len(shape) else 1
+        length = draw(st.integers(0, max(extent - 1, 0))) + (1 if extent else 0)
+        start = draw(st.integers(0, max(extent - 1, 0)))
+        windows.append(_window(extent, length, start, focus[axis] if axis < len(focus) else 0))
+    others = draw(st.integers(0, 2))
+    zero_point = draw(st.integers(0, 2))
+    plain = draw(st.integers(0, 1))
+    ranks = draw(st.integers(0, 1))
+    cut = _cut(call, windows[: len(shape)])
+    kept = tuple(f - w.start for f, w in zip(focus, cut.windows, strict=False))
+    simple = _simplified(cut.call, kept, others, zero_point, plain)
+    return _squeezed(simple) if ranks == 0 else simple
+
+
+def _window(extent: int, length: int, start: int, focus: int) -> slice:
+    """``length`` elements that contain ``focus``, beginning as near ``focus - start`` as fits."""
+    first = max(0, min(max(focus - start, focus - length + 1), extent - length))
+    return slice(first, first + length)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    call: Call
+    windows: list[slice]
+
+
+def _cut(call: Call, windows: list[slice]) -> _Cut:
+    """The windows of the quantized tensor (from the start of a block on), and what belongs to them of the parameters."""
+    role = "x" if "x" in call.tensors else "input"
+    data = call.tensors[role]
+    tensors: dict[str, Tensor] = dict(call.tensors)
+    rank = len(data.shape)
+    axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if rank else None
+    block_size = int(call.attributes.get("block_size", 0))
+    first_of_blocks = False
+    for name, parameter in call.tensors.items():
+        if name == role:
+            continue
+        codes = parameter.codes
+        if codes.ndim == rank and rank and axis is not None and block_size > 0:
+            expected = tuple(ceil_div(e, block_size) if i == axis else e for i, e in enumerate(data.shape))
+            if codes.shape == expected:
+                first_of_blocks = True
+                start = windows[axis].start - windows[axis].start % block_size
+                windows = [slice(start, w.stop) if i == axis else w for i, w in enumerate(windows)]
+                blocks = slice(start // block_size, ceil_div(max(windows[axis].stop, start + 1), block_size))
+                codes = codes[tuple(blocks if i == axis else w for i, w in enumerate(windows))]
+        elif codes.ndim == 1 and axis is not None and codes.shape[0] == data.shape[axis] and not first_of_blocks:
+            codes = codes[windows[axis]]
+        tensors[name] = Tensor(parameter.dtype, np.ascontiguousarray(codes).reshape(codes.shape))
+    kept = data.codes[tuple(windows)]
+    tensors[role] = Tensor(data.dtype, np.ascontiguousarray(kept).reshape(kept.shape), data.layout)
+    return _Cut(replace(call, tensors=tensors), windows)
+
+
+def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int, plain: int) -> Call:
+    """Values made simple: all but the focused one 0, the zero point 0 (or as large as the focused value), layout C."""
+    role = "x" if "x" in call.tensors else "input"
+    tensors: dict[str, Tensor] = dict(call.tensors)
+    data = tensors[role]
+    if others < 2 and data.size:
+        codes = np.zeros_like(data.codes) if others == 0 else np.full_like(data.codes, data.codes[focus])
+        codes[focus] = data.codes[focus]
+        data = Tensor(data.dtype, codes, data.layout)
+    tensors[role] = Tensor(data.dtype, data.codes, "C") if plain == 0 else data
+    old = tensors.get("zero_point")
+    if old is not None and zero_point < 2 and old.dtype in INTEGERS:
+        tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)))
+    return replace(call, tensors=tensors)
+
+
+def _squeezed(call: Call) -> Call:
+    """Axes of extent 1 removed, but for the one that quantization runs along, which the axis then names."""
+    role = "x" if "x" in call.tensors else "input"
+    shape = call.data.shape
+    rank = len(shape)
+    along = any(t.codes.ndim for name, t in call.tensors.items() if name != role) and call.attributes.get("qtype") != "per_tensor"
+    axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if along and rank else None
+    gone = tuple(i for i in range(rank) if shape[i] == 1 and i != axis)
+    if not gone:
+        return call
+    tensors = {}
+    for name, t in call.tensors.items():
+        same_rank = t.codes.ndim == rank and all(t.shape[i] == 1 for i in gone)
+        tensors[name] = Tensor(t.dtype, np.squeeze(t.codes, gone), t.layout) if name == role or same_rank else t
+    attributes = dict(call.attributes)
+    if axis is not None and ("axis" in attributes or sum(i < axis for i in gone)):
+        attributes["axis"] = axis - sum(i < axis for i in gone)
+    return replace(call, tensors=tensors, attributes=attributes)

@@ -1,0 +1,329 @@
+"""Calls that a clause forbids, and calls that a clause leaves open: a valid call, changed in one place.
+
+Each entry of the two tables takes a valid call and gives it broken (or opened) in exactly one clause, or None where
+that call cannot be; whether it is exactly that clause is then asked of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from xverify.contracts.model import Contract
+from xverify.core.call import BITS, Call, Tensor, code_dtype
+from xverify.core.dtypes import encode, tensor
+
+Generator = np.random.Generator
+Change = Callable[[Contract, Call, Generator], Call | None]
+
+
+def _with(call: Call, **tensors: Tensor | None) -> Call:
+    changed = {**call.tensors, **tensors}
+    return replace(call, tensors={name: t for name, t in changed.items() if t is not None})
+
+
+def _set(call: Call, **attributes: int | str | bool) -> Call:
+    return replace(call, attributes={**call.attributes, **attributes})
+
+
+def _retyped(old: Tensor, dtype: str, rng: Generator) -> Tensor:
+    codes = rng.integers(0, 1 << min(BITS[dtype], 31), old.shape).astype(code_dtype(dtype))
+    return Tensor(dtype, codes, old.layout)
+
+
+def _resized(old: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same codes over and over in another shape; a parameter that was empty is filled with its code 0."""
+    codes = np.resize(old.codes, shape) if old.size else np.zeros(shape, old.codes.dtype)
+    return Tensor(old.dtype, codes.astype(old.codes.dtype), old.layout)
+
+
+def _parameters(call: Call, shape: tuple[int, ...]) -> Call:
+    """The call with scale and zero point resized alike."""
+    tensors = {role: _resized(call.tensors[role], shape) for role in ("scale", "zero_point") if role in call.tensors}
+    return _with(call, **tensors)
+
+
+def _foreign(admitted: tuple[str, ...], rng: Generator) -> str | None:
+    others = [dtype for dtype in BITS if dtype not in admitted]
+    return str(rng.choice(others)) if others else None
+
+
+def _x_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = _foreign(contract.domain.x_dtypes, rng)
+    if dtype is None:
+        return None
+    role = "x" if "x" in call.tensors else "input"
+    changed = _with(call, **{role: _retyped(call.data, dtype, rng)})
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None or contract.domain.zero_point_dtypes is not None:
+        return changed
+    return _with(changed, zero_point=_retyped(zero_point, dtype, rng))
+
+
+def _scale_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = _foreign(contract.domain.scale_dtypes, rng)
+    return None if dtype is None else _with(call, scale=_retyped(call.tensors["scale"], dtype, rng))
+
+
+def _zero_point_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None:
+        return None
+    dtype = _foreign(contract.domain.zero_points_for(call.data.dtype), rng)
+    return None if dtype is None else _with(call, zero_point=_retyped(zero_point, dtype, rng))
+
+
+def _zero_point_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None:
+        return None
+    shapes = [(2,), (1, 1), (3, 2)] if zero_point.shape == () else [(), (zero_point.shape[0] + 1, *zero_point.shape[1:])]
+    return _with(call, zero_point=_resized(zero_point, shapes[rng.integers(len(shapes))]))
+
+
+def _granularity(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    old = call.tensors["scale"].shape
+    shapes = [(2,), (1, 1), (2, 1, 2)] if old == () else [(old[0] + 1,), (2, 2, 2, 2, 2, 2, 2), (1, 1, 1, 1, 1, 1, 1)]
+    return _parameters(call, shapes[rng.integers(len(shapes))])
+
+
+def _axis_range(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    rank = len(call.data.shape)
+    return _set(call, axis=int(rng.choice([rank, -rank - 1, rank + 1, 2**31 - 1, -(2**31), 2**40])))
+
+
+def _block_size(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "block_size" not in contract.domain.attributes:
+        return None
+    return _set(call, block_size=int(rng.choice([0, -1, -16, -(2**31)])))
+
+
+def _block_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "block_size" not in call.attributes:
+        return None
+    shape = list(call.tensors["scale"].shape)
+    place = int(rng.integers(len(shape)))
+    shape[place] += int(rng.choice([1, 2, -1]))
+    return _parameters(call, tuple(shape)) if shape[place] > 0 else None
+
+
+def _output_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    outputs = contract.domain.output_dtypes
+    if contract.domain.family == "range":
+        return _set(call, dtype=str(rng.choice(["float16", "float64", "int32"]))) if "dtype" in contract.domain.attributes else None
+    if not contract.domain.output_dtype_attribute:
+        return None
+    odd = [scale for scale in contract.domain.scale_dtypes if scale not in outputs]
+    if odd and rng.integers(2):
+        attributes = {name: value for name, value in call.attributes.items() if name != "output_dtype"}
+        plain = replace(call, attributes=attributes)
+        return _with(plain, scale=_retyped(call.tensors["scale"], odd[0], rng))
+    return _set(call, output_dtype=str(rng.choice(["float64", "int8", "int32", "float8_e4m3fn", "uint8"])))
+
+
+def _attributes(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    known = ("mode", "narrow_range", "dtype") if contract.domain.family == "range" else ("axis", "block_size", "output_dtype")
+    unknown = [name for name in known if name not in contract.domain.attributes]
+    if not unknown:
+        return None
+    values: dict[str, int | str | bool] = {
+        "axis": 0, "block_size": 2, "output_dtype": "float32", "narrow_range": True, "dtype": "float32", "mode": "SCALED",
+    }  # fmt: skip
+    name = str(rng.choice(unknown))
+    return _set(call, **{name: values[name]})
+
+
+def _zero_point_required(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _with(call, zero_point=None) if contract.domain.zero_point_required else None
+
+
+def _qtype(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, qtype=str(rng.choice(["per_group", "per-tensor", ""])))
+
+
+def _scales_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    shape = call.tensors["scale"].shape
+    shapes: list[tuple[int, ...]] = [(), (shape[0] + 1,), (*shape, 1)]
+    return _with(call, scale=_resized(call.tensors["scale"], shapes[rng.integers(3)]))
+
+
+def _range_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = str(rng.choice(["float16", "bfloat16", "float64", "int32"]))
+    return _with(call, min_range=tensor(dtype, -1.0), max_range=tensor(dtype, 1.0))
+
+
+def _range_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    shape = [(1,), (2,), (1, 1)][rng.integers(3)]
+    return _with(call, **{role: _resized(call.tensors[role], shape) for role in ("min_range", "max_range")})
+
+
+def _mode(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, mode=str(rng.choice(["MIN_MAX", "min_combined", ""])))
+
+
+def _bfloat16_mode(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "bfloat16" not in contract.domain.output_dtypes:
+        return None
+    return _set(call, dtype="bfloat16", mode=str(rng.choice(["MIN_FIRST", "SCALED"])))
+
+
+BREAKERS: Mapping[str, Change] = {
+    "x-type": _x_type,
+    "input-type": _x_type,
+    "src-type": _x_type,
+    "scale-type": _scale_type,
+    "scales-type": _scale_type,
+    "zero-point-type": _zero_point_type,
+    "zps-type": _zero_point_type,
+    "zero-point-shape": _zero_point_shape,
+    "zps-shape": _zero_point_shape,
+    "zero-point-required": _zero_point_required,
+    "granularity": _granularity,
+    "scales-shape": _scales_shape,
+    "axis-range": _axis_range,
+    "block-size": _block_size,
+    "block-shape": _block_shape,
+    "output-type": _output_type,
+    "attributes": _attributes,
+    "qtype": _qtype,
+    "range-type": _range_type,
+    "range-shape": _range_shape,
+    "mode": _mode,
+    "bfloat16-mode": _bfloat16_mode,
+}
+"""How a clause of that name is broken."""
+
+
+def _nonzero_int32(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None or call.data.dtype != "int32":
+        return None
+    numbers = rng.choice([1, -1, 5, -128, 2**31 - 1, -(2**31), 2**24 + 1], zero_point.shape)
+    return _with(call, zero_point=Tensor("int32", encode("int32", numbers)))
+
+
+def _one_element(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _parameters(call, (1,)) if len(call.tensors["scale"].shape) == 1 else None
+
+
+def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _parameters(call, (1,)) if call.tensors["scale"].shape == () else None
+
+
+def _rank_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    x = call.data
+    extent = int(rng.choice([1, 3, 17]))
+    shaped = _with(call, x=Tensor(x.dtype, np.resize(x.codes, (extent,)) if x.size else np.zeros((extent,), x.codes.dtype)))
+    return _set(_parameters(shaped, (extent,)), axis=0)
+
+
+def _block_size_unused(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, block_size=int(rng.choice([1, 2, 16]))) if "block_size" not in call.attributes else None
+
+
+def _blocked_empty(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    block_size = int(call.attributes.get("block_size", 0))
+    rank = len(call.data.shape)
+    if not block_size or not rank:
+        return None
+    axis = int(call.attributes.get("axis", 1)) % rank
+    shape = tuple(0 if i == axis else e for i, e in enumerate(call.data.shape))
+    return _parameters(_with(call, x=_resized(call.data, shape)), shape)
+
+
+def _odd_axis(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    rank = len(call.data.shape)
+    if contract.domain.family == "range":
+        if rank == 0:
+            return None
+        axis = int(rng.integers(rank))
+        count = (call.data.shape[axis],)
+        steps = np.arange(count[0], dtype=np.float64)
+        ranges = {"min_range": tensor("float32", -1.5 - steps), "max_range": tensor("float32", 0.7 + 2 * steps)}
+        return _set(_with(call, **ranges), axis=axis)
+    if "axis" not in call.attributes or rank == 0:
+        return None
+    return _set(call, axis=int(rng.choice([int(call.attributes["axis"]) - rank, -rank - 1, rank])))
+
+
+def _axis_length(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "axis" not in call.attributes:
+        return None
+    return _parameters(call, (int(rng.choice([1, call.tensors["scale"].shape[0] + 1])),))
+
+
+def _axis_per_tensor(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    rank = len(call.data.shape)
+    return _set(call, axis=rank + 1) if call.attributes.get("qtype", "per_tensor") == "per_tensor" else None
+
+
+def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None or zero_point.dtype != "int32":
+        return None
+    return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
+
+
+def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    pairs = [(1.0, -1.0), (2.0, 2.0), (0.0, 0.0), (np.nan, 1.0), (-1.0, np.inf), (-np.inf, np.inf), (-0.0, 0.0)]
+    low, high = pairs[rng.integers(len(pairs))]
+    return _with(call, min_range=tensor("float32", low), max_range=tensor("float32", high))
+
+
+OPENERS: Mapping[str, Change] = {
+    "int32-zero-point": _nonzero_int32,
+    "one-element-scale": _one_element,
+    "shape-1-scale": _shape_1,
+    "rank-1": _rank_1,
+    "block-size-unused": _block_size_unused,
+    "blocked-empty-axis": _blocked_empty,
+    "axis": _odd_axis,
+    "axis-length": _axis_length,
+    "axis-per-tensor": _axis_per_tensor,
+    "int32-overflow": _int32_overflow,
+    "range-order": _range_order,
+}
+"""How a clause of that name is entered where it leaves the call open."""
+
+
+def _named(contract: Contract, table: Mapping[str, Change]) -> tuple[str, ...]:
+    return tuple(name for name in table if f"{contract.id}/{name}" in contract.clauses)
+
+
+def breakable(contract: Contract) -> tuple[str, ...]:
+    """Names of the clauses of this contract that a call can break."""
+    names = _named(contract, BREAKERS)
+    # Some clauses are there as sentences only: no call of that edition can break them.
+    domain = contract.domain
+    out = {"output-type"} if domain.family == "linear" and not domain.output_dtype_attribute else set()
+    if domain.family == "range" and "dtype" not in domain.attributes:
+        out = {"output-type"}
+    if {"axis", "block_size", "output_dtype"} <= set(domain.attributes) or domain.family == "range":
+        out.add("attributes")
+    return tuple(name for name in names if name not in out)
+
+
+def openable(contract: Contract) -> tuple[str, ...]:
+    """Names of the clauses of this contract that leave some calls open."""
+    return _named(contract, OPENERS)
+
+
+def spoiled(contract: Contract, call: Call, name: str, rng: Generator) -> Call | None:
+    """The call with exactly the clause of that name broken, or None where this call cannot be."""
+    return _exactly(contract, BREAKERS[name](contract, call, rng), name, "forbidden", "breaks")
+
+
+def opened(contract: Contract, call: Call, name: str, rng: Generator) -> Call | None:
+    """The call led to where exactly the clause of that name leaves it open, or None where this call cannot be."""
+    return _exactly(contract, OPENERS[name](contract, call, rng), name, "unspecified", "opens")
+
+
+def _exactly(contract: Contract, call: Call | None, name: str, verdict: str, word: str) -> Call | None:
+    if call is None:
+        return None
+    judgement = contract.judge(call)
+    if judgement.verdict != verdict or judgement.clauses != (f"{contract.id}/{name}",):
+        return None
+    return replace(call, origin=f"{call.origin}, {word} {name}")

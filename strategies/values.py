@@ -1,0 +1,132 @@
+"""Values that discriminate: tables of special scales and ranges, and codes that cover their type.
+
+Everything here is a function of a NumPy generator, so a call is reproduced from its structure and seed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
+
+Generator = np.random.Generator
+
+SCALE_RECIPES = ("drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative")
+"""How scales are chosen: "drawn" has random mantissas near 1; "table" and "special" are lists below."""
+
+ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
+
+RANGE_RECIPES = ("drawn", "symmetric", "from-zero", "to-zero", "narrow", "wide", "far-from-zero", "tiny", "grid")
+
+_TABLE = (1.0, 0.1, 1 / 3, 2 / 3, 0.0078125, 1 / 127, 1 / 255, 3.1415927, 1e-3, 1e3, 0.05, 6 / 255)
+
+
+@cache
+def special_scales(dtype: str) -> NDArray[Any]:
+    """Codes: zeros, subnormals, the edges of the normal range, infinities, NaN; every 16th code of float8_e8m0fnu."""
+    if dtype == "float8_e8m0fnu":
+        return np.array([0, 1, 2, 16, 64, 100, 120, 126, 127, 128, 140, 160, 200, 253, 254, 255], np.uint8)
+    mantissa, bits = MANTISSA_BITS[dtype], BITS[dtype]
+    one_ulp_exponent = 1 << mantissa
+    infinity = ((1 << (bits - 1)) - 1) & ~(one_ulp_exponent - 1)
+    positive = [
+        0,
+        1,
+        2,
+        one_ulp_exponent >> 1,
+        one_ulp_exponent - 1,
+        one_ulp_exponent,
+        one_ulp_exponent + 1,
+        infinity - one_ulp_exponent,
+        infinity - 1,
+        infinity,
+        infinity + (one_ulp_exponent >> 1),
+    ]
+    sign = 1 << (bits - 1)
+    return np.array(positive + [sign | code for code in positive[:-1]], code_dtype(dtype))
+
+
+def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
+    """Codes of scales in a scale dtype, by recipe."""
+    count = int(np.prod(shape, dtype=np.int64))
+    code = code_dtype(dtype)
+    if dtype == "float8_e8m0fnu":
+        pool = special_scales(dtype) if recipe in ("special", "huge", "small") else np.arange(112, 144, dtype=np.uint8)
+        return rng.choice(pool, count).astype(code).reshape(shape)
+    if recipe == "special":
+        return rng.choice(special_scales(dtype), count).reshape(shape)
+    if recipe == "table":
+        return encode(dtype, rng.choice(_TABLE, count)).reshape(shape)
+    # The span keeps most products of 8-bit differences inside the normal range of float16.
+    span = 3 if dtype == "float16" else 12
+    powers = np.exp2(rng.integers(-span, span + 1, count).astype(np.float64))
+    if recipe == "power-of-two":
+        return encode(dtype, powers).reshape(shape)
+    if recipe == "near-power-of-two":
+        codes = encode(dtype, powers).astype(np.int64) + rng.integers(-2, 3, count)
+        return codes.astype(code).reshape(shape)
+    mantissas = 1.0 + rng.random(count)
+    if recipe in ("small", "huge"):
+        limit = {"float32": 126, "bfloat16": 126, "float16": 14}[dtype]
+        exponents = rng.integers(limit - 9, limit + 1, count) * (-1.0 if recipe == "small" else 1.0)
+        return encode(dtype, mantissas * np.exp2(exponents)).reshape(shape)
+    sign = -1.0 if recipe == "negative" else 1.0
+    return encode(dtype, sign * mantissas * powers).reshape(shape)
+
+
+def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
+    """Codes for x: of types of 8 bits or fewer a seeded permutation of all codes, over and over; of wider ones
+    the ends, what lies around powers of two, and random codes."""
+    count = int(np.prod(shape, dtype=np.int64))
+    code, bits = code_dtype(dtype), BITS[dtype]
+    if bits <= 8:
+        every = rng.permutation(1 << bits).astype(code)
+        return np.resize(every, count).reshape(shape) if count else np.zeros(shape, code)
+    mask = (1 << bits) - 1
+    powers = np.left_shift(np.int64(1), rng.integers(0, bits, count)) + rng.integers(-2, 3, count)
+    anywhere = rng.integers(0, 1 << bits, count, dtype=np.int64)
+    ends = np.where(rng.integers(0, 2, count) == 1, 1 << (bits - 1), 0) + rng.integers(-2, 3, count)
+    pick = rng.integers(0, 4, count)
+    chosen = np.where(pick == 0, powers, np.where(pick == 1, ends, anywhere))
+    return (chosen & mask).astype(code).reshape(shape)
+
+
+def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
+    """Codes of zero points, by recipe; of float types "lowest" and "highest" are the finite ends, "middle" is 1."""
+    if dtype not in INTEGERS:
+        if recipe == "random":
+            return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))
+        largest = {"float4_e2m1fn": 6.0, "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}.get(dtype, 57344.0)
+        number = {"lowest": -largest, "highest": largest, "zero": 0.0, "middle": 1.0}[recipe]
+        return encode(dtype, np.full(shape, number))
+    lowest, highest = integer_range(dtype)
+    if recipe == "random":
+        return encode(dtype, rng.integers(lowest, highest + 1, shape))
+    number = {"lowest": lowest, "highest": highest, "zero": 0, "middle": (lowest + highest + 1) // 2}[recipe]
+    return encode(dtype, np.full(shape, number))
+
+
+def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Codes of min_range and max_range in float32, each finite and ordered, by recipe.
+
+    "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing.
+    """
+    a = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
+    b = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
+    low, high = {
+        "drawn": (-a, b),
+        "symmetric": (-a, a),
+        "from-zero": (0.0 * a, b),
+        "to-zero": (-a, 0.0 * b),
+        "narrow": (a, a * (1.0 + 2.0**-18)),
+        "wide": (-a * 2.0**110, b * 2.0**112),
+        "far-from-zero": (a, a + b),
+        "tiny": (-a * 2.0**-130, b * 2.0**-125),
+        "grid": (-16.0 + 0.0 * a, -16.0 + levels * 2.0**-3 + 0.0 * b),
+    }[recipe]
+    return encode("float32", low), encode("float32", high)

@@ -1,0 +1,183 @@
+"""The coverage walk: a deterministic, stratified list of valid calls.
+
+First one call for every cell, so that a budget that ends early has touched all; then every structure (rank, extent, axis,
+block) with every type of x, the other choices going round at strides that are prime to one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, product
+
+from strategies.structures import Linear, Range, Structure, build
+from strategies.values import RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES
+from xverify.contracts.model import Cell, Contract, Domain
+from xverify.core.call import LAYOUTS, Call
+
+TAILS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1000, 1023, 4099)
+"""Extents around the widths of vectors and of their unrolled loops."""
+
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (),
+    (0,),
+    *((n,) for n in TAILS),
+    (1, 1),
+    (3, 0),
+    (0, 5),
+    (4, 80),
+    (80, 4),
+    (1, 300),
+    (300, 1),
+    (17, 33),
+    (2, 3, 4),
+    (3, 1, 65),
+    (5, 0, 2),
+    (1, 16, 31),
+    (2, 3, 4, 5),
+    (1, 3, 1, 129),
+    (2, 2, 3, 2, 7),
+    (1, 2, 1, 2, 1, 3),
+    (2, 1, 3, 2, 2, 17),
+    (16, 1025),
+    (65537,),
+    (2, 33000),
+)
+"""Ranks 0 to 6, empty, ones, tails, extents past 256, past 65 536, and sizes at which implementations split the work."""
+
+CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
+"""Shapes with room for all 256 codes, for the lap over the cells."""
+
+
+def scale_outputs(domain: Domain) -> tuple[tuple[str, str], ...]:
+    """Every pair (scale dtype, output_dtype attribute or "" for none) that the domain admits."""
+    plain = [(scale, "") for scale in domain.scale_dtypes if scale in domain.output_dtypes]
+    given = product(domain.scale_dtypes, domain.output_dtypes) if domain.output_dtype_attribute else ()
+    return (*plain, *given)
+
+
+def zero_point_choices(domain: Domain, x_dtype: str) -> tuple[str, ...]:
+    """The zero point dtypes of a type of x, and "" where it may be absent."""
+    return (*domain.zero_points_for(x_dtype), *(() if domain.zero_point_required else ("",)))
+
+
+def axes(domain: Domain, granularity: str, rank: int) -> tuple[int | None, ...]:
+    """Axes a structure can have: the default where it fits, each from the front, and from the back where allowed."""
+    if granularity == "per_tensor":
+        # Ignored there by ONNX's text, even out of range; elsewhere not given.
+        return (None, 0, -7, 9) if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain) else (None,)
+    given: list[int | None] = [*range(rank)]
+    if domain.default_axis is not None:
+        given += list(range(-rank, 0))
+        if rank > domain.default_axis:
+            given.append(None)
+    return tuple(given)
+
+
+def _qtype(domain: Domain) -> bool:
+    return "qtype" in domain.attributes
+
+
+def block_sizes(extent: int) -> tuple[int, ...]:
+    """Block sizes around an extent: dividing it, leaving a remainder, equal to it, past it."""
+    return tuple(sorted({b for b in (1, 2, 3, 16, 32, 128, extent - 1, extent, extent + 1, 2 * extent + 5) if b > 0}))
+
+
+def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
+    """Whether a shape can be quantized with that granularity under the contract."""
+    if granularity == "per_tensor":
+        return True
+    if not shape or (granularity == "blocked" and 0 in shape):
+        return False
+    # Version 19 says of rank 1 that per-tensor quantization is applied: open, so not for valid calls.
+    return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
+
+
+def cell_structures(contract: Contract) -> Iterator[Structure]:
+    """One structure for every cell."""
+    domain = contract.domain
+    turn = count()
+    if domain.family == "range":
+        for dtype, mode, narrow, out in range_choices(domain):
+            recipe = RANGE_RECIPES[next(turn) % len(RANGE_RECIPES)]
+            yield Range(dtype, mode, (257,), narrow, out, range_recipe=recipe, seed=next(turn))
+        return
+    for granularity, (scale, out), x_dtype in product(domain.granularities, scale_outputs(domain), domain.x_dtypes):
+        for zero_point in zero_point_choices(domain, x_dtype):
+            n = next(turn)
+            shape = CELL_SHAPES[granularity]
+            axis = None if granularity == "per_tensor" or domain.default_axis == 1 else 1
+            block_size = (16, 32, 100)[n % 3] if granularity == "blocked" else 0
+            yield Linear(
+                x_dtype, scale, granularity, shape, zero_point, out, axis, block_size,
+                scale_recipe=SCALE_RECIPES[n % 2], zero_point_recipe=ZERO_POINT_RECIPES[n % 3], seed=n,
+            )  # fmt: skip
+
+
+def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
+    """Every (input dtype, mode, narrow_range, output dtype) that the domain admits."""
+    narrow: tuple[bool | None, ...] = (None, True, False) if "narrow_range" in domain.attributes else (None,)
+    outputs = ("", *domain.output_dtypes) if "dtype" in domain.attributes else ("",)
+    return [
+        (dtype, mode, width, out)
+        for width, out, mode, dtype in product(narrow, outputs, domain.modes, domain.x_dtypes)
+        if out != "bfloat16" or mode == "MIN_COMBINED"
+    ]
+
+
+def shape_structures(contract: Contract) -> Iterator[Structure]:
+    """Every shape and granularity with every type of x, the other choices going round."""
+    domain = contract.domain
+    pairs, turn = scale_outputs(domain), count()
+    if domain.family == "range":
+        choices = range_choices(domain)
+        for shape, dtype, mode in product(SHAPES, domain.x_dtypes, domain.modes):
+            n = next(turn)
+            options = [c for c in choices if c[:2] == (dtype, mode)]
+            _, _, narrow, out = options[n % len(options)]
+            layout = LAYOUTS[n % len(LAYOUTS)]
+            yield Range(dtype, mode, shape, narrow, out, layout, RANGE_RECIPES[n % len(RANGE_RECIPES)], 1000 + n)
+        return
+    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
+        if not fits(contract, granularity, shape):
+            continue
+        n = next(turn)
+        scale, out = pairs[n % len(pairs)]
+        zero_points = zero_point_choices(domain, x_dtype)
+        axis_choices = axes(domain, granularity, len(shape))
+        axis = axis_choices[(n // 3) % len(axis_choices)]
+        place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
+        block_choices = block_sizes(shape[place]) if granularity == "blocked" else (0,)
+        yield Linear(
+            x_dtype, scale, granularity, shape,
+            zero_points[(n // 5) % len(zero_points)], out, axis,
+            block_choices[(n // 7) % len(block_choices)],
+            LAYOUTS[n % len(LAYOUTS)], SCALE_RECIPES[(n // 2) % len(SCALE_RECIPES)],
+            ZERO_POINT_RECIPES[(n // 11) % len(ZERO_POINT_RECIPES)], 1000 + n,
+        )  # fmt: skip
+
+
+def walk(contract: Contract) -> Iterator[Call]:
+    """The whole list: the lap over the cells, then the lap over the structures."""
+    for n, structure in enumerate(cell_structures(contract)):
+        yield build(contract, structure, f"walk cell {n}")
+    for n, structure in enumerate(shape_structures(contract)):
+        yield build(contract, structure, f"walk structure {n}")
+
+
+def simplest(contract: Contract, cell: Cell) -> Call:
+    """The simplest allowed call of a cell: two values, scale of about 1, zero point 0; a refusal of it makes the cell unsupported."""
+    if contract.domain.family == "range":
+        mode, _, narrow = cell.variant.partition(" ")
+        structure: Structure = Range(
+            cell.x_dtype, mode, (2,), True if narrow else None, "" if cell.out_dtype == "float32" else cell.out_dtype,
+            range_recipe="symmetric",
+        )  # fmt: skip
+    else:
+        out = cell.out_dtype if contract.domain.output_dtype_attribute and cell.out_dtype != cell.scale_dtype else ""
+        axis = None if contract.domain.default_axis == 1 or cell.granularity == "per_tensor" else 1
+        structure = Linear(
+            cell.x_dtype, cell.scale_dtype, cell.granularity, (2,) if cell.granularity == "per_tensor" else (1, 2),
+            cell.zero_point_dtype, out, axis, 2 if cell.granularity == "blocked" else 0,
+            scale_recipe="power-of-two", zero_point_recipe="zero",
+        )  # fmt: skip
+    return build(contract, structure, "simplest of its cell")

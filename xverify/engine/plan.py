@@ -1,0 +1,138 @@
+"""Which calls a sweep makes of a contract, in which order: walk, spoiled calls, Hypothesis."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings, target
+from hypothesis import strategies as st
+
+from strategies import breakable, build, openable, opened, spoiled
+from strategies.calls import invalid_calls, structures, unspecified_calls
+from strategies.structures import Structure
+from strategies.walk import cell_structures, shape_structures
+from xverify.contracts.model import Contract
+from xverify.core.bits import ulp_distance
+from xverify.core.call import Call
+from xverify.verify.legal import Legal, legal_set
+
+BATCH = 64
+"""Calls that go to the workers together."""
+
+SPOILED_EACH = 10
+"""Calls that break, or open, each clause in the deterministic part."""
+
+EXAMPLES = 200
+"""Hypothesis examples in a round."""
+
+SEEDS_EACH = 3
+"""Calls made of each structure that Hypothesis draws: drawing costs more than building."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known already."""
+
+    call: Call
+    number: int
+    phase: str
+    legal: Legal | None = None
+
+
+def derived_seed(run_seed: int, *parts: object) -> int:
+    """A seed that depends on the run's and on what it is for."""
+    text = "/".join(map(str, (run_seed, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def batches(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+    """Batches of cases, without end; the same for the same contract and seed."""
+    numbers = iter(range(2**62))
+    for calls in _calls(contract, run_seed):
+        cases = [Case(call, next(numbers), phase, legal) for phase, call, legal in calls]
+        for start in range(0, len(cases), BATCH):
+            yield cases[start : start + BATCH]
+
+
+Made = tuple[str, Call, Legal | None]
+
+
+def _calls(contract: Contract, run_seed: int) -> Iterator[list[Made]]:
+    yield from _walk(contract, cell_structures(contract), "walk cell")
+    yield list(_spoiled(contract, run_seed))
+    yield from _walk(contract, shape_structures(contract), "walk structure")
+    number = 0
+    while True:
+        yield hypothesis_round(contract, derived_seed(run_seed, contract.id, number), f"hypothesis round {number}")
+        number += 1
+
+
+def _walk(contract: Contract, walked: Iterator[Structure], name: str) -> Iterator[list[Made]]:
+    number = 0
+    while some := list(islice(walked, BATCH)):
+        yield [("walk", build(contract, s, f"{name} {number + i}"), None) for i, s in enumerate(some)]
+        number += len(some)
+
+
+def _spoiled(contract: Contract, run_seed: int) -> Iterator[Made]:
+    """Each clause broken, and each opened, a few times, from small calls of the walk."""
+    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
+    pool = [s for s in (*cell_structures(contract), *shape_structures(contract)) if np.prod(s.shape, dtype=int) < 2000]
+    for names, change, phase in ((breakable(contract), spoiled, "invalid"), (openable(contract), opened, "unspecified")):
+        for name in names:
+            made = 0
+            for place in rng.permutation(len(pool))[:400]:
+                call = change(contract, build(contract, pool[place], f"walk pool {place}"), name, rng)
+                if call is not None:
+                    yield phase, call, None
+                    made += 1
+                if made == SPOILED_EACH:
+                    break
+
+
+def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Made]:
+    """The calls that one round of Hypothesis makes; it never fails, and waits for nobody."""
+    made: list[Made] = []
+    kinds = ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
+
+    @seed(round_seed)
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.target),
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+    )
+    @given(st.data())
+    def collect(data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(kinds))
+        event(kind)
+        where = f"{origin} example {len(made)}"
+        if kind != "valid":
+            call = data.draw((invalid_calls if kind == "invalid" else unspecified_calls)(contract))
+            made.append((kind, replace(call, origin=f"{where}, {call.origin}"), None))
+            return
+        structure = data.draw(structures(contract))
+        for i in range(SEEDS_EACH):
+            call = build(contract, replace(structure, seed=structure.seed + i), where)
+            legal = legal_set(contract, call)
+            made.append(("hypothesis", call, legal))
+            if i == 0:
+                target(_distance(legal), label="ULP between readings")
+
+    collect()
+    return made
+
+
+def _distance(legal: Legal) -> float:
+    """How far apart the admitted readings are on this call: log2 of the largest distance in ULP."""
+    first = legal.distinct[0]
+    if not first.size:
+        return 0.0
+    farthest = max((int(ulp_distance(first, other, legal.dtype).max()) for other in legal.distinct[1:]), default=0)
+    return float(np.log2(1 + max(farthest, 0)))

@@ -1,0 +1,344 @@
+"""Running a sweep: calls go out to all implementations in batches, outcomes are judged as they come back.
+
+One process plans and judges; each implementation answers in a process of its own. While they answer a batch, the next
+is made. What is found does not depend on which contract's batch comes back first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from oracles import answers, installed_version
+from oracles.protocol import Oracle
+from xverify.contracts.model import Contract
+from xverify.core.call import Call, Outcome, encode_call
+from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted, WorkerFailed, WorkerReady
+from xverify.engine.plan import Case, batches
+from xverify.engine.trust import Trust
+from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.verify import editions, verdicts
+from xverify.verify.findings import Finding, Findings, Subject
+from xverify.verify.legal import legal_set
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import Judged
+
+DEPTH = 3
+"""Batches under way: enough that no worker waits for the planner."""
+
+REPEAT_EACH = 40
+"""Every so many calls one is asked twice, to see whether the answer is the same."""
+
+CONFLICT_EACH = 6
+"""Every so many allowed calls one is also judged by the rival editions."""
+
+SHRINK_SHARE = 0.25
+"""Share of the budget kept for shrinking."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only."""
+
+    contracts: tuple[Contract, ...]
+    oracles: tuple[Oracle, ...]
+    directory: Path
+    run_id: str
+    command: str
+    seed: int = 0
+    budget: float = 60.0
+    cases: int | None = None
+
+
+@dataclass(eq=False)
+class _Asked:
+    """Requests of one batch to one implementation: for each, the case's place in the batch and the subject; repeats are
+    marked."""
+
+    oracle: Oracle
+    places: list[tuple[int, Subject, bool]] = field(default_factory=list)
+    requests: list[tuple[bytes, str]] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Batch:
+    contract: Contract
+    cases: list[Case]
+    asked: list[_Asked]
+
+
+class Sweep:
+    """The state of one run; `explore` fills it, `shrink` and `store` use it."""
+
+    def __init__(self, options: Options, emit: Consumer) -> None:
+        self.options = options
+        self.emit = emit
+        self.started = time.time()
+        self._clock = time.monotonic()
+        self.workers: dict[str, Worker] = {}
+        self.subjects: dict[str, tuple[Subject, ...]] = {}
+        self.oracles = {oracle.name: oracle for oracle in options.oracles}
+        self.tally = Tally()
+        self.findings = Findings()
+        self.trust = Trust()
+        self.phases: Counter[str] = Counter()
+        self.clause_cases: Counter[str] = Counter()
+        self.values = 0
+        self.complete = True
+        self.failures: dict[str, str] = {}
+        self.seconds: Counter[str] = Counter()
+
+    # -- the parts of a run ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start every worker; each imports its framework while the others work."""
+        for oracle in self.options.oracles:
+            version = installed_version(oracle) or "not installed"
+            if oracle.distribution == "xverify":
+                from xverify import __version__ as version
+            self.subjects[oracle.name] = tuple(
+                Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths
+            )
+            worker = Worker(oracle, self.options.directory / "workers")
+            worker.start()
+            self.workers[oracle.name] = worker
+        names = tuple(subject.label for subjects in self.subjects.values() for subject in subjects)
+        contracts = tuple(contract.id for contract in self.options.contracts)
+        self.emit(SweepStarted(self.options.run_id, contracts, names, self.options.budget, self.options.cases))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._clock
+
+    def explore(self) -> None:
+        """Make calls and judge the outcomes until the budget ends; then what can be said only at the end."""
+        for contract in self.options.contracts:
+            for discrepancy, call in editions.contradictions(contract):
+                self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
+        under_way: deque[_Batch] = deque()
+        try:
+            for contract, cases in self._turns():
+                under_way.append(self._send(contract, cases))
+                if len(under_way) >= DEPTH:
+                    self._receive(under_way.popleft())
+            while under_way:
+                self._receive(under_way.popleft())
+        except KeyboardInterrupt:
+            self.complete = False
+            for batch in under_way:
+                for asked in batch.asked:
+                    self._collect(asked, limit=5.0)
+        self._conclude()
+
+    def stop(self) -> None:
+        for worker in self.workers.values():
+            worker.stop()
+
+    # -- planning -------------------------------------------------------------------------------------
+
+    def _turns(self) -> Iterator[tuple[Contract, list[Case]]]:
+        """Batches in turn over the contracts, those whose workers are still starting later."""
+        options = self.options
+        streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
+        quota = dict.fromkeys(streams, 2**62)
+        if options.cases is not None:
+            share, rest = divmod(options.cases, len(streams))
+            quota = {identity: share + (i < rest) for i, identity in enumerate(streams)}
+        limit = options.budget * (1 - SHRINK_SHARE)
+        announced: set[str] = set()
+        while any(quota.values()):
+            progressed = False
+            for contract in options.contracts:
+                if options.cases is None and self.elapsed() > limit:
+                    return
+                self._announce(announced)
+                if not quota[contract.id] or not self._all_ready(contract):
+                    continue
+                cases = next(streams[contract.id])[: quota[contract.id]]
+                quota[contract.id] -= len(cases)
+                progressed = True
+                yield contract, cases
+            if not progressed:
+                time.sleep(0.02)
+
+    def _answering(self, contract: Contract) -> list[Oracle]:
+        return [o for o in self.options.oracles if answers(o, contract.id) and o.name not in self.failures]
+
+    def _all_ready(self, contract: Contract) -> bool:
+        ready = [self.workers[o.name].ready or self.workers[o.name].failed for o in self._answering(contract)]
+        return all(ready)
+
+    def _announce(self, announced: set[str]) -> None:
+        for name, worker in self.workers.items():
+            if name in announced:
+                continue
+            if worker.failed:
+                announced.add(name)
+                self._lost(name)
+            elif worker.ready:
+                announced.add(name)
+                self.emit(WorkerReady(name, self.subjects[name][0].version))
+
+    def _lost(self, name: str) -> None:
+        if name not in self.failures:
+            self.failures[name] = self.workers[name].failed or f"{name} was lost"
+            self.emit(WorkerFailed(name, self.failures[name]))
+
+    # -- sending and receiving ------------------------------------------------------------------------
+
+    def _send(self, contract: Contract, cases: list[Case]) -> _Batch:
+        blobs = [encode_call(case.call) for case in cases]
+        asked = []
+        for oracle in self._answering(contract):
+            one = _Asked(oracle)
+            for place, (case, blob) in enumerate(zip(cases, blobs, strict=True)):
+                for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
+                    if int((case.number + 1) * path.share) == int(case.number * path.share):
+                        continue
+                    one.places.append((place, subject, False))
+                    one.requests.append((blob, path.options))
+                    if case.number % REPEAT_EACH == 0 and not path.options:
+                        one.places.append((place, subject, True))
+                        one.requests.append((blob, path.options))
+            self.workers[oracle.name].submit(one.requests)
+            asked.append(one)
+        return _Batch(contract, cases, asked)
+
+    def _receive(self, batch: _Batch) -> None:
+        judged = [self._judge(batch.contract, case) for case in batch.cases]
+        outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
+        for asked in batch.asked:
+            for (place, subject, repeated), outcome in zip(asked.places, self._collect(asked), strict=False):
+                if repeated:
+                    found = verdicts.nondeterministic(
+                        judged[place], subject.label, outcomes[place][subject], outcome
+                    )
+                    if found is not None:
+                        self._add(found, subject, judged[place], outcome)
+                else:
+                    outcomes[place][subject] = outcome
+        for one, given in zip(judged, outcomes, strict=True):
+            self._observe(one, given)
+        for case in batch.cases:
+            self.phases[case.phase] += 1
+            self.values += case.call.values
+        cases = sum(self.phases.values())
+        self.emit(Progressed(batch.cases[-1].phase, cases, self.values, len(self.findings), self.elapsed()))
+
+    def _collect(self, asked: _Asked, limit: float | None = None) -> Sequence[Outcome]:
+        try:
+            return self.workers[asked.oracle.name].collect(limit)
+        except WorkerFailedError:
+            self._lost(asked.oracle.name)
+        except TimeoutError:
+            pass
+        return ()
+
+    def _judge(self, contract: Contract, case: Case) -> Judged:
+        judgement = contract.judge(case.call)
+        if judgement.verdict == "forbidden":
+            return Judged(contract, case.call, judgement, None, None, case.number)
+        legal = case.legal
+        if judgement.verdict == "allowed" and legal is None:
+            legal = legal_set(contract, case.call)
+        return Judged(contract, case.call, judgement, contract.cell(case.call), legal, case.number)
+
+    # -- judging --------------------------------------------------------------------------------------
+
+    def is_judged(self, oracle_name: str, contract: Contract) -> bool:
+        """Whether that edition judges the implementation: its package carries it, or it is the kernel under test."""
+        oracle = self.oracles[oracle_name]
+        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
+
+    def _observe(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
+        contract = judged.contract
+        self.trust.count(judged, outcomes.values())
+        for clause in judged.judgement.clauses:
+            self.clause_cases[clause] += 1
+        if judged.judgement.verdict == "allowed":
+            self.clause_cases[contract.value_clause(judged.call, None)] += 1
+        for subject, outcome in outcomes.items():
+            is_judged = self.is_judged(subject.name, contract)
+            for found in self.tally.observe(judged, subject, outcome, is_judged):
+                self._add(found, subject, judged, outcome)
+        if judged.judgement.verdict == "unspecified":
+            self._compare_open(judged, outcomes)
+        elif judged.legal is not None and judged.number % CONFLICT_EACH == 0:
+            for rival in editions.rivals(contract):
+                conflict = editions.conflict(judged, rival)
+                if conflict is not None:
+                    legal = legal_set(rival, judged.call.under(rival.id))
+                    self._add(conflict, editions.edition_subject(rival), judged, editions.by_formula(rival, legal))
+
+    def _compare_open(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
+        """Where the text leaves a call open, the first implementation that is judged by it is the one compared with."""
+        judged_ones = [s for s in outcomes if self.is_judged(s.name, judged.contract)]
+        if not judged_ones:
+            return
+        reference = judged_ones[0]
+        for subject in judged_ones[1:]:
+            found = verdicts.disagrees(
+                judged, subject.label, outcomes[subject], reference.label, outcomes[reference]
+            )
+            if found is not None:
+                self._add(found, subject, judged, outcomes[subject], reference)
+
+    def _add(
+        self,
+        found: verdicts.Discrepancy,
+        subject: Subject,
+        judged: Judged,
+        outcome: Outcome | None,
+        reference: Subject | None = None,
+        cases: int = 1,
+    ) -> None:
+        new = self.findings.add(
+            found, subject, judged.call, outcome, judged.cell, judged.number, None, reference, cases
+        )
+        if new:
+            key = found.key
+            self.emit(FindingFound(key.id(), key.verdict, key.subject, key.contract, found.summary))
+
+    def _conclude(self) -> None:
+        """What can be said only when all outcomes are in: refusals, and readings that differ between implementations."""
+        for subject, cell, tally in self.tally.refusals():
+            contract = self._contract(cell.contract)
+            if not tally.answered:
+                tally.simplest_refused = self._refuses_simplest(subject, contract, cell)
+            if tally.refusal is not None and not tally.simplest_refused:
+                judged, outcome = tally.refusal
+                found = verdicts.rejected(judged, subject.label, outcome)
+                if found is not None:
+                    self._add(found, subject, judged, outcome, cases=tally.rejected)
+        for subject, _, tally, found, judged, outcome in self.tally.ambiguities():
+            cases, values = tally.departed[found.readings[0]]
+            attribution = found.attribution
+            if attribution is not None:
+                attribution = verdicts.Attribution(attribution.reading, attribution.words, values, values)
+            whole = verdicts.Discrepancy(
+                found.key, found.summary, attribution, values, 0, found.readings
+            )
+            self._add(whole, subject, judged, outcome, cases=cases)
+
+    def _refuses_simplest(self, subject: Subject, contract: Contract, cell: verdicts.Cell) -> bool:
+        from strategies import simplest
+
+        return self.ask(subject, simplest(contract, cell)).kind != "tensor"
+
+    def _contract(self, identity: str) -> Contract:
+        return next(contract for contract in self.options.contracts if contract.id == identity)
+
+    def contract_of(self, finding: Finding) -> Contract:
+        """The contract that a finding is about."""
+        return self._contract(finding.key.contract)
+
+    def ask(self, subject: Subject, call: Call) -> Outcome:
+        """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
+        try:
+            return self.workers[subject.name].ask(encode_call(call), subject.options)
+        except WorkerFailedError as error:
+            self._lost(subject.name)
+            return Outcome("hang", message=str(error))

@@ -1,0 +1,104 @@
+"""What a run really met, so that a reader can tell how far to trust its silence."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from xverify.core.call import BITS, LAYOUTS, Outcome
+from xverify.core.dtypes import is_float, values
+from xverify.verify.verdicts import Judged
+
+WIDTHS = (16, 32, 64)
+
+_ALWAYS = (
+    "negative axes",
+    "blocks with a remainder",
+    "empty tensors",
+    "extents past 256",
+    "extents past 65 536",
+    "subnormal results",
+    "infinite results of finite operands",
+    "values that readings disagree on",
+    "NaN scales",
+    "infinite scales",
+    "negative scales",
+    "rejections of forbidden calls",
+    "calls that the text leaves open",
+    *(f"rank {rank}" for rank in range(7)),
+    *(f"tails around {width}" for width in WIDTHS),
+    *(f"layout {layout}" for layout in LAYOUTS),
+)
+"""What a run can meet of structures and numbers; the codes of each type are added to it."""
+
+
+class Trust:
+    """Counters of what was met. Codes are counted for types of 8 bits or fewer."""
+
+    def __init__(self) -> None:
+        self.met: Counter[str] = Counter()
+        self._codes: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = defaultdict(lambda: np.zeros(256, np.bool_))
+
+    def count(self, judged: Judged, outcomes: Iterable[Outcome]) -> None:
+        """Count one call and its outcomes."""
+        call, met = judged.call, self.met
+        if judged.judgement.verdict == "forbidden":
+            met["rejections of forbidden calls"] += sum(outcome.refused for outcome in outcomes)
+            return
+        if judged.judgement.verdict == "unspecified":
+            met["calls that the text leaves open"] += 1
+            return
+        x = call.data
+        met[f"rank {len(x.shape)}"] += 1
+        met[f"layout {x.layout}"] += 1
+        met["empty tensors"] += x.size == 0
+        met["negative axes"] += int(call.attributes.get("axis", 0)) < 0
+        longest = max(x.shape, default=0)
+        met["extents past 256"] += longest > 256
+        met["extents past 65 536"] += longest > 65536
+        for width in WIDTHS:
+            met[f"tails around {width}"] += bool(x.shape) and x.shape[-1] > 0 and x.shape[-1] % width in (1, width - 1)
+        self._blocks(judged)
+        self._numbers(judged)
+        if BITS[x.dtype] <= 8:
+            self._codes[x.dtype][np.unique(x.codes)] = True
+
+    def _blocks(self, judged: Judged) -> None:
+        call = judged.call
+        block_size = int(call.attributes.get("block_size", 0))
+        if block_size:
+            axis = int(call.attributes.get("axis", 1)) % len(call.data.shape)
+            self.met["blocks with a remainder"] += call.data.shape[axis] % block_size != 0
+
+    def _numbers(self, judged: Judged) -> None:
+        met, legal = self.met, judged.legal
+        if legal is None:
+            return
+        met["subnormal results"] += int(legal.subnormal.sum())
+        if len(legal.distinct) > 1:
+            met["values that readings disagree on"] += int(
+                np.logical_or.reduce([codes != legal.distinct[0] for codes in legal.distinct[1:]]).sum()
+            )
+        scale = judged.call.tensors.get("scale")
+        if scale is None or not is_float(scale.dtype):
+            return
+        numbers = values(scale.dtype, scale.codes)
+        met["NaN scales"] += int(np.isnan(numbers).sum())
+        met["infinite scales"] += int(np.isinf(numbers).sum())
+        met["negative scales"] += int((numbers < 0).sum())
+        if np.isfinite(numbers).all():
+            infinite = np.isinf(values(legal.dtype, legal.distinct[0]))
+            met["infinite results of finite operands"] += int(infinite.sum())
+
+    def report(self) -> dict[str, object]:
+        """What was met with its count, and what was not."""
+        met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
+        not_met = [name for name in _ALWAYS if not self.met[name]]
+        for dtype, seen in sorted(self._codes.items()):
+            count, every = int(seen.sum()), 1 << BITS[dtype]
+            met[f"codes of {dtype}"] = count
+            if count < every:
+                not_met.append(f"{every - count} of the {every} codes of {dtype}")
+        return {"met": met, "not_met": not_met}

@@ -1,0 +1,1 @@
+"""Legal sets, comparison, attribution, findings and their shrinking."""

@@ -1,0 +1,65 @@
+"""Conflicts: two editions of one operator that cannot both hold, and documents that contradict themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from xverify import contracts
+from xverify.contracts.model import Contract
+from xverify.core.call import Call, Outcome, Tensor
+from xverify.verify.findings import Discrepancy, Key, Subject
+from xverify.verify.legal import Legal, legal_set
+from xverify.verify.verdicts import Judged
+
+
+def edition_subject(contract: Contract) -> Subject:
+    """An edition in the role of an implementation: what its first reading gives."""
+    return Subject(contract.id, contract.document, "edition")
+
+
+def by_formula(contract: Contract, legal: Legal) -> Outcome:
+    """What the edition's first reading gives."""
+    return Outcome("tensor", Tensor(legal.dtype, legal.codes(0)))
+
+
+def conflict(judged: Judged, rival: Contract) -> Discrepancy | None:
+    """A call that both editions allow and for which some value has no code that is legal in both."""
+    if judged.legal is None:
+        return None
+    call = judged.call.under(rival.id)
+    if rival.judge(call).verdict != "allowed":
+        return None
+    ours, theirs = judged.legal, legal_set(rival, call)
+    clause = judged.contract.value_clause(judged.call, None)
+    if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+        apart = np.ones(ours.shape, np.bool_)
+    else:
+        common = np.zeros(ours.shape, np.bool_)
+        for a in ours.distinct:
+            for b in theirs.distinct:
+                common |= a == b
+        apart = ~common & ~(ours.subnormal | theirs.subnormal)
+    if not apart.any():
+        return None
+    other = rival.value_clause(call, None)
+    key = Key(rival.id, judged.contract.id, "conflict", clause, other)
+    summary = f"{judged.contract.id} and {rival.id} allow the same call and no result satisfies both"
+    return Discrepancy(key, summary, values=int(apart.sum()))
+
+
+def rivals(contract: Contract) -> Iterator[Contract]:
+    """The other editions of the same operator that can be read here."""
+    for identity in contracts.rivals(contract.id):
+        try:
+            yield contracts.get(identity)
+        except contracts.DocumentError:
+            continue
+
+
+def contradictions(contract: Contract) -> Iterator[tuple[Discrepancy, Call | None]]:
+    """What a document says against itself."""
+    for check in contract.text_checks():
+        key = Key(contract.id, contract.id, "conflict", check.clause, check.summary)
+        yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}"), check.call

@@ -1,0 +1,141 @@
+"""Findings: discrepancies folded by what they are, each with its smallest witness."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xverify.contracts.model import Cell
+from xverify.core.call import Call, Outcome
+from xverify.verify.attribute import Attribution
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An implementation at a version, on a path; ``judged`` by an edition only if its package ships that."""
+
+    name: str
+    version: str
+    role: str
+    options: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}[{self.options}]" if self.options else self.name
+
+
+@dataclass(frozen=True)
+class Key:
+    """What makes two discrepancies the same finding."""
+
+    subject: str
+    contract: str
+    verdict: str
+    clause: str
+    detail: str
+
+    def id(self) -> str:
+        """A short name that is the same in every run."""
+        text = "\n".join((self.subject, self.contract, self.verdict, self.clause, self.detail))
+        return f"{self.verdict}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """One call's share of a finding. values: how many values of the call it concerns; reading: for mixed and
+    ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`)."""
+
+    key: Key
+    summary: str
+    attribution: Attribution | None = None
+    values: int = 0
+    max_ulp: int = 0
+    readings: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Finding:
+    """A folded discrepancy with its witness so far."""
+
+    key: Key
+    subject: Subject
+    summary: str
+    call: Call | None
+    outcome: Outcome | None
+    attribution: Attribution | None = None
+    readings: tuple[str, ...] = ()
+    cells: set[Cell] = field(default_factory=set)
+    cases: int = 0
+    values: int = 0
+    max_ulp: int = 0
+    others: list[tuple[str, str]] = field(default_factory=list)
+    reference: Subject | None = None
+    shrunk: str = "not reached"
+    order: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.key.id()
+
+
+def witness_order(call: Call, number: int) -> tuple[int, ...]:
+    """Smaller witnesses first; of equal ones, the earlier call of its contract."""
+    return (call.values, len(call.data.shape), number)
+
+
+class Findings:
+    """All findings of a run, folded. The result does not depend on the order in which calls of different contracts came."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Key, Finding] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterable[Finding]:  # type: ignore[override]
+        return iter(self.sorted())
+
+    def sorted(self) -> list[Finding]:
+        """By implementation, contract and verdict."""
+        return sorted(self._by_key.values(), key=lambda f: (f.key.subject, f.key.contract, f.key.verdict, f.id))
+
+    def add(
+        self,
+        discrepancy: Discrepancy,
+        subject: Subject,
+        call: Call | None,
+        outcome: Outcome | None,
+        cell: Cell | None,
+        number: int,
+        others: list[tuple[str, str]] | None = None,
+        reference: Subject | None = None,
+        cases: int = 1,
+    ) -> bool:
+        """Fold a discrepancy in; True when it is a new finding."""
+        key = discrepancy.key
+        order = witness_order(call, number) if call is not None else ()
+        finding = self._by_key.get(key)
+        new = finding is None
+        if finding is None:
+            finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order)
+            self._by_key[key] = finding
+        if new or order < finding.order:
+            finding.call, finding.outcome, finding.order = call, outcome, order
+            finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
+            finding.others, finding.reference = list(others or []), reference
+        finding.cases += cases
+        finding.values += discrepancy.values
+        finding.max_ulp = -1 if -1 in (finding.max_ulp, discrepancy.max_ulp) else max(finding.max_ulp, discrepancy.max_ulp)
+        if cell is not None:
+            finding.cells.add(cell)
+        if discrepancy.attribution is not None:
+            old = finding.attribution
+            extra = discrepancy.attribution
+            finding.attribution = Attribution(
+                extra.reading,
+                extra.words,
+                extra.explained + (old.explained if old else 0),
+                extra.values + (old.values if old else 0),
+            )
+        return new

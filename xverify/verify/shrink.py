@@ -1,0 +1,179 @@
+"""Shrinking a finding's witness to the smallest call that keeps its key, with Hypothesis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity, find, settings
+from hypothesis.errors import HypothesisException
+
+from strategies.smaller import smaller_calls
+from xverify.contracts.model import Contract
+from xverify.core.bits import canonical
+from xverify.core.call import Call, Outcome
+from xverify.verify import editions, verdicts
+from xverify.verify.findings import Discrepancy, Finding
+from xverify.verify.legal import legal_set
+from xverify.verify.verdicts import Judged
+
+Ask = Callable[[Call], Outcome]
+
+MOST_EVALUATIONS = 320
+"""Measured in FACTS' units: the minimum was reached in 210 to 318 evaluations."""
+
+MOST_DEATHS = 12
+"""A crash costs a new process for each evaluation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    call: Call
+    outcome: Outcome | None
+    discrepancy: Discrepancy
+    evaluations: int
+    minimal: bool
+
+
+def judge(contract: Contract, call: Call, number: int = 0) -> Judged:
+    """The call with what its contract says of it."""
+    judgement = contract.judge(call)
+    if judgement.verdict == "forbidden":
+        return Judged(contract, call, judgement, None, None, number)
+    legal = legal_set(contract, call) if judgement.verdict == "allowed" else None
+    return Judged(contract, call, judgement, contract.cell(call), legal, number)
+
+
+def reproduces(
+    finding: Finding, contract: Contract, call: Call, ask: Ask, ask_reference: Ask | None = None
+) -> tuple[Discrepancy, Outcome | None] | None:
+    """The same discrepancy on another call, with the outcome that shows it; None when it does not show there."""
+    judged = judge(contract, call)
+    key, label = finding.key, finding.key.subject
+    if key.verdict == "conflict":
+        found = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
+        return next(((d, None) for d in found if d.key == key), None)
+    outcome = ask(call)
+    for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference):
+        if discrepancy is not None and discrepancy.key == key:
+            return discrepancy, outcome
+    return None
+
+
+def _discrepancies(
+    finding: Finding, judged: Judged, label: str, outcome: Outcome, ask: Ask, ask_reference: Ask | None
+) -> list[Discrepancy | None]:
+    found: list[Discrepancy | None] = [
+        verdicts.died(judged, label, outcome),
+        *verdicts.memory(judged, label, outcome),
+        verdicts.accepted(judged, label, outcome),
+        verdicts.rejected(judged, label, outcome),
+        verdicts.shape_or_type(judged, label, outcome),
+    ]
+    verdict = finding.key.verdict
+    if verdict == "nondeterministic":
+        found.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
+    if verdict == "ambiguity" and judged.judgement.verdict == "unspecified" and ask_reference and finding.reference:
+        other = ask_reference(judged.call)
+        found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other))
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is not None:
+        found += verdicts.wrong_values(judged, label, outcome, comparison)
+        if verdict == "mixed":
+            found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings))
+        if verdict == "ambiguity" and finding.readings:
+            found.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
+    return found
+
+
+def focus(finding: Finding, contract: Contract) -> tuple[int, ...]:
+    """The index of the first value that shows the finding; zeros where no single value does."""
+    call, outcome = finding.call, finding.outcome
+    assert call is not None
+    nowhere = (0,) * len(call.data.shape)
+    if outcome is None or outcome.tensor is None or not call.values:
+        return nowhere
+    judged = judge(contract, call)
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is None or judged.legal is None:
+        return nowhere
+    shown = comparison.wrong | comparison.flushed
+    if not shown.any():
+        shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), shown.shape)) if shown.any() else nowhere
+
+
+def shrink(
+    finding: Finding,
+    contract: Contract,
+    ask: Ask,
+    ask_reference: Ask | None,
+    seed: int,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> Shrunk | None:
+    """The smallest call found that keeps the finding's key; None when not even the witness shows it again.
+
+    minimal is False when the evaluations or the time ran out first.
+    """
+    call = finding.call
+    assert call is not None
+    most = MOST_DEATHS if finding.key.verdict == "crash" else MOST_EVALUATIONS
+    evaluations = 0
+    best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
+    ended_early = False
+    known: dict[str, bool] = {}
+
+    def shows(candidate: Call) -> bool:
+        nonlocal evaluations, best, ended_early
+        digest = candidate.digest()
+        if digest in known:
+            return known[digest]
+        if evaluations >= most or out_of_time():
+            ended_early = True
+            return False
+        evaluations += 1
+        found = reproduces(finding, contract, candidate, ask, ask_reference)
+        known[digest] = found is not None
+        if found is not None:
+            size = _size(candidate)
+            if best is None or size < best[0]:
+                best = (size, candidate, found[0], found[1])
+        return found is not None
+
+    if not shows(call):
+        return None
+    try:
+        find(
+            smaller_calls(call, focus(finding, contract)),
+            shows,
+            settings=settings(
+                max_examples=most,
+                database=None,
+                deadline=None,
+                phases=(Phase.generate, Phase.shrink),
+                suppress_health_check=list(HealthCheck),
+                verbosity=Verbosity.quiet,
+            ),
+            random=random.Random(seed),
+        )
+    except HypothesisException:
+        pass  # No draw kept it (NoSuchExample), or Hypothesis gave up: the best call seen stands.
+    assert best is not None
+    return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
+
+
+def _size(call: Call) -> tuple[int, ...]:
+    """How large a call is: values, rank, parameters, then how far its codes are from 0."""
+    parameters = [t for t in call.tensors.values() if t is not call.data]
+    spread = sum(int(np.count_nonzero(t.codes)) for t in call.tensors.values())
+    return (
+        call.values,
+        len(call.data.shape),
+        sum(t.size for t in parameters),
+        spread,
+        int(call.data.layout != "C"),
+        len(call.attributes),
+    )
+

@@ -1,0 +1,177 @@
+"""What each implementation did in each cell: counts, the readings that still explain every value, and its status."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xverify.contracts.model import Cell
+from xverify.core.bits import canonical
+from xverify.core.call import Outcome
+from xverify.verify import verdicts
+from xverify.verify.compare import Comparison
+from xverify.verify.findings import Discrepancy, Subject, witness_order
+from xverify.verify.verdicts import Judged
+
+
+@dataclass(eq=False)
+class CellTally:
+    """One implementation in one cell. alive: names of the admitted readings that explain all values so far."""
+
+    cases: int = 0
+    values: int = 0
+    wrong: int = 0
+    flushed: int = 0
+    answered: int = 0
+    rejected: int = 0
+    unsupported: int = 0
+    deaths: set[str] = field(default_factory=set)
+    alive: tuple[str, ...] | None = None
+    is_mixed: bool = False
+    ambiguous: bool = False
+    open: bool = False
+    simplest_refused: bool = False
+    refusal: tuple[Judged, Outcome] | None = None
+    departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
+    departed: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Tally:
+    """All cells of a run."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
+        self.judged_by: dict[tuple[Subject, str], bool] = {}
+
+    def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
+        """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only counted."""
+        label = subject.label
+        found = verdicts.memory(judged, label, outcome)
+        death = verdicts.died(judged, label, outcome)
+        if death is not None:
+            found.append(death)
+        self.judged_by[subject, judged.contract.id] = is_judged
+        if judged.judgement.verdict == "forbidden":
+            accepted = verdicts.accepted(judged, label, outcome)
+            return found + ([accepted] if accepted and is_judged else [])
+        assert judged.cell is not None
+        cell = self.cells[subject, judged.cell]
+        cell.cases += 1
+        cell.values += judged.call.values
+        cell.open = judged.judgement.verdict == "unspecified"
+        if death is not None:
+            cell.deaths.add(outcome.kind)
+        cell.unsupported += outcome.kind == "unsupported"
+        cell.answered += outcome.kind == "tensor"
+        if judged.judgement.verdict == "unspecified":
+            return found
+        if outcome.kind == "rejected":
+            cell.rejected += 1
+            if cell.refusal is None or _smaller(judged, cell.refusal[0]):
+                cell.refusal = (judged, outcome)
+        comparison = verdicts.compared(judged, outcome)
+        if comparison is not None:
+            values = self._values(judged, label, outcome, comparison, cell, is_judged)
+        else:
+            odd = verdicts.shape_or_type(judged, label, outcome)
+            cell.wrong += judged.call.values if odd else 0
+            values = [odd] if odd else []
+        return found + (values if is_judged else [])
+
+    def _values(
+        self,
+        judged: Judged,
+        label: str,
+        outcome: Outcome,
+        comparison: Comparison,
+        cell: CellTally,
+        is_judged: bool,
+    ) -> list[Discrepancy]:
+        found = []
+        cell.wrong += comparison.wrong_values
+        cell.flushed += comparison.flushed_values
+        if is_judged and not comparison.clean:
+            found = verdicts.wrong_values(judged, label, outcome, comparison)
+        assert judged.legal is not None
+        names = [reading.name for reading in judged.legal.readings]
+        alive = cell.alive if cell.alive is not None else tuple(names)
+        if alive:
+            mixed = verdicts.mixed(judged, label, outcome, comparison, alive) if is_judged else None
+            if mixed is not None:
+                cell.is_mixed = True
+                found.append(mixed)
+            cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
+        if not comparison.explains[0] and not comparison.wrong_values:
+            self._remember_departures(judged, outcome, comparison, names, cell)
+        return found
+
+    @staticmethod
+    def _remember_departures(
+        judged: Judged, outcome: Outcome, comparison: Comparison, names: list[str], cell: CellTally
+    ) -> None:
+        legal, got = judged.legal, outcome.tensor
+        assert legal is not None and got is not None
+        differing = int((canonical(got.codes, got.dtype) != legal.codes(0)).sum())
+        for name, explains in zip(names, comparison.explains, strict=True):
+            if not explains or (cell.alive is not None and name not in cell.alive):
+                continue
+            counts = cell.departed.setdefault(name, [0, 0])
+            counts[0] += 1
+            counts[1] += differing
+            if name not in cell.departures or _smaller(judged, cell.departures[name][0]):
+                cell.departures[name] = (judged, outcome)
+
+    def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
+        """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be asked."""
+        for (subject, cell), tally in self._ordered():
+            if tally.rejected and self.judged_by[subject, cell.contract]:
+                yield subject, cell, tally
+
+    def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Cells in which an implementation follows another reading than the first, while another implementation does
+        not share any of its readings."""
+        for (subject, cell), tally in self._ordered():
+            if not tally.alive or not tally.departures or not self.judged_by[subject, cell.contract]:
+                continue
+            others = [
+                other.alive
+                for (who, where), other in self.cells.items()
+                if where == cell and who != subject and other.alive and self.judged_by[who, cell.contract]
+            ]
+            name = tally.alive[0]
+            if name not in tally.departures or not any(set(o).isdisjoint(tally.alive) for o in others):
+                continue
+            judged, outcome = tally.departures[name]
+            found = verdicts.departs(judged, subject.label, outcome, name)
+            if found is not None:
+                tally.ambiguous = True
+                yield subject, cell, tally, found, judged, outcome
+
+    def _ordered(self) -> list[tuple[tuple[Subject, Cell], CellTally]]:
+        return sorted(self.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
+
+    def status(self, subject: Subject, cell: Cell) -> str:
+        """One word for the cell; the worst of what was seen."""
+        tally = self.cells[subject, cell]
+        for kind in ("crash", "hang"):
+            if kind in tally.deaths:
+                return kind
+        if tally.open:
+            return "unspecified"
+        judged = self.judged_by[subject, cell.contract]
+        if not tally.answered and (tally.unsupported or tally.simplest_refused):
+            return "unsupported"
+        if not judged:
+            return "not-judged-differs" if tally.wrong or tally.rejected else "not-judged-agrees"
+        if tally.wrong:
+            return "violation"
+        if tally.rejected:
+            return "wrongly-rejected"
+        if tally.is_mixed:
+            return "mixed"
+        return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _smaller(a: Judged, b: Judged) -> bool:
+    return witness_order(a.call, a.number) < witness_order(b.call, b.number)

@@ -1,0 +1,219 @@
+"""From an outcome to what is said of it. The sweep and the shrinking of its findings ask the same functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xverify.contracts.model import Cell, Contract, Judgement
+from xverify.core.bits import canonical
+from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import FLOATS
+from xverify.verify.attribute import Attribution, attribute
+from xverify.verify.compare import Comparison, compare
+from xverify.verify.findings import Discrepancy, Key
+from xverify.verify.legal import Legal
+
+NOTES = {
+    "input-written": "writes to its inputs",
+    "output-aliases-input": "gives a result that shares memory with an input",
+}
+"""What a worker may have seen besides the values, in words."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A call, what its edition says of it, and its legal set when it has one."""
+
+    contract: Contract
+    call: Call
+    judgement: Judgement
+    cell: Cell | None
+    legal: Legal | None
+    number: int = 0
+
+
+def clause_text(judged: Judged, clause: str) -> str:
+    """The clause's name, without its edition."""
+    return clause.removeprefix(judged.contract.id + "/")
+
+
+def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """A crash or a hang, whatever the call."""
+    if outcome.kind not in ("crash", "hang"):
+        return None
+    clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
+    what = "ends the process" if outcome.kind == "crash" else "does not answer"
+    how = {"allowed": "an allowed call", "forbidden": "a forbidden call", "unspecified": "a call that the text leaves open"}
+    detail = f"{judged.judgement.verdict} {clause_text(judged, clause) if judged.judgement.clauses else ''}".strip()
+    first_line = outcome.message.splitlines()[0] if outcome.message else ""
+    summary = f"{subject} {what} on {how[judged.judgement.verdict]} ({detail}): {first_line}"
+    return Discrepancy(Key(subject, judged.contract.id, outcome.kind, clause, detail), summary)
+
+
+def memory(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
+    """What the worker noted of memory."""
+    found = []
+    for note in outcome.notes:
+        key = Key(subject, judged.contract.id, "memory", _formula(judged), note)
+        found.append(Discrepancy(key, f"{subject} {NOTES.get(note, note)}"))
+    return found
+
+
+def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """A forbidden call that was computed."""
+    if judged.judgement.verdict != "forbidden" or outcome.kind != "tensor":
+        return None
+    clause = judged.judgement.clauses[0]
+    name = clause_text(judged, clause)
+    summary = f"{subject} computes a call that the clause {name!r} forbids"
+    return Discrepancy(Key(subject, judged.contract.id, "wrongly-accepted", clause, name), summary, values=judged.call.values)
+
+
+def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """An allowed call that was refused, in a cell that is known to answer."""
+    if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
+        return None
+    cell, contract = judged.cell, judged.contract
+    clause = f"{contract.id}/granularity"
+    clause = clause if clause in contract.clauses else _formula(judged)
+    detail = f"{cell.granularity} {outcome.error}"
+    summary = (
+        f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} ({outcome.error}), "
+        "though it answers others of the same cell"
+    )
+    return Discrepancy(Key(subject, contract.id, "wrongly-rejected", clause, detail), summary, values=judged.call.values)
+
+
+def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """A result of another dtype or shape than the contract's."""
+    legal, got = judged.legal, outcome.tensor
+    if legal is None or got is None or (got.dtype == legal.dtype and got.shape == legal.shape):
+        return None
+    name = "output-type" if got.dtype != legal.dtype else "output-shape"
+    clause = f"{judged.contract.id}/{name}"
+    clause = clause if clause in judged.contract.clauses else _formula(judged)
+    detail = f"{got.dtype} for {legal.dtype}" if name == "output-type" else "another shape"
+    summary = f"{subject} gives {got.dtype} {list(got.shape)} where {legal.dtype} {list(legal.shape)} is due"
+    key = Key(subject, judged.contract.id, "violation", clause, detail)
+    return Discrepancy(key, summary, values=judged.call.values, max_ulp=-1)
+
+
+def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
+    """The comparison of an allowed call's values; None where there are none of the right dtype and shape."""
+    legal, got = judged.legal, outcome.tensor
+    if legal is None or got is None or got.dtype != legal.dtype or got.shape != legal.shape:
+        return None
+    return compare(legal, got)
+
+
+def wrong_values(judged: Judged, subject: str, outcome: Outcome, comparison: Comparison) -> list[Discrepancy]:
+    """Values outside the legal set, attributed if a known reading gives them; and subnormals flushed."""
+    found = []
+    contract, cell, got = judged.contract, judged.cell, outcome.tensor
+    assert cell is not None and got is not None
+    if comparison.wrong_values:
+        by = attribute(contract, judged.call, got, comparison.wrong)
+        clause = contract.value_clause(judged.call, by.reading if by else None)
+        detail = by.reading if by else f"{cell.x_dtype} {cell.scale_dtype} {cell.out_dtype} {cell.granularity} {cell.variant}"
+        contradicts = f"contradicts {clause_text(judged, clause)!r}"
+        summary = (
+            f"{subject} {by.words}, which {contradicts}"
+            if by
+            else f"{subject} gives values that {contradicts} under every reading of it ({_types(cell)})"
+        )
+        found.append(
+            Discrepancy(
+                Key(subject, contract.id, "violation", clause, detail),
+                summary,
+                by,
+                comparison.wrong_values,
+                comparison.max_ulp,
+            )
+        )
+    if comparison.flushed_values:
+        clause = f"{contract.id}/subnormal"
+        count = comparison.flushed_values
+        flush = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
+        key = Key(subject, contract.id, "ambiguity", clause, flush.reading)
+        found.append(Discrepancy(key, f"{subject} {flush.words}, of which no sentence speaks", flush, count))
+    return found
+
+
+def mixed(
+    judged: Judged, subject: str, outcome: Outcome, comparison: Comparison, alive: tuple[str, ...]
+) -> Discrepancy | None:
+    """Legal values that none of the readings ``alive`` (those that explain all values before) explains."""
+    assert judged.legal is not None and judged.cell is not None
+    if comparison.wrong_values or not alive:
+        return None
+    names = [reading.name for reading in judged.legal.readings]
+    if any(comparison.explains[names.index(name)] for name in alive if name in names):
+        return None
+    key = Key(subject, judged.contract.id, "mixed", judged.contract.value_clause(judged.call, None), _types(judged.cell))
+    summary = f"{subject} gives legal values that no single reading explains ({_types(judged.cell)})"
+    return Discrepancy(key, summary, values=judged.call.values, readings=alive)
+
+
+def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Discrepancy | None:
+    """Values that are legal by ``reading`` but are not those of the first reading."""
+    comparison = compared(judged, outcome)
+    legal, got = judged.legal, outcome.tensor
+    if comparison is None or legal is None or got is None or comparison.wrong_values or comparison.explains[0]:
+        return None
+    names = [r.name for r in legal.readings]
+    if reading not in names or not comparison.explains[names.index(reading)]:
+        return None
+    differing = canonical(got.codes, got.dtype) != legal.codes(0)
+    by = legal.readings[names.index(reading)]
+    count = int(differing.sum())
+    clause = judged.contract.value_clause(judged.call, None)
+    key = Key(subject, judged.contract.id, "ambiguity", clause, reading)
+    summary = (
+        f"the text admits more than one result: {subject} {by.words}; "
+        f"other implementations follow another reading ({legal.readings[0].words})"
+    )
+    return Discrepancy(key, summary, Attribution(by.name, by.words, count, count), count, readings=(reading,))
+
+
+def disagrees(judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome) -> Discrepancy | None:
+    """A call that the text leaves open and that two implementations treat differently."""
+    if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {"tensor", "rejected", "unsupported"}:
+        return None
+    if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
+        return None
+    if outcome.refused or other.refused:
+        how = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+    elif outcome.tensor is not None and other.tensor is not None and _same_values(outcome, other):
+        return None
+    else:
+        how = f"gives other values than {reference}"
+    clause = judged.judgement.clauses[0]
+    key = Key(subject, judged.contract.id, "ambiguity", clause, how)
+    summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {how}"
+    return Discrepancy(key, summary, values=judged.call.values)
+
+
+def _same_values(a: Outcome, b: Outcome) -> bool:
+    x, y = a.tensor, b.tensor
+    if x is None or y is None or x.dtype != y.dtype or x.shape != y.shape:
+        return False
+    if x.dtype not in FLOATS:
+        return x.same_bits(y)
+    return bool((canonical(x.codes, x.dtype) == canonical(y.codes, y.dtype)).all())
+
+
+def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outcome) -> Discrepancy | None:
+    """Two answers to the same call that differ in bits."""
+    if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
+        return None
+    key = Key(subject, judged.contract.id, "nondeterministic", _formula(judged), "")
+    return Discrepancy(key, f"{subject} answers the same call twice with different bits", values=judged.call.values)
+
+
+def _formula(judged: Judged) -> str:
+    return judged.contract.value_clause(judged.call, None)
+
+
+def _types(cell: Cell) -> str:
+    parts = (cell.x_dtype, cell.scale_dtype, "to " + cell.out_dtype, cell.granularity.replace("_", " "), cell.variant)
+    return ", ".join(part for part in parts if part)
