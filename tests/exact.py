@@ -13,7 +13,7 @@ Value = Fraction | str
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format. ``specials``: "ieee" (all-ones exponent: infinities and NaN), "fn" (all ones: NaN),
+    """A binary format. ``specials``: "ieee" (all-ones exponent: infinities and NaN), "fn" (all ones: NaN),
     "fnuz" (only the sign bit: NaN, and no -0), "none" (every code is finite)."""
 
     exponent_bits: int
@@ -193,7 +193,7 @@ def scaled_symmetric(x_dtype: str, x: int, low: int, high: int) -> int:
 
 
 def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool = False) -> int:
-    """The installed text's SCALED: ``const float scale_factor`` from float / float(int), then the product rounded once."""
+    """The installed text's SCALED: ``const float scale_factor`` is float / float(int); the product is rounded once."""
     bits = int(x_dtype.lstrip("uint"))
     signed = x_dtype.startswith("int")
 

@@ -250,11 +250,11 @@ def _fill_single(by_division: bool, out: Array, x: Array, scale: Array, zero_poi
     if is_byte_coded(x.dtype):
         x = numbers(x, FLOAT32)
     combine = np.divide if by_division else np.multiply
-    if zero_point is None:
-        combine(x, scale, out=out, dtype=FLOAT32, casting="unsafe")
-    else:
-        np.subtract(x, zero_point, out=out, dtype=FLOAT32, casting="unsafe")
-        combine(out, scale, out=out)
+    # Converted first: a ufunc that converts its operands goes through NumPy's buffers, which costs more.
+    np.copyto(out, x)
+    if zero_point is not None:
+        np.subtract(out, zero_point, out=out)
+    combine(out, scale, out=out)
 
 
 def _fill_double(combine: casting.Combine, out: Array, x: Array, scale: Array, zero_point: Array | None) -> None:
