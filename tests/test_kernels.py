@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import exact
@@ -131,7 +133,7 @@ def test_int32_is_exact_where_float64_is_not(xs: list[int], zero: int, scale: in
 def test_figures_that_went_wrong_elsewhere() -> None:
     """FACTS: 57-bit products, and float16 of a product that stopped in float32."""
     got = xverify.dequantize_linear(np.int32(1347502757), np.float32(16045357))
-    assert codes_of(got) == [exact.round_to("float32", exact.Fraction(1347502757 * 16045357))]
+    assert codes_of(got) == [exact.round_to("float32", Fraction(1347502757 * 16045357))]
     scale = np.float32(float.fromhex("0x1.ebc2p-21"))
     assert float(xverify.dequantize_linear(np.int32(1829207725), scale, out_dtype="float16")) == 1675.0
     got = casting.cast(np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, 2.0**-134, 2.0**-134 * 1.01]), casting.BFLOAT16)
@@ -174,8 +176,10 @@ def test_quotients_near_ties() -> None:
     got = xverify.dynamic_dequantize(src, scales, zps, qtype="per_channel", contract=DIVIDE)
     assert codes_of(got) == expected(src, scales, zps, "float32", True)
     # D / s with D = (2^24 + 1) * q: the quotient needs 25 bits and is a tie in float32.
-    tie = xverify.dynamic_dequantize(np.zeros(1, np.uint8), np.float32([2]), np.int32([-(2**25 + 2)]), contract=DIVIDE)
-    assert codes_of(tie) == [exact.round_to("float32", exact.Fraction(2**24 + 1))]
+    tie = xverify.dynamic_dequantize(
+        np.zeros(1, np.uint8), np.array([2], np.float32), np.array([-(2**25 + 2)], np.int32), contract=DIVIDE
+    )
+    assert codes_of(tie) == [exact.round_to("float32", Fraction(2**24 + 1))]
 
 
 def layouts(array: Array) -> Iterator[Array]:
@@ -240,11 +244,11 @@ def test_shapes_axes_and_layouts(shape: tuple[int, ...], name: str) -> None:
                 got = xverify.dequantize_linear(given_x, scale, zero_point, axis=axis, block_size=block_size)
                 assert got.shape == shape
                 assert codes_of(got) == want
-    scale, zero_point = np.float32(0.3), draw(())
+    scale, zero_point = np.array(0.3, np.float32), draw(())
     for given_x in layouts(x):
         for axis in (0, 1, -9, 9):
             got = xverify.dequantize_linear(given_x, scale, zero_point, axis=axis)
-            assert codes_of(got) == expected(x, np.asarray(scale), zero_point, "float32")
+            assert codes_of(got) == expected(x, scale, zero_point, "float32")
 
 
 @pytest.mark.parametrize("shape", [(3, BLOCK + 5), (BLOCK + 5, 3), (2, 3, 40_000), (5, BLOCK), (300, 500, 1)], ids=str)
@@ -293,7 +297,7 @@ def test_out_is_written_and_returned(size: int, name: str) -> None:
         assert (memory[untouched] == 7).all()
         assert x.tobytes() == before
     memory32 = np.zeros(size, np.float32)
-    assert xverify.dynamic_dequantize(np.zeros(size, np.int8), np.float32([1]), out=memory32) is memory32
+    assert xverify.dynamic_dequantize(np.zeros(size, np.int8), np.array([1], np.float32), out=memory32) is memory32
     assert xverify.dequantize_range(np.zeros(size, np.int8), scale, scale + 1, out=memory32, contract=SEED) is memory32
 
 
@@ -366,7 +370,7 @@ def test_ranges(name: str, low: int, high: int) -> None:
     codes = [int(c) for c in x.view(f"u{x.itemsize}")]
     for contract, mode, out, formula in (
         (SEED, "MIN_COMBINED", None, exact.min_combined),
-        (INSTALLED, "MIN_COMBINED", "bfloat16", lambda *given: exact.min_combined(*given, out="bfloat16")),
+        (INSTALLED, "MIN_COMBINED", "bfloat16", partial(exact.min_combined, out="bfloat16")),
         (SEED, "MIN_FIRST", None, exact.min_first),
         (SEED, "SCALED", None, exact.scaled_symmetric),
         (INSTALLED, "SCALED", None, exact.scaled_factor),
@@ -430,7 +434,7 @@ def test_ranges_outside_the_text_are_answered(contract: str, mode: str, name: st
 @pytest.mark.parametrize("name", ["int8", "uint16", "int32"])
 def test_an_infinite_range_spoils_its_own_channel_only(name: str) -> None:
     x = np.arange(8, dtype=name).reshape(2, 4)
-    low, high = np.float32([-1, -np.inf]), np.float32([2, 1])
+    low, high = np.array([-1, -np.inf], np.float32), np.array([2, 1], np.float32)
     got = xverify.dequantize_range(x, low, high, axis=0)
     assert got[0].tobytes() == xverify.dequantize_range(x[0], low[0], high[0]).tobytes()
     assert not np.isfinite(got[1, 1:]).any()
@@ -564,21 +568,37 @@ def test_contracts_of_other_functions_are_refused() -> None:
 def test_what_the_texts_leave_open_has_its_natural_meaning() -> None:
     x = np.arange(6, dtype=np.uint8).reshape(2, 3)
     plain = xverify.dequantize_linear(x, np.float32(0.3), np.uint8(4)).tobytes()
-    one, zero = np.float32([0.3]), np.uint8([4])
-    for contract, attributes in (
+    one, zero = np.array([0.3], np.float32), np.array([4], np.uint8)
+    silent: list[tuple[str, dict[str, Any]]] = [
         ("ai.onnx/DequantizeLinear-10", {}),
         ("ai.onnx/DequantizeLinear-13", {"axis": -1}),
         ("ai.onnx/DequantizeLinear-19", {}),
         (NEWEST, {"block_size": 2}),
         ("com.microsoft/DequantizeLinear-1", {}),
         ("com.microsoft/DequantizeLinear-1", {"axis": 1}),
-    ):
+    ]
+    for contract, attributes in silent:
         assert xverify.dequantize_linear(x, one, zero, contract=contract, **attributes).tobytes() == plain
     assert xverify.dequantize_linear(x, one[0], zero[0], axis=9, block_size=7).tobytes() == plain
-    row = xverify.dequantize_linear(x[0], np.ones(3, np.float32), axis=0, contract="ai.onnx/DequantizeLinear-19")
+    opset_19 = "ai.onnx/DequantizeLinear-19"
+    assert xverify.dequantize_linear(x[0], one, zero, contract=opset_19).tobytes() == plain[:12]
+    row = xverify.dequantize_linear(x[0], np.ones(3, np.float32), contract=opset_19)
     assert row.tolist() == [0, 1, 2]
     empty = xverify.dequantize_linear(np.zeros((2, 0), np.uint8), np.zeros((2, 0), np.float32), axis=1, block_size=4)
     assert empty.shape == (2, 0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_signalling_nans_pass_without_a_warning() -> None:
+    """0x7F800001 is a NaN that raises the invalid flag when it is converted."""
+    nan = coded("float32", 0x7F800001)
+    for x in (np.arange(4, dtype=np.uint8), np.arange(4, dtype=np.int32)):
+        assert np.isnan(xverify.dequantize_linear(x, nan, out_dtype="float16")).all()
+        assert np.isnan(xverify.dynamic_dequantize(x.astype(np.int8), nan.reshape(1), contract=DIVIDE)).all()
+        for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+            for contract in (SEED, INSTALLED):
+                got = xverify.dequantize_range(x, nan, np.float32(1), mode=mode, contract=contract)
+                assert got.shape == (4,)
 
 
 def test_importing_xverify_imports_nothing_else() -> None:

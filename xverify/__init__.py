@@ -18,7 +18,9 @@ __all__ = ["__version__", "dequantize_linear", "dequantize_range", "dynamic_dequ
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("xverify.kernels"), name)
+        # Kept, so that the next access is an ordinary one and does not come here.
+        globals()[name] = getattr(import_module("xverify.kernels"), name)
+        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -77,6 +77,9 @@ def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters
         x, out = x.reshape(-1), out.reshape(-1)
     if x.size <= BLOCK and spread.run == 1:
         fill(out, x, *parameters)
-        return
-    for index in blocks(x.shape):
-        fill(out[index], x[index], *(spread.at(p, index) for p in parameters))
+    elif spread.axis is None and x.ndim == 1:
+        for start in range(0, x.size, BLOCK):
+            fill(out[start : start + BLOCK], x[start : start + BLOCK], *parameters)
+    else:
+        for index in blocks(x.shape):
+            fill(out[index], x[index], *(spread.at(p, index) for p in parameters))

@@ -15,10 +15,11 @@ from xverify.kernels.casting import Array
 
 @dataclass(frozen=True)
 class Edition:
-    """An edition's full id and its domain: which types, attributes and modes its own document lists."""
+    """An edition's full id, its domain (the types, attributes and modes that its document lists) and clause names."""
 
     id: str
     domain: Domain
+    clauses: frozenset[str]
 
     def refuse(self, kind: type[Exception], clause: str, where: str, got: object, expected: object) -> Never:
         """Raise ``kind`` with the clause, the place, what was found there and what the clause asks for."""
@@ -64,7 +65,7 @@ def edition(contract: str, family: str) -> Edition:
     own = "onednn" if found.id.startswith("onednn/") else found.domain.family
     if own != family:
         raise ValueError(f"{found.id} is the contract of another function")
-    return Edition(found.id, found.domain)
+    return Edition(found.id, found.domain, frozenset(name.rpartition("/")[2] for name in found.clauses))
 
 
 @lru_cache(maxsize=256)

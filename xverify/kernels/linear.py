@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels import casting
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
-from xverify.kernels.editions import Edition, edition, output
+from xverify.kernels.editions import Edition, dtype_name, edition, output
 
 _WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2fnuz))
 """The 8-bit types whose differences have up to 33 significant bits."""
@@ -69,15 +69,15 @@ def dequantize_linear(
     rules.require_attribute("axis", axis)
     rules.require_attribute("block_size", block_size)
     result_dtype = _output_dtype(rules, scale, out_dtype)
-    spread = _spread(rules, x.shape, scale.shape, axis, block_size)
     if zero_point is not None:
-        rules.require_dtype("zero-point-type", "zero_point", zero_point.dtype, (x.dtype.name,))
+        rules.require_dtype("zero-point-type", "zero_point", zero_point.dtype, (dtype_name(x.dtype),))
         if zero_point.shape != scale.shape:
             rules.refuse(
                 ValueError, "zero-point-shape", "the shape of zero_point", zero_point.shape, f"scale's, {scale.shape}"
             )
     elif rules.domain.zero_point_required:
         rules.refuse(TypeError, "zero-point-required", "zero_point", "absent", "a tensor")
+    spread = _spread(rules, x.shape, scale.shape, axis, block_size)
     out = output(out, x.shape, result_dtype, x, scale, zero_point)
     apply(out, x, scale, zero_point, spread)
     return out
@@ -113,7 +113,7 @@ def dynamic_dequantize(
     rules.require_dtype("src-type", "src", src.dtype, rules.domain.x_dtypes)
     rules.require_dtype("scales-type", "scales", scales.dtype, rules.domain.scale_dtypes)
     if zps is not None:
-        rules.require_dtype("zps-type", "zps", zps.dtype, rules.domain.zero_points_for(src.dtype.name))
+        rules.require_dtype("zps-type", "zps", zps.dtype, rules.domain.zero_points_for(dtype_name(src.dtype)))
     if qtype not in ("per_tensor", "per_channel"):
         rules.refuse(ValueError, "qtype", "qtype", repr(qtype), "'per_tensor' or 'per_channel'")
     axis = rules.integer("axis-range", "axis", axis)
@@ -177,7 +177,8 @@ def _spread(
         return Spread(axis, run)
     if len(scale) != 1:
         rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"() or a 1-D shape for x of shape {x}")
-    axis = rules.front_axis("axis-range", axis, rank)
+    # Opset 19 says of a rank of 1 that the axis is "unnecessary".
+    axis = 0 if rank == 1 and "rank-1" in rules.clauses else rules.front_axis("axis-range", axis, rank)
     return _one_dimensional(rules, x, scale, axis)
 
 

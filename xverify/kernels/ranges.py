@@ -76,8 +76,8 @@ def dequantize_range(
         apply(out, x, factor, None, spread)
         return out
     fill = _formula(mode, x.dtype)
-    ends = (spread.shaped(low.astype(np.float64), x.ndim), spread.shaped(high.astype(np.float64), x.ndim))
     with np.errstate(all="ignore"):
+        ends = [spread.shaped(end.astype(np.float64), x.ndim) for end in (low, high)]
         if x.dtype.itemsize == 1 and spread.axis is None and x.size > LOOK_UP_FROM:
             table = np.empty(256, out.dtype)
             fill(table, np.arange(256, dtype=np.uint8).view(x.dtype), *ends)
