@@ -300,7 +300,7 @@ def breakable(contract: Contract) -> tuple[str, ...]:
     out = {"output-type"} if domain.family == "linear" and not domain.output_dtype_attribute else set()
     if domain.family == "range" and "dtype" not in domain.attributes:
         out = {"output-type"}
-    if {"axis", "block_size", "output_dtype"} <= set(domain.attributes) or domain.family == "range":
+    if {"axis", "block_size", "output_dtype"} <= set(domain.attributes) or "narrow_range" in domain.attributes:
         out.add("attributes")
     return tuple(name for name in names if name not in out)
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Operands
-from xverify.core.dtypes import UNIT_EXPONENT, values
+from xverify.core.dtypes import INTEGERS, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import cast, product_to_odd, quotient_to_odd, to_dtype, to_float32
 
 F64 = NDArray[np.float64]
-Subtraction = Literal["exact", "float32", "output", "operands-output"]
+Subtraction = Literal["exact", "float32", "output", "operands-output", "ignored", "wrap-x", "wrap-int32"]
+Rounding = Literal["once", "float32"]
 
 _IN_WORDS = {
     "exact": "subtracts exactly",
     "float32": "rounds the difference to float32",
     "output": "rounds the difference to the output type",
     "operands-output": "casts x and the zero point to the output type and subtracts there",
+    "ignored": "ignores the zero point",
+    "wrap-x": "subtracts in the type of x with wrap-around",
+    "wrap-int32": "subtracts in int32 with wrap-around",
 }
 
 
@@ -28,14 +33,14 @@ class Stepwise:
     """A difference, a scale, and their product or quotient, each rounded as its stage says.
 
     subtraction: the difference is kept exact, rounded to float32 or to the output type, or taken in the
-    output type after its operands were cast to it. scale_cast: the scale is cast to the output type first.
-    product: rounded once to the output type, or to float32 and then cast to it. divide: by the scale.
+    output type after its operands were cast to it, or (never legal) the zero point is ignored, or the difference wraps.
+    scale_cast: the scale is cast to the output type first. rounding: of the product, rounded once to the output type, or to float32 and then cast to it. divide: by the scale.
     """
 
     name: str
     subtraction: Subtraction = "exact"
     scale_cast: bool = False
-    product: Literal["once", "float32"] = "once"
+    rounding: Rounding = "once"
     divide: bool = False
 
     @property
@@ -44,7 +49,7 @@ class Stepwise:
         what = "quotient by the scale" if self.divide else "product"
         where = (
             "once to the output type"
-            if self.product == "once"
+            if self.rounding == "once"
             else "to float32, then casts to the output type"
         )
         return f"{_IN_WORDS[self.subtraction]}{scale}, rounds the {what} {where}"
@@ -56,7 +61,7 @@ class Stepwise:
         if self.scale_cast:
             scale = to_dtype(scale, out)
         combine = quotient_to_odd if self.divide else product_to_odd
-        if self.product == "float32":
+        if self.rounding == "float32":
             single = np.asarray(to_float32(difference), np.float32), np.asarray(to_float32(scale), np.float32)
             with np.errstate(all="ignore"):
                 result = (np.divide if self.divide else np.multiply)(*single).astype(np.float64)
@@ -74,6 +79,8 @@ class Stepwise:
         zero_point: F64 | float = 0.0
         if "zero_point" in operands.codes:
             zero_point = values(operands.dtypes["zero_point"], operands.codes["zero_point"])
+        if self.subtraction == "ignored":
+            return x
         if self.subtraction == "operands-output":
             x, zero_point = to_dtype(x, out), to_dtype(np.asarray(zero_point), out)
         with np.errstate(all="ignore"):
@@ -81,7 +88,17 @@ class Stepwise:
             difference = np.asarray(x - zero_point)
         if self.subtraction == "float32":
             return np.asarray(to_float32(difference), np.float64)
+        if self.subtraction.startswith("wrap"):
+            return _wrapped(difference, operands.dtypes["x"] if self.subtraction == "wrap-x" else "int32")
         return difference if self.subtraction == "exact" else to_dtype(difference, out)
+
+
+def _wrapped(difference: F64, dtype: str) -> F64:
+    """Integer differences modulo the width of an integer type; of a float type as they are."""
+    if dtype not in INTEGERS:
+        return difference
+    lowest, highest = integer_range(dtype)
+    return np.asarray(np.mod(difference - lowest, float(highest - lowest + 1)) + lowest)
 
 
 def _is_wide(operands: Operands) -> bool:
@@ -91,7 +108,7 @@ def _is_wide(operands: Operands) -> bool:
 
 
 EXACT = Stepwise("exact")
-FLOAT32 = Stepwise("float32", "float32", product="float32")
+FLOAT32 = Stepwise("float32", "float32", rounding="float32")
 OUTPUT = (
     Stepwise("output", "output"),
     Stepwise("output-scale-cast", "output", scale_cast=True),
@@ -99,7 +116,22 @@ OUTPUT = (
     Stepwise("operands-output-scale-cast", "operands-output", scale_cast=True),
 )
 EXACT_QUOTIENT = Stepwise("exact-quotient", divide=True)
-FLOAT32_QUOTIENT = Stepwise("float32-quotient", "float32", product="float32", divide=True)
+FLOAT32_QUOTIENT = Stepwise("float32-quotient", "float32", rounding="float32", divide=True)
 
-LINEAR_READINGS = (EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+_ADMITTED = (EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+
+
+def _composed() -> tuple[Stepwise, ...]:
+    """Every other composition of the stages, those that depart least first."""
+    stages = product(get_args(Subtraction), (False, True), get_args(Rounding), (False, True))
+    named = []
+    for subtraction, scale_cast, rounding, divide in stages:
+        parts = (subtraction, "scale-cast" * scale_cast, f"product-{rounding}", "divided" * divide)
+        reading = Stepwise("-".join(filter(None, parts)), subtraction, scale_cast, rounding, divide)
+        if all(replace(reading, name=known.name) != known for known in _ADMITTED):
+            named.append(reading)
+    return tuple(sorted(named, key=lambda r: (r.divide, r.scale_cast, r.subtraction == "exact")))
+
+
+LINEAR_READINGS = (*_ADMITTED, *_composed())
 """Every reading of a linear formula known here, legal or not; attribution searches them in this order."""

@@ -50,6 +50,7 @@ _SEED_CLAUSES = {
     "range-shape": "[min_range, max_range] are scalar floats that specify the range for the 'input' data.",
     "mode": 'mode An optional string from: "MIN_COMBINED", "MIN_FIRST", "SCALED". Defaults to "MIN_COMBINED".',
     "output-type": "A Tensor of type float32.",
+    "attributes": 'mode An optional string from: "MIN_COMBINED", "MIN_FIRST", "SCALED". name A name for the operation.',
 }
 _SILENT = {
     "range-order": "no sentence covers min_range >= max_range, or a range that is NaN or infinite",

@@ -68,12 +68,11 @@ def _small_float_table(dtype: str) -> NDArray[np.float64]:
 
 def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
     """The values of a float dtype's codes; exact, since float64 holds every value of the narrower types."""
-    if dtype == "float32":
-        return codes.view(np.float32).astype(np.float64)
-    if dtype == "float16":
-        return codes.view(np.float16).astype(np.float64)
-    if dtype == "bfloat16":
-        return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    if dtype in FLOATS:
+        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is converted
+            if dtype == "bfloat16":
+                return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+            return codes.view(dtype).astype(np.float64)
     if dtype == "float64":
         return codes.view(np.float64)
     return np.asarray(_small_float_table(dtype)[codes])

@@ -6,29 +6,34 @@ is made. What is found does not depend on which contract's batch comes back firs
 
 from __future__ import annotations
 
+import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from oracles import answers, installed_version
 from oracles.protocol import Oracle
-from xverify.contracts.model import Contract
+from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case, batches
 from xverify.engine.trust import Trust
 from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify import editions, verdicts
-from xverify.verify.findings import Finding, Findings, Subject
+from xverify.verify.attribute import Attribution
+from xverify.verify.findings import Discrepancy, Finding, Findings, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged
 
-DEPTH = 3
-"""Batches under way: enough that no worker waits for the planner."""
+DEPTH = 2
+"""Batches of one contract under way: enough that no worker waits for the planner."""
+
+IN_ALL = 8
+"""Batches under way in all; one whose implementation died and restarts does not hold up the others."""
 
 REPEAT_EACH = 40
 """Every so many calls one is asked twice, to see whether the answer is the same."""
@@ -66,6 +71,7 @@ class _Asked:
 
 @dataclass(eq=False)
 class _Batch:
+    serial: int
     contract: Contract
     cases: list[Case]
     asked: list[_Asked]
@@ -90,7 +96,12 @@ class Sweep:
         self.values = 0
         self.complete = True
         self.failures: dict[str, str] = {}
-        self.seconds: Counter[str] = Counter()
+        self.readings: dict[str, dict[str, Reading]] = {}
+        self.spared: Counter[str] = Counter()
+        self._fatal: set[tuple[str, ...]] = set()
+        self._under_way: list[_Batch] = []
+        self._serial = 0
+        self._bell = threading.Event()
 
     # -- the parts of a run ---------------------------------------------------------------------------
 
@@ -103,7 +114,7 @@ class Sweep:
             self.subjects[oracle.name] = tuple(
                 Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths
             )
-            worker = Worker(oracle, self.options.directory / "workers")
+            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell)
             worker.start()
             self.workers[oracle.name] = worker
         names = tuple(subject.label for subjects in self.subjects.values() for subject in subjects)
@@ -118,20 +129,42 @@ class Sweep:
         for contract in self.options.contracts:
             for discrepancy, call in editions.contradictions(contract):
                 self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
-        under_way: deque[_Batch] = deque()
         try:
             for contract, cases in self._turns():
-                under_way.append(self._send(contract, cases))
-                if len(under_way) >= DEPTH:
-                    self._receive(under_way.popleft())
-            while under_way:
-                self._receive(under_way.popleft())
+                self._under_way.append(self._send(contract, cases))
+                while self._receive_done() or len(self._under_way) >= IN_ALL:
+                    self._wait()
+            while self._under_way:
+                self._receive_done()
+                self._wait()
         except KeyboardInterrupt:
             self.complete = False
-            for batch in under_way:
-                for asked in batch.asked:
-                    self._collect(asked, limit=5.0)
+            for worker in self.workers.values():
+                worker.stop()
         self._conclude()
+
+    def _receive_done(self) -> bool:
+        """Judge the batches that every implementation has answered; whether there were any."""
+        done = [batch for batch in self._under_way if self._answered(batch)]
+        for batch in done:
+            self._under_way.remove(batch)
+            self._receive(batch)
+        return bool(done)
+
+    def _answered(self, batch: _Batch) -> bool:
+        """Whether collecting the batch would not wait. Each worker answers its batches in order."""
+        earlier = [b for b in self._under_way if b is not batch and b.serial < batch.serial]
+        for asked in batch.asked:
+            name = asked.oracle.name
+            if any(a.oracle.name == name for b in earlier for a in b.asked) or not self.workers[name].done():
+                return False
+        return True
+
+    def _wait(self) -> None:
+        """Wait a moment for an answer, if there is nothing else to do."""
+        if self._under_way and not any(self._answered(batch) for batch in self._under_way):
+            self._bell.wait(0.05)
+            self._bell.clear()
 
     def stop(self) -> None:
         for worker in self.workers.values():
@@ -140,7 +173,7 @@ class Sweep:
     # -- planning -------------------------------------------------------------------------------------
 
     def _turns(self) -> Iterator[tuple[Contract, list[Case]]]:
-        """Batches in turn over the contracts, those whose workers are still starting later."""
+        """Batches over the contracts in turn; those whose workers are still starting come later."""
         options = self.options
         streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
         quota = dict.fromkeys(streams, 2**62)
@@ -149,27 +182,31 @@ class Sweep:
             quota = {identity: share + (i < rest) for i, identity in enumerate(streams)}
         limit = options.budget * (1 - SHRINK_SHARE)
         announced: set[str] = set()
-        while any(quota.values()):
-            progressed = False
-            for contract in options.contracts:
-                if options.cases is None and self.elapsed() > limit:
-                    return
-                self._announce(announced)
-                if not quota[contract.id] or not self._all_ready(contract):
-                    continue
-                cases = next(streams[contract.id])[: quota[contract.id]]
-                quota[contract.id] -= len(cases)
-                progressed = True
-                yield contract, cases
-            if not progressed:
-                time.sleep(0.02)
+        made: Counter[str] = Counter()
+        while any(quota.values()) and (options.cases is not None or self.elapsed() < limit):
+            self._announce(announced)
+            free = [c for c in options.contracts if quota[c.id] and self._free(c)]
+            if not free:
+                if not self._receive_done():
+                    self._bell.wait(0.02)
+                    self._bell.clear()
+                continue
+            # The contract with the fewest so far: one whose worker had to be replaced catches up.
+            contract = min(free, key=lambda c: made[c.id])
+            cases = next(streams[contract.id])[: quota[contract.id]]
+            quota[contract.id] -= len(cases)
+            made[contract.id] += len(cases)
+            yield contract, cases
 
     def _answering(self, contract: Contract) -> list[Oracle]:
-        return [o for o in self.options.oracles if answers(o, contract.id) and o.name not in self.failures]
+        return [o for o in self.options.oracles if self.can_answer(o, contract.id)]
 
-    def _all_ready(self, contract: Contract) -> bool:
-        ready = [self.workers[o.name].ready or self.workers[o.name].failed for o in self._answering(contract)]
-        return all(ready)
+    def _free(self, contract: Contract) -> bool:
+        """Whether the contract's implementations are ready for another batch."""
+        if sum(batch.contract is contract for batch in self._under_way) >= DEPTH:
+            return False
+        workers = [self.workers[oracle.name] for oracle in self._answering(contract)]
+        return all(worker.failed or (worker.ready and worker.pending < IN_ALL) for worker in workers)
 
     def _announce(self, announced: set[str]) -> None:
         for name, worker in self.workers.items():
@@ -198,6 +235,9 @@ class Sweep:
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     if int((case.number + 1) * path.share) == int(case.number * path.share):
                         continue
+                    if self._fatal and (_likeness(subject, contract, case.call) in self._fatal):
+                        self.spared[subject.label] += 1
+                        continue
                     one.places.append((place, subject, False))
                     one.requests.append((blob, path.options))
                     if case.number % REPEAT_EACH == 0 and not path.options:
@@ -205,7 +245,8 @@ class Sweep:
                         one.requests.append((blob, path.options))
             self.workers[oracle.name].submit(one.requests)
             asked.append(one)
-        return _Batch(contract, cases, asked)
+        self._serial += 1
+        return _Batch(self._serial, contract, cases, asked)
 
     def _receive(self, batch: _Batch) -> None:
         judged = [self._judge(batch.contract, case) for case in batch.cases]
@@ -213,13 +254,17 @@ class Sweep:
         for asked in batch.asked:
             for (place, subject, repeated), outcome in zip(asked.places, self._collect(asked), strict=False):
                 if repeated:
+                    if subject not in outcomes[place]:
+                        continue
                     found = verdicts.nondeterministic(
-                        judged[place], subject.label, outcomes[place][subject], outcome
+                        judged[place], subject.name, outcomes[place][subject], outcome
                     )
                     if found is not None:
                         self._add(found, subject, judged[place], outcome)
                 else:
                     outcomes[place][subject] = outcome
+                    if outcome.kind in ("crash", "hang"):
+                        self._fatal.add(_likeness(subject, batch.contract, batch.cases[place].call))
         for one, given in zip(judged, outcomes, strict=True):
             self._observe(one, given)
         for case in batch.cases:
@@ -258,7 +303,9 @@ class Sweep:
         self.trust.count(judged, outcomes.values())
         for clause in judged.judgement.clauses:
             self.clause_cases[clause] += 1
-        if judged.judgement.verdict == "allowed":
+        if judged.legal is not None:
+            known = self.readings.setdefault(contract.id, {})
+            known.update({reading.name: reading for reading in judged.legal.readings})
             self.clause_cases[contract.value_clause(judged.call, None)] += 1
         for subject, outcome in outcomes.items():
             is_judged = self.is_judged(subject.name, contract)
@@ -281,14 +328,14 @@ class Sweep:
         reference = judged_ones[0]
         for subject in judged_ones[1:]:
             found = verdicts.disagrees(
-                judged, subject.label, outcomes[subject], reference.label, outcomes[reference]
+                judged, subject.name, outcomes[subject], reference.name, outcomes[reference]
             )
             if found is not None:
                 self._add(found, subject, judged, outcomes[subject], reference)
 
     def _add(
         self,
-        found: verdicts.Discrepancy,
+        found: Discrepancy,
         subject: Subject,
         judged: Judged,
         outcome: Outcome | None,
@@ -304,32 +351,45 @@ class Sweep:
 
     def _conclude(self) -> None:
         """What can be said only when all outcomes are in: refusals, and readings that differ between implementations."""
+        for subject, _, tally, found, judged, outcome in self.tally.violations():
+            by = found.attribution
+            if by is not None:
+                by = Attribution(by.reading, by.words, tally.wrong, tally.wrong)
+            whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
+            self._add(whole, subject, judged, outcome, cases=tally.wrong_cases)
+        for subject, _, mixture, judged, outcome in self.tally.mixtures():
+            self._add(mixture, subject, judged, outcome)
         for subject, cell, tally in self.tally.refusals():
             contract = self._contract(cell.contract)
             if not tally.answered:
                 tally.simplest_refused = self._refuses_simplest(subject, contract, cell)
             if tally.refusal is not None and not tally.simplest_refused:
                 judged, outcome = tally.refusal
-                found = verdicts.rejected(judged, subject.label, outcome)
-                if found is not None:
-                    self._add(found, subject, judged, outcome, cases=tally.rejected)
+                refusal = verdicts.rejected(judged, subject.name, outcome)
+                if refusal is not None:
+                    self._add(refusal, subject, judged, outcome, cases=tally.rejected)
         for subject, _, tally, found, judged, outcome in self.tally.ambiguities():
             cases, values = tally.departed[found.readings[0]]
-            attribution = found.attribution
-            if attribution is not None:
-                attribution = verdicts.Attribution(attribution.reading, attribution.words, values, values)
-            whole = verdicts.Discrepancy(
-                found.key, found.summary, attribution, values, 0, found.readings
-            )
-            self._add(whole, subject, judged, outcome, cases=cases)
+            by = found.attribution
+            if by is not None:
+                by = Attribution(by.reading, by.words, values, values)
+            self._add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
 
-    def _refuses_simplest(self, subject: Subject, contract: Contract, cell: verdicts.Cell) -> bool:
+    def _refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
         from strategies import simplest
 
         return self.ask(subject, simplest(contract, cell)).kind != "tensor"
 
     def _contract(self, identity: str) -> Contract:
         return next(contract for contract in self.options.contracts if contract.id == identity)
+
+    def readings_of(self, contract: Contract) -> tuple[Reading, ...]:
+        """Every reading that the edition admits for some cell that was met, first readings first."""
+        return tuple(self.readings.get(contract.id, {}).values())
+
+    def can_answer(self, oracle: Oracle, contract: str) -> bool:
+        """Whether the implementation takes calls of that edition, and still runs."""
+        return oracle.name not in self.failures and answers(oracle, contract)
 
     def contract_of(self, finding: Finding) -> Contract:
         """The contract that a finding is about."""
@@ -342,3 +402,20 @@ class Sweep:
         except WorkerFailedError as error:
             self._lost(subject.name)
             return Outcome("hang", message=str(error))
+
+
+def _likeness(subject: Subject, contract: Contract, call: Call) -> tuple[str, ...]:
+    """What a call that ends a process has in common with others that would; one of them is enough, since each costs a
+    restart. The report says how many were spared."""
+    judgement = contract.judge(call)
+    clauses = (clause.removeprefix(contract.id) for clause in judgement.clauses)
+    kind = "empty" if call.values == 0 else "not empty"
+    return (
+        subject.label,
+        contract.id.partition("@")[0],
+        call.data.dtype,
+        str(call.attributes.get("mode", "")),
+        kind,
+        judgement.verdict,
+        *clauses,
+    )

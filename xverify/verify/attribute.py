@@ -30,15 +30,20 @@ def candidates(contract: Contract) -> tuple[Reading, ...]:
     return RANGE_READINGS if contract.domain.family == "range" else LINEAR_READINGS
 
 
-def attribute(contract: Contract, call: Call, got: Tensor, wrong: NDArray[np.bool_]) -> Attribution | None:
-    """The first known reading that gives every value of ``got``, or None."""
+def explaining(contract: Contract, call: Call, got: Tensor, among: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """Names of the known readings (of those ``among``, when given) that give every value of ``got``."""
     operands = contract.operands(call)
     if got.dtype != operands.output_dtype or got.shape != operands.shape:
-        return None
+        return ()
     codes: NDArray[Any] = canonical(got.codes, got.dtype)
-    for reading in candidates(contract):
-        given = canonical(reading.evaluate(operands), got.dtype)
-        if np.array_equal(given, codes):
-            count = int(np.count_nonzero(wrong))
-            return Attribution(reading.name, reading.words, count, count)
-    return None
+    return tuple(
+        reading.name
+        for reading in candidates(contract)
+        if (among is None or reading.name in among)
+        and np.array_equal(canonical(reading.evaluate(operands), got.dtype), codes)
+    )
+
+
+def named(contract: Contract, name: str) -> Reading:
+    """The known reading of that name."""
+    return next(reading for reading in candidates(contract) if reading.name == name)

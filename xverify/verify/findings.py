@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
@@ -22,6 +21,7 @@ class Subject:
 
     @property
     def label(self) -> str:
+        """For cells and columns, where each path stands for itself; a finding is the implementation's."""
         return f"{self.name}[{self.options}]" if self.options else self.name
 
 
@@ -63,6 +63,7 @@ class Finding:
     summary: str
     call: Call | None
     outcome: Outcome | None
+    paths: set[str] = field(default_factory=set)
     attribution: Attribution | None = None
     readings: tuple[str, ...] = ()
     cells: set[Cell] = field(default_factory=set)
@@ -93,9 +94,6 @@ class Findings:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __iter__(self) -> Iterable[Finding]:  # type: ignore[override]
-        return iter(self.sorted())
-
     def sorted(self) -> list[Finding]:
         """By implementation, contract and verdict."""
         return sorted(self._by_key.values(), key=lambda f: (f.key.subject, f.key.contract, f.key.verdict, f.id))
@@ -114,16 +112,18 @@ class Findings:
     ) -> bool:
         """Fold a discrepancy in; True when it is a new finding."""
         key = discrepancy.key
-        order = witness_order(call, number) if call is not None else ()
+        # The plain path's witness before that of any other path: it is the one most people run.
+        order = (bool(subject.options), *witness_order(call, number)) if call is not None else ()
         finding = self._by_key.get(key)
         new = finding is None
         if finding is None:
             finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order)
             self._by_key[key] = finding
         if new or order < finding.order:
-            finding.call, finding.outcome, finding.order = call, outcome, order
+            finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference
+        finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values
         finding.max_ulp = -1 if -1 in (finding.max_ulp, discrepancy.max_ulp) else max(finding.max_ulp, discrepancy.max_ulp)

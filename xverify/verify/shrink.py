@@ -80,7 +80,10 @@ def _discrepancies(
         found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
-        found += verdicts.wrong_values(judged, label, outcome, comparison)
+        found.append(verdicts.flushed(judged, label, comparison))
+        if verdict == "violation":
+            reading = finding.readings[0] if finding.readings else None
+            found.append(verdicts.violates(judged, label, outcome, comparison, reading))
         if verdict == "mixed":
             found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings))
         if verdict == "ambiguity" and finding.readings:

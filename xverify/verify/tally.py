@@ -10,6 +10,7 @@ from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.verify import verdicts
+from xverify.verify.attribute import explaining
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.verdicts import Judged
@@ -22,13 +23,17 @@ class CellTally:
     cases: int = 0
     values: int = 0
     wrong: int = 0
+    wrong_cases: int = 0
+    max_ulp: int = 0
     flushed: int = 0
     answered: int = 0
     rejected: int = 0
     unsupported: int = 0
     deaths: set[str] = field(default_factory=set)
     alive: tuple[str, ...] | None = None
-    is_mixed: bool = False
+    suspects: tuple[str, ...] | None = None
+    worst: tuple[Judged, Outcome] | None = None
+    mixture: tuple[Judged, Outcome, Discrepancy] | None = None
     ambiguous: bool = False
     open: bool = False
     simplest_refused: bool = False
@@ -46,7 +51,7 @@ class Tally:
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
         """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only counted."""
-        label = subject.label
+        label = subject.name
         found = verdicts.memory(judged, label, outcome)
         death = verdicts.died(judged, label, outcome)
         if death is not None:
@@ -88,23 +93,27 @@ class Tally:
         cell: CellTally,
         is_judged: bool,
     ) -> list[Discrepancy]:
-        found = []
-        cell.wrong += comparison.wrong_values
+        assert judged.legal is not None and outcome.tensor is not None
+        flushed = verdicts.flushed(judged, label, comparison)
         cell.flushed += comparison.flushed_values
-        if is_judged and not comparison.clean:
-            found = verdicts.wrong_values(judged, label, outcome, comparison)
-        assert judged.legal is not None
+        if comparison.wrong_values:
+            cell.wrong += comparison.wrong_values
+            cell.wrong_cases += 1
+            cell.max_ulp = -1 if -1 in (cell.max_ulp, comparison.max_ulp) else max(cell.max_ulp, comparison.max_ulp)
+            if cell.worst is None or _smaller(judged, cell.worst[0]):
+                cell.worst = (judged, outcome)
+        if is_judged and cell.wrong and cell.suspects != ():
+            cell.suspects = explaining(judged.contract, judged.call, outcome.tensor, cell.suspects)
         names = [reading.name for reading in judged.legal.readings]
         alive = cell.alive if cell.alive is not None else tuple(names)
         if alive:
-            mixed = verdicts.mixed(judged, label, outcome, comparison, alive) if is_judged else None
+            mixed = verdicts.mixed(judged, label, outcome, comparison, alive)
             if mixed is not None:
-                cell.is_mixed = True
-                found.append(mixed)
+                cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
-        return found
+        return [flushed] if flushed is not None and is_judged else []
 
     @staticmethod
     def _remember_departures(
@@ -122,6 +131,26 @@ class Tally:
             if name not in cell.departures or _smaller(judged, cell.departures[name][0]):
                 cell.departures[name] = (judged, outcome)
 
+    def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Cells with values outside the legal set, each with the reading that explains all its values if one is known."""
+        for (subject, cell), tally in self._ordered():
+            if tally.worst is None or not self.judged_by[subject, cell.contract]:
+                continue
+            judged, outcome = tally.worst
+            comparison = verdicts.compared(judged, outcome)
+            assert comparison is not None
+            reading = tally.suspects[0] if tally.suspects else None
+            found = verdicts.violates(judged, subject.name, outcome, comparison, reading)
+            if found is not None:
+                yield subject, cell, tally, found, judged, outcome
+
+    def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
+        """Cells whose values are all legal but follow no single reading."""
+        for (subject, cell), tally in self._ordered():
+            if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
+                judged, outcome, found = tally.mixture
+                yield subject, cell, found, judged, outcome
+
     def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
         """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be asked."""
         for (subject, cell), tally in self._ordered():
@@ -131,19 +160,18 @@ class Tally:
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Cells in which an implementation follows another reading than the first, while another implementation does
         not share any of its readings."""
+        alive: dict[Cell, list[tuple[str, ...]]] = defaultdict(list)
+        for (subject, cell), tally in self.cells.items():
+            if tally.alive and self.judged_by[subject, cell.contract]:
+                alive[cell].append(tally.alive)
         for (subject, cell), tally in self._ordered():
             if not tally.alive or not tally.departures or not self.judged_by[subject, cell.contract]:
                 continue
-            others = [
-                other.alive
-                for (who, where), other in self.cells.items()
-                if where == cell and who != subject and other.alive and self.judged_by[who, cell.contract]
-            ]
             name = tally.alive[0]
-            if name not in tally.departures or not any(set(o).isdisjoint(tally.alive) for o in others):
+            if name not in tally.departures or all(set(tally.alive) & set(other) for other in alive[cell]):
                 continue
             judged, outcome = tally.departures[name]
-            found = verdicts.departs(judged, subject.label, outcome, name)
+            found = verdicts.departs(judged, subject.name, outcome, name)
             if found is not None:
                 tally.ambiguous = True
                 yield subject, cell, tally, found, judged, outcome
@@ -168,7 +196,7 @@ class Tally:
             return "violation"
         if tally.rejected:
             return "wrongly-rejected"
-        if tally.is_mixed:
+        if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
-from xverify.core.dtypes import FLOATS
-from xverify.verify.attribute import Attribution, attribute
+from xverify.core.dtypes import FLOATS, INTEGERS
+from xverify.verify.attribute import Attribution, explaining, named
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal
@@ -76,10 +76,11 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     cell, contract = judged.cell, judged.contract
     clause = f"{contract.id}/granularity"
     clause = clause if clause in contract.clauses else _formula(judged)
-    detail = f"{cell.granularity} {outcome.error}"
+    kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
+    detail = f"{kind} x, {'a' if cell.zero_point_dtype else 'no'} zero point, {outcome.error}"
     summary = (
-        f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} ({outcome.error}), "
-        "though it answers others of the same cell"
+        f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
+        f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
     )
     return Discrepancy(Key(subject, contract.id, "wrongly-rejected", clause, detail), summary, values=judged.call.values)
 
@@ -106,37 +107,36 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
     return compare(legal, got)
 
 
-def wrong_values(judged: Judged, subject: str, outcome: Outcome, comparison: Comparison) -> list[Discrepancy]:
-    """Values outside the legal set, attributed if a known reading gives them; and subnormals flushed."""
-    found = []
+def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
+    """Subnormal results that came out as zeros."""
+    if not comparison.flushed_values:
+        return None
+    count = comparison.flushed_values
+    by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
+    key = Key(subject, judged.contract.id, "ambiguity", f"{judged.contract.id}/subnormal", by.reading)
+    return Discrepancy(key, f"{subject} {by.words}, of which no sentence speaks", by, count)
+
+
+def violates(
+    judged: Judged, subject: str, outcome: Outcome, comparison: Comparison, reading: str | None
+) -> Discrepancy | None:
+    """Values outside the legal set. reading: the one that is known to explain the cell, which must then explain every
+    value of this call too; None when none is known."""
     contract, cell, got = judged.contract, judged.cell, outcome.tensor
-    assert cell is not None and got is not None
-    if comparison.wrong_values:
-        by = attribute(contract, judged.call, got, comparison.wrong)
-        clause = contract.value_clause(judged.call, by.reading if by else None)
-        detail = by.reading if by else f"{cell.x_dtype} {cell.scale_dtype} {cell.out_dtype} {cell.granularity} {cell.variant}"
-        contradicts = f"contradicts {clause_text(judged, clause)!r}"
-        summary = (
-            f"{subject} {by.words}, which {contradicts}"
-            if by
-            else f"{subject} gives values that {contradicts} under every reading of it ({_types(cell)})"
-        )
-        found.append(
-            Discrepancy(
-                Key(subject, contract.id, "violation", clause, detail),
-                summary,
-                by,
-                comparison.wrong_values,
-                comparison.max_ulp,
-            )
-        )
-    if comparison.flushed_values:
-        clause = f"{contract.id}/subnormal"
-        count = comparison.flushed_values
-        flush = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
-        key = Key(subject, contract.id, "ambiguity", clause, flush.reading)
-        found.append(Discrepancy(key, f"{subject} {flush.words}, of which no sentence speaks", flush, count))
-    return found
+    if not comparison.wrong_values or cell is None or got is None:
+        return None
+    if reading is not None and not explaining(contract, judged.call, got, (reading,)):
+        return None
+    clause = contract.value_clause(judged.call, reading)
+    contradicts = f"contradicts {clause_text(judged, clause)!r}"
+    count = comparison.wrong_values
+    if reading is not None:
+        by = Attribution(reading, named(contract, reading).words, count, count)
+        key = Key(subject, contract.id, "violation", clause, reading)
+        return Discrepancy(key, f"{subject} {by.words}, which {contradicts}", by, count, comparison.max_ulp, (reading,))
+    key = Key(subject, contract.id, "violation", clause, f"{cell.x_dtype} to {cell.out_dtype}")
+    summary = f"{subject} gives values that no known reading explains, with x of {cell.x_dtype}, which {contradicts}"
+    return Discrepancy(key, summary, None, count, comparison.max_ulp)
 
 
 def mixed(
@@ -149,8 +149,9 @@ def mixed(
     names = [reading.name for reading in judged.legal.readings]
     if any(comparison.explains[names.index(name)] for name in alive if name in names):
         return None
-    key = Key(subject, judged.contract.id, "mixed", judged.contract.value_clause(judged.call, None), _types(judged.cell))
-    summary = f"{subject} gives legal values that no single reading explains ({_types(judged.cell)})"
+    clause = judged.contract.value_clause(judged.call, None)
+    key = Key(subject, judged.contract.id, "mixed", clause, f"{judged.cell.x_dtype} to {judged.cell.out_dtype}")
+    summary = f"{subject} gives legal values that no single reading of the text explains ({_types(judged.cell)})"
     return Discrepancy(key, summary, values=judged.call.values, readings=alive)
 
 

@@ -1,0 +1,308 @@
+"""The report of a run as data (schema xverify.report/1), on disk before it is announced."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xverify.contracts.model import Cell, Contract
+from xverify.core.bits import canonical
+from xverify.core.call import Call, Outcome
+from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
+from xverify.core.dtypes import decimal, hexadecimal
+from xverify.engine.run import Sweep
+from xverify.verify import editions
+from xverify.verify.findings import Finding, Subject
+from xverify.verify.legal import legal_set
+from xverify.verify.shrink import judge
+from xverify.verify.verdicts import compared
+
+SCHEMA = "xverify.report/1"
+MOST_ENTRIES = 64
+"""Wrong values of a witness that are listed one by one."""
+
+_PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "tensorflow-cpu", "execnet")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON so that the file is either the old one or the whole new one."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def report(sweep: Sweep) -> dict[str, Any]:
+    """The whole report of a run."""
+    findings = [_finding(sweep, finding) for finding in sweep.findings.sorted()]
+    return {
+        "schema": SCHEMA,
+        "run": _run(sweep),
+        "editions": [_edition(sweep, contract) for contract in sweep.options.contracts],
+        "coverage": {
+            "cases": sum(sweep.phases.values()),
+            "values": sweep.values,
+            "cells": _cells(sweep),
+            "trust": sweep.trust.report(),
+        },
+        "findings": findings,
+    }
+
+
+def _run(sweep: Sweep) -> dict[str, Any]:
+    options = sweep.options
+    return {
+        "id": options.run_id,
+        "command": options.command,
+        "seed": options.seed,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sweep.started)),
+        "seconds": round(sweep.elapsed(), 1),
+        "budget": options.budget,
+        "cases": options.cases,
+        "complete": sweep.complete,
+        "versions": _versions(),
+        "machine": _machine(),
+        "phases": dict(sorted(sweep.phases.items())),
+        "workers": _workers(sweep),
+    }
+
+
+def _versions() -> dict[str, str]:
+    from xverify import __version__
+
+    versions = {"xverify": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def _machine() -> dict[str, Any]:
+    name = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass
+    return {"system": platform.system(), "architecture": platform.machine(), "processor": name, "cores": os.cpu_count()}
+
+
+def _workers(sweep: Sweep) -> list[dict[str, Any]]:
+    rows = []
+    for name, worker in sweep.workers.items():
+        status = sweep.failures.get(name, "answered")
+        version = sweep.subjects[name][0].version
+        options = ", ".join(s.options for s in sweep.subjects[name] if s.options)
+        rows.append(
+            {
+                "name": name,
+                "version": version,
+                "options": options,
+                "calls": worker.calls,
+                "seconds": round(worker.seconds, 2),
+                "restarts": worker.restarts,
+                "spared": sum(n for label, n in sweep.spared.items() if label.partition("[")[0] == name),
+                "status": status,
+            }
+        )
+    return rows
+
+
+def _edition(sweep: Sweep, contract: Contract) -> dict[str, Any]:
+    readings: dict[str, str] = {}
+    for judged_reading in sweep.readings_of(contract):
+        readings[judged_reading.name] = judged_reading.words
+    return {
+        "id": contract.id,
+        "title": contract.title,
+        "document": contract.document,
+        "clauses": [
+            {
+                "id": clause.id,
+                "text": clause.text,
+                "document": clause.document,
+                "note": clause.note,
+                "tested": sweep.clause_cases[clause.id],
+            }
+            for clause in contract.clauses.values()
+        ],
+        "readings": [{"name": name, "words": words} for name, words in readings.items()],
+    }
+
+
+def cell_to_json(cell: Cell) -> dict[str, str]:
+    """A cell by its fields."""
+    return {
+        "contract": cell.contract,
+        "x_dtype": cell.x_dtype,
+        "scale_dtype": cell.scale_dtype,
+        "zero_point_dtype": cell.zero_point_dtype,
+        "out_dtype": cell.out_dtype,
+        "granularity": cell.granularity,
+        "variant": cell.variant,
+    }
+
+
+def _cells(sweep: Sweep) -> list[dict[str, Any]]:
+    rows = []
+    for (subject, cell), tally in sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label)):
+        reading = [] if tally.wrong or not tally.answered else list(tally.alive or ())
+        status = sweep.tally.status(subject, cell)
+        rows.append(
+            {
+                **cell_to_json(cell),
+                "subject": subject.label,
+                "cases": tally.cases,
+                "values": tally.values,
+                "status": status,
+                "reading": reading,
+            }
+        )
+    return rows
+
+
+def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
+    call, subject = finding.call, finding.subject
+    cells = sorted(finding.cells)
+    head = _witness_scalars(sweep, finding)
+    by = finding.attribution
+    return {
+        "id": finding.id,
+        "verdict": finding.key.verdict,
+        "contract": finding.key.contract,
+        "clause": finding.key.clause,
+        "subject": {
+            "name": subject.name,
+            "version": subject.version,
+            "role": subject.role,
+            "options": subject.options,
+            "paths": sorted(finding.paths),
+        },
+        **head,
+        "cells": [cell_to_json(cell) for cell in cells],
+        "attribution": None
+        if by is None
+        else {"reading": by.reading, "words": by.words, "explained_values": by.explained, "values": by.values},
+        "detail": finding.key.detail,
+        "cases": finding.cases,
+        "values": finding.values,
+        "max_ulp": finding.max_ulp,
+        "witness": None if call is None else _witness(sweep, finding, call),
+        "others": [{"name": name, "outcome": text} for name, text in finding.others],
+        "reference": None if finding.reference is None else finding.reference.label,
+        "readings": list(finding.readings),
+        "shrunk": finding.shrunk,
+        "reproduce": f"{sweep.options.directory.name}/scripts/{finding.id}.py" if call is not None else "",
+        "known": False,
+        "summary": finding.summary,
+    }
+
+
+def _witness_scalars(sweep: Sweep, finding: Finding) -> dict[str, str]:
+    call = finding.call
+    if call is None:
+        return dict.fromkeys(("x_dtype", "scale_dtype", "out_dtype", "granularity", "variant"), "")
+    contract = sweep.contract_of(finding)
+    if contract.judge(call).verdict == "forbidden":
+        scale = call.tensors.get("scale") or call.tensors.get("min_range")
+        return {
+            "x_dtype": call.data.dtype,
+            "scale_dtype": scale.dtype if scale is not None else "",
+            "out_dtype": "",
+            "granularity": "",
+            "variant": "",
+        }
+    cell = contract.cell(call)
+    return {
+        "x_dtype": cell.x_dtype,
+        "scale_dtype": cell.scale_dtype,
+        "out_dtype": cell.out_dtype,
+        "granularity": cell.granularity,
+        "variant": cell.variant,
+    }
+
+
+def _witness(sweep: Sweep, finding: Finding, call: Call) -> dict[str, Any]:
+    file = ""
+    if is_large(call):
+        file = f"{finding.id}.call"
+        directory = sweep.options.directory / "scripts"
+        directory.mkdir(parents=True, exist_ok=True)
+        write_call(call, directory / file)
+    outcome = finding.outcome
+    return {
+        "call": call_to_json(call, f"scripts/{file}" if file else ""),
+        "got": None if outcome is None else outcome_to_json(outcome),
+        "legal": [] if outcome is None else legal_entries(sweep.contract_of(finding), call, outcome),
+    }
+
+
+def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
+    """Values that are wrong, flushed, or not the first reading's: what was given, and what is legal by which readings."""
+    judged = judge(contract, call)
+    legal, got = judged.legal, outcome.tensor
+    comparison = compared(judged, outcome)
+    if legal is None or got is None or comparison is None:
+        return []
+    shown = comparison.wrong | comparison.flushed
+    if not shown.any():
+        shown = np.asarray(canonical(got.codes, got.dtype) != legal.codes(0))
+    entries = []
+    for flat in np.flatnonzero(shown)[:MOST_ENTRIES]:
+        index = tuple(int(i) for i in np.unravel_index(int(flat), legal.shape))
+        code = int(got.codes[index])
+        admitted: dict[int, list[str]] = {}
+        for number, reading in enumerate(legal.readings):
+            admitted.setdefault(int(legal.codes(number)[index]), []).append(reading.name)
+        entries.append(
+            {
+                "index": list(index),
+                "got": hexadecimal(got.dtype, code),
+                "got_decimal": decimal(got.dtype, code),
+                "legal": [
+                    {"hex": hexadecimal(legal.dtype, c), "decimal": decimal(legal.dtype, c), "readings": names}
+                    for c, names in admitted.items()
+                ],
+            }
+        )
+    return entries
+
+
+def describe(outcome: Outcome, most: int = 4) -> str:
+    """An outcome in a few words: the first values in decimal and hex, or how it was refused."""
+    if outcome.tensor is None:
+        return f"{outcome.kind}: {outcome.error}" if outcome.error else outcome.kind
+    codes = [int(code) for code in outcome.tensor.codes.reshape(-1)[:most]]
+    dtype = outcome.tensor.dtype
+    shown = ", ".join(f"{decimal(dtype, c)} ({hexadecimal(dtype, c)})" for c in codes)
+    more = ", ..." if outcome.tensor.size > most else ""
+    return f"{dtype} [{shown}{more}]" if codes else f"{dtype}, empty"
+
+
+def ask_others(sweep: Sweep, finding: Finding) -> list[tuple[str, str]]:
+    """What the other implementations, and the rival editions, give for the witness."""
+    call = finding.call
+    if call is None:
+        return []
+    others = []
+    for oracle in sweep.options.oracles:
+        subject: Subject = sweep.subjects[oracle.name][0]
+        if subject.name == finding.key.subject or not sweep.can_answer(oracle, finding.key.contract):
+            continue
+        others.append((subject.label, describe(sweep.ask(subject, call))))
+    if finding.key.verdict == "conflict":
+        contract = sweep.contract_of(finding)
+        if contract.judge(call).verdict == "allowed":
+            own = editions.by_formula(contract, legal_set(contract, call))
+            others.insert(0, (contract.id, describe(own)))
+    return others

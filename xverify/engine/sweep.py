@@ -1,0 +1,121 @@
+"""A whole sweep: explore, shrink, write the report; and the replay of one finding."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xverify.engine.events import Consumer, FindingShrunk, ShrinkStarted, SweepFinished
+from xverify.engine.plan import derived_seed
+from xverify.engine.run import Options, Sweep
+from xverify.engine.store import ask_others, report, write_json
+from xverify.verify import shrink as shrinking
+from xverify.verify.findings import Finding
+
+_URGENCY = (
+    "crash", "hang", "memory", "nondeterministic", "violation", "wrongly-rejected", "mixed", "wrongly-accepted",
+    "conflict", "ambiguity",
+)  # fmt: skip
+"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
+
+REPORT_SECONDS = 3.0
+"""Kept of the budget for asking the others about the witnesses and for writing."""
+
+
+def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
+    """Run a sweep, and write ``report.json`` into its directory; the report as data.
+
+    Interrupted by ^C it reports what it has. Raises OSError when the directory cannot be written.
+    """
+    options.directory.mkdir(parents=True, exist_ok=True)
+    run = Sweep(options, emit)
+    try:
+        run.start()
+        run.explore()
+        if run.complete:
+            _shrink_all(run)
+        else:
+            for finding in run.findings.sorted():
+                finding.shrunk = "not reached"
+        result = report(run)
+    finally:
+        run.stop()
+    write_json(options.directory / "report.json", result)
+    emit(SweepFinished(options.directory / "report.json"))
+    return result
+
+
+def _shrink_all(run: Sweep) -> None:
+    """Shrink every finding's witness while the budget lasts, then ask the other implementations about it."""
+    findings = sorted(run.findings.sorted(), key=lambda f: _URGENCY.index(f.key.verdict))
+    run.emit(ShrinkStarted(len(findings)))
+    for finding in findings:
+        try:
+            _shrink(run, finding)
+        except KeyboardInterrupt:
+            run.complete = False
+            break
+    for finding in findings:
+        if finding.key.verdict not in ("crash", "hang"):
+            finding.others = ask_others(run, finding)
+
+
+def _shrink(run: Sweep, finding: Finding) -> None:
+    if finding.call is None or finding.key.verdict in ("hang", "nondeterministic"):
+        finding.shrunk = "not shrinkable"
+        return
+    contract = run.contract_of(finding)
+    if finding.key.verdict == "conflict" and contract.judge(finding.call).verdict != "allowed":
+        finding.shrunk = "not shrinkable"
+        return
+    timed = run.options.cases is None
+    limit = run.options.budget - REPORT_SECONDS
+
+    def out_of_time() -> bool:
+        return timed and run.elapsed() > limit
+
+    if out_of_time():
+        return
+    reference = finding.reference
+    result = shrinking.shrink(
+        finding,
+        contract,
+        partial(run.ask, finding.subject),
+        partial(run.ask, reference) if reference is not None else None,
+        derived_seed(run.options.seed, finding.id) % 2**63,
+        out_of_time,
+    )
+    if result is None:
+        finding.shrunk = "not shrinkable"
+        return
+    finding.call = replace(result.call, origin=finding.call.origin)
+    finding.outcome = result.outcome if finding.key.verdict != "conflict" else _other_edition(run, finding)
+    finding.summary = result.discrepancy.summary
+    finding.shrunk = "minimal" if result.minimal else "not reached"
+    run.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
+
+
+def _other_edition(run: Sweep, finding: Finding) -> Any:
+    from xverify import contracts
+    from xverify.verify.editions import by_formula
+    from xverify.verify.legal import legal_set
+
+    assert finding.call is not None
+    rival = contracts.get(finding.key.subject)
+    return by_formula(rival, legal_set(rival, finding.call.under(rival.id)))
+
+
+def new_run_id() -> str:
+    """A run's name: when it began, in UTC."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+
+
+def run_directory(runs: Path, run_id: str) -> Path:
+    """A directory of that name that does not exist yet."""
+    directory, number = runs / run_id, 2
+    while directory.exists():
+        directory, number = runs / f"{run_id}-{number}", number + 1
+    return directory
