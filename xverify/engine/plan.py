@@ -82,7 +82,10 @@ def _spoiled(contract: Contract, run_seed: int) -> Iterator[Made]:
     """Each clause broken, and each opened, a few times, from small calls of the walk."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     pool = [s for s in (*cell_structures(contract), *shape_structures(contract)) if np.prod(s.shape, dtype=int) < 2000]
-    for names, change, phase in ((breakable(contract), spoiled, "invalid"), (openable(contract), opened, "unspecified")):
+    for names, change, phase in (
+        (breakable(contract), spoiled, "invalid"),
+        (openable(contract), opened, "unspecified"),
+    ):
         for name in names:
             made = 0
             for place in rng.permutation(len(pool))[:400]:
@@ -97,7 +100,9 @@ def _spoiled(contract: Contract, run_seed: int) -> Iterator[Made]:
 def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Made]:
     """The calls that one round of Hypothesis makes; it never fails, and waits for nobody."""
     made: list[Made] = []
-    kinds = ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
+    kinds = (
+        ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
+    )
 
     @seed(round_seed)
     @settings(

@@ -256,9 +256,7 @@ class Sweep:
                 if repeated:
                     if subject not in outcomes[place]:
                         continue
-                    found = verdicts.nondeterministic(
-                        judged[place], subject.name, outcomes[place][subject], outcome
-                    )
+                    found = verdicts.nondeterministic(judged[place], subject.name, outcomes[place][subject], outcome)
                     if found is not None:
                         self._add(found, subject, judged[place], outcome)
                 else:
@@ -327,9 +325,7 @@ class Sweep:
             return
         reference = judged_ones[0]
         for subject in judged_ones[1:]:
-            found = verdicts.disagrees(
-                judged, subject.name, outcomes[subject], reference.name, outcomes[reference]
-            )
+            found = verdicts.disagrees(judged, subject.name, outcomes[subject], reference.name, outcomes[reference])
             if found is not None:
                 self._add(found, subject, judged, outcomes[subject], reference)
 

@@ -38,6 +38,14 @@ def write_json(path: Path, data: Any) -> None:
     os.replace(partial, path)
 
 
+def append_finding(sweep: Sweep, finding: Finding) -> None:
+    """Add a finding, as it is now, to the run's ``findings.jsonl``, and see that it is on disk."""
+    with (sweep.options.directory / "findings.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(_finding(sweep, finding), ensure_ascii=False, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def report(sweep: Sweep) -> dict[str, Any]:
     """The whole report of a run."""
     findings = [_finding(sweep, finding) for finding in sweep.findings.sorted()]

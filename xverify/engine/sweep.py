@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from xverify.engine.events import Consumer, FindingShrunk, ShrinkStarted, SweepFinished
+from xverify.engine.events import Consumer, Event, FindingFound, FindingShrunk, ShrinkStarted, SweepFinished
 from xverify.engine.plan import derived_seed
 from xverify.engine.run import Options, Sweep
-from xverify.engine.store import ask_others, report, write_json
+from xverify.engine.store import append_finding, ask_others, report, write_json
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
@@ -28,10 +28,18 @@ REPORT_SECONDS = 3.0
 def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     """Run a sweep, and write ``report.json`` into its directory; the report as data.
 
+    Each finding is in ``findings.jsonl`` there before it is announced, so that a run that is killed leaves what it found.
+
     Interrupted by ^C it reports what it has. Raises OSError when the directory cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
-    run = Sweep(options, emit)
+
+    def on_disk_first(event: Event) -> None:
+        if isinstance(event, FindingFound):
+            append_finding(run, run.findings.by_id(event.id))
+        emit(event)
+
+    run = Sweep(options, on_disk_first)
     try:
         run.start()
         run.explore()

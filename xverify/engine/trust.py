@@ -39,7 +39,9 @@ class Trust:
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
-        self._codes: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = defaultdict(lambda: np.zeros(256, np.bool_))
+        self._codes: dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]] = defaultdict(
+            lambda: np.zeros(256, np.bool_)
+        )
 
     def count(self, judged: Judged, outcomes: Iterable[Outcome]) -> None:
         """Count one call and its outcomes."""

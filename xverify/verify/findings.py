@@ -94,6 +94,13 @@ class Findings:
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def by_id(self, identity: str) -> Finding:
+        """The finding of that id; KeyError when there is none."""
+        for finding in self._by_key.values():
+            if finding.id == identity:
+                return finding
+        raise KeyError(identity)
+
     def sorted(self) -> list[Finding]:
         """By implementation, contract and verdict."""
         return sorted(self._by_key.values(), key=lambda f: (f.key.subject, f.key.contract, f.key.verdict, f.id))
@@ -126,7 +133,9 @@ class Findings:
         finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values
-        finding.max_ulp = -1 if -1 in (finding.max_ulp, discrepancy.max_ulp) else max(finding.max_ulp, discrepancy.max_ulp)
+        finding.max_ulp = (
+            -1 if -1 in (finding.max_ulp, discrepancy.max_ulp) else max(finding.max_ulp, discrepancy.max_ulp)
+        )
         if cell is not None:
             finding.cells.add(cell)
         if discrepancy.attribution is not None:

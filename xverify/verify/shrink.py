@@ -179,4 +179,3 @@ def _size(call: Call) -> tuple[int, ...]:
         int(call.data.layout != "C"),
         len(call.attributes),
     )
-

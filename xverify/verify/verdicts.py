@@ -43,7 +43,11 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
         return None
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
     what = "ends the process" if outcome.kind == "crash" else "does not answer"
-    how = {"allowed": "an allowed call", "forbidden": "a forbidden call", "unspecified": "a call that the text leaves open"}
+    how = {
+        "allowed": "an allowed call",
+        "forbidden": "a forbidden call",
+        "unspecified": "a call that the text leaves open",
+    }
     detail = f"{judged.judgement.verdict} {clause_text(judged, clause) if judged.judgement.clauses else ''}".strip()
     first_line = outcome.message.splitlines()[0] if outcome.message else ""
     summary = f"{subject} {what} on {how[judged.judgement.verdict]} ({detail}): {first_line}"
@@ -66,7 +70,9 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     clause = judged.judgement.clauses[0]
     name = clause_text(judged, clause)
     summary = f"{subject} computes a call that the clause {name!r} forbids"
-    return Discrepancy(Key(subject, judged.contract.id, "wrongly-accepted", clause, name), summary, values=judged.call.values)
+    return Discrepancy(
+        Key(subject, judged.contract.id, "wrongly-accepted", clause, name), summary, values=judged.call.values
+    )
 
 
 def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
@@ -82,7 +88,9 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
         f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
         f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
     )
-    return Discrepancy(Key(subject, contract.id, "wrongly-rejected", clause, detail), summary, values=judged.call.values)
+    return Discrepancy(
+        Key(subject, contract.id, "wrongly-rejected", clause, detail), summary, values=judged.call.values
+    )
 
 
 def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
@@ -178,7 +186,11 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
 
 def disagrees(judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome) -> Discrepancy | None:
     """A call that the text leaves open and that two implementations treat differently."""
-    if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {"tensor", "rejected", "unsupported"}:
+    if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {
+        "tensor",
+        "rejected",
+        "unsupported",
+    }:
         return None
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None

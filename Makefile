@@ -1,0 +1,33 @@
+# make setup | sweep | test | lint | format; PYTHON names the Python 3.11 or newer to begin with.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+BUDGET ?= 60s
+
+.PHONY: setup sweep test lint format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+sweep: setup
+	$(BIN)/xverify sweep --budget $(BUDGET)
+
+test: setup
+	$(BIN)/python -m pytest -n auto
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv reports/runs

@@ -1,0 +1,110 @@
+"""One finding again: is it FIXED, is it there STILL, or has it CHANGED?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from oracles import all_oracles
+from oracles.protocol import Oracle
+from xverify import contracts
+from xverify.core.call import Call, Outcome, encode_call
+from xverify.core.codec import DamagedFileError, call_from_json
+from xverify.engine.store import describe
+from xverify.engine.workers import Worker
+from xverify.verify import verdicts
+from xverify.verify.findings import Finding, Key, Subject
+from xverify.verify.shrink import judge, reproduces
+
+AskAny = Callable[[Subject, Call], Outcome]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """state: FIXED, STILL or CHANGED; got: what the implementation gives now, in a few words."""
+
+    id: str
+    state: str
+    summary: str
+    got: str
+
+
+@contextmanager
+def asking(directory: Path) -> Iterator[AskAny]:
+    """A function that asks an implementation, each in a worker that is started when it is first needed."""
+    known = all_oracles()
+    workers: dict[str, Worker] = {}
+
+    def ask(subject: Subject, call: Call) -> Outcome:
+        if subject.name not in workers:
+            oracle: Oracle | None = known.get(subject.name)
+            if oracle is None:
+                raise LookupError(f"no implementation is called {subject.name!r} here; see: xverify oracles")
+            workers[subject.name] = Worker(oracle, directory)
+            workers[subject.name].start()
+        return workers[subject.name].ask(encode_call(call), subject.options)
+
+    try:
+        yield ask
+    finally:
+        for worker in workers.values():
+            worker.stop()
+
+
+def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
+    """A finding as it stands in a report whose files are in ``directory``. Raises DamagedFileError."""
+    if entry.get("witness") is None:
+        raise DamagedFileError(
+            f"{entry.get('id')} has no witness: it is a finding on a text alone, with nothing to run"
+        )
+    call = call_from_json(entry["witness"]["call"], directory / "scripts")
+    who = entry["subject"]
+    subject = Subject(who["name"], who["version"], who["role"], who["options"])
+    key = Key(subject.name, entry["contract"], entry["verdict"], entry["clause"], entry["detail"])
+    finding = Finding(key, subject, entry["summary"], call, None)
+    finding.readings = tuple(entry.get("readings", ()))
+    reference = entry.get("reference")
+    if reference:
+        known = all_oracles().get(reference)
+        finding.reference = Subject(reference, "", known.role if known else "oracle")
+    return finding
+
+
+def replay(finding: Finding, ask: AskAny) -> Replayed:
+    """Run a finding's witness again and judge it. Raises LookupError, DocumentError or WorkerFailedError when that cannot be done."""
+    contract = contracts.get(finding.key.contract)
+    call, key = finding.call, finding.key
+    assert call is not None
+    ask_it = partial(ask, finding.subject)
+    ask_reference = partial(ask, finding.reference) if finding.reference else None
+    if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
+        still = any(check.summary == key.detail for check in contract.text_checks())
+        return Replayed(finding.id, "STILL" if still else "FIXED", finding.summary, "the document's own example")
+    found = reproduces(finding, contract, call, ask_it, ask_reference)
+    if found is not None:
+        discrepancy, outcome = found
+        return Replayed(finding.id, "STILL", discrepancy.summary, "" if outcome is None else describe(outcome))
+    if key.verdict == "conflict":
+        return Replayed(finding.id, "FIXED", "the two editions have a result in common", "")
+    outcome = ask_it(call)
+    state = "FIXED" if _is_right(finding, contract, call, outcome) else "CHANGED"
+    return Replayed(finding.id, state, finding.summary, describe(outcome))
+
+
+def _is_right(finding: Finding, contract: contracts.Contract, call: Call, outcome: Outcome) -> bool:
+    """Whether nothing is to be said against an outcome that no longer shows the finding."""
+    if outcome.kind in ("crash", "hang") or outcome.notes:
+        return False
+    judged = judge(contract, call)
+    if judged.judgement.verdict == "forbidden":
+        return outcome.refused
+    if judged.judgement.verdict == "unspecified":
+        return True
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is None or not comparison.clean:
+        return False
+    return comparison.explains[0] if finding.key.verdict == "ambiguity" else any(comparison.explains)

@@ -1,0 +1,118 @@
+"""What a user named, resolved: contracts, implementations, budgets, runs; every mistake is one clear sentence."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from oracles import all_oracles, installed_version
+from oracles.protocol import Oracle
+from xverify import contracts
+from xverify.contracts.model import Contract
+
+RUNS = Path("reports", "runs")
+"""Where runs are written, below the directory that the command is run in."""
+
+KERNEL = "xverify-numpy"
+"""The kernel under test when none is named."""
+
+
+class UsageError(ValueError):
+    """The user asked for something that is not there; the message says what to do next."""
+
+
+def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
+    """The editions that ids or glob patterns name (all of them when there are none), and a sentence for each whose document
+    cannot be read here.
+
+    Raises UsageError when a pattern names nothing, or nothing that is named can be read.
+    """
+    identities: list[str] = []
+    for pattern in patterns or ("*",):
+        found = contracts.matching(pattern)
+        if not found:
+            raise UsageError(
+                f"no contract matches {pattern!r}{_nearest(pattern, contracts.ids())}; see: xverify contracts"
+            )
+        identities += [identity for identity in found if identity not in identities]
+    loaded, sentences = [], []
+    for identity in identities:
+        try:
+            loaded.append(contracts.get(identity))
+        except contracts.DocumentError as error:
+            sentences.append(f"{identity} is left out: {error}")
+    if not loaded:
+        raise UsageError(sentences[0])
+    return tuple(loaded), tuple(sentences)
+
+
+def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
+    """The kernel under test first, then the implementations that are named (all that are installed when there are none), and
+    a sentence for each that is left out.
+
+    Raises UsageError for an unknown name, and for a named one that is not installed.
+    """
+    known = all_oracles()
+    kernels = {name: oracle for name, oracle in known.items() if oracle.role == "kernel"}
+    under_test = kernel or KERNEL
+    if under_test not in kernels:
+        raise UsageError(
+            f"no kernel is called {under_test!r}; this version tests the in-house kernels only: {', '.join(kernels)}"
+        )
+    chosen, sentences = [kernels[under_test]], []
+    for name in names or [name for name in known if name not in kernels]:
+        if name not in known:
+            hint = " (a version is not taken here)" if "==" in name else _nearest(name, known)
+            raise UsageError(f"no implementation is called {name!r}{hint}; see: xverify oracles")
+        oracle = known[name]
+        if installed_version(oracle) is None:
+            sentence = f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+            if names:
+                raise UsageError(
+                    f"{name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+                )
+            sentences.append(sentence)
+        elif oracle not in chosen:
+            chosen.append(oracle)
+    return tuple(chosen), tuple(sentences)
+
+
+def seconds(text: str) -> float:
+    """A budget such as 60s, 5m, 1.5h, or plain seconds. Raises UsageError."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
+    if not found or float(found[1]) <= 0:
+        raise UsageError(f"a budget is a time above zero such as 60s, 5m or 1h, not {text!r}")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+
+
+def writable(path: Path) -> Path:
+    """The directory, made if need be. Raises UsageError when nothing can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".write-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(f"nothing can be written to {path}: {error.strerror}") from None
+    return path
+
+
+def report_file(run: str | None, runs: Path = RUNS) -> Path:
+    """The report of a run: by its id, its directory or its file; the newest when none is named. Raises UsageError."""
+    if run is None:
+        found = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise UsageError(f"there is no run under {runs}; make one with: xverify sweep")
+        return found[-1]
+    for path in (Path(run), Path(run, "report.json"), runs / run / "report.json"):
+        if path.is_file():
+            return path
+    raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f" (did you mean {near[0]}?)" if near else ""

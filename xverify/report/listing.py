@@ -1,0 +1,77 @@
+"""What is here, in the terminal: implementations and what they support, editions with their clauses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from oracles import answers, installed_version
+from oracles.protocol import Oracle
+from xverify import contracts
+from xverify.contracts.model import Contract
+from xverify.engine.probe import probe
+from xverify.engine.workers import Worker, WorkerFailedError
+
+
+def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
+    """A table of implementations: name, version, editions, and how to install what is missing."""
+    table = Table("implementation", "version", "role", "answers", "paths", box=None, header_style="bold")
+    for oracle in chosen:
+        version = installed_version(oracle) or f"not installed: pip install {oracle.distribution}"
+        paths = ", ".join(path.options or "plain" for path in oracle.paths)
+        table.add_row(oracle.name, version, oracle.role, ", ".join(oracle.contracts), paths)
+    console.print(table)
+
+
+def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
+    """What the installed version supports of each edition, asked of it now."""
+    if installed_version(oracle) is None:
+        return
+    worker = Worker(oracle, directory)
+    worker.start()
+    try:
+        for identity in contracts.ids():
+            if not answers(oracle, identity):
+                continue
+            try:
+                support = probe(worker, contracts.get(identity))
+                console.print(f"{oracle.name}  {identity}: {support.in_words()}", soft_wrap=True, highlight=False)
+            except contracts.DocumentError as error:
+                console.print(f"{oracle.name}  {identity}: not asked, {error}", soft_wrap=True, highlight=False)
+    except WorkerFailedError as error:
+        console.print(str(error), soft_wrap=True, highlight=False)
+    finally:
+        worker.stop()
+
+
+def print_contracts(chosen: Sequence[Contract], console: Console) -> None:
+    """A table of editions."""
+    table = Table("edition", "types of x", "of scale", "clauses", "granularity", box=None, header_style="bold")
+    table.columns[0].no_wrap = True
+    for contract in chosen:
+        domain = contract.domain
+        table.add_row(
+            contract.id,
+            str(len(domain.x_dtypes)),
+            str(len(domain.scale_dtypes)),
+            str(len(contract.clauses)),
+            ", ".join(domain.granularities).replace("_", " "),
+        )
+    console.print(table)
+
+
+def print_contract(contract: Contract, console: Console) -> None:
+    """One edition: its domain and every clause with its sentence."""
+    domain = contract.domain
+    console.print(f"[bold]{contract.id}[/bold]  {contract.title}", soft_wrap=True, highlight=False)
+    console.print(f"from {contract.document}", soft_wrap=True, highlight=False, markup=False)
+    for name, listed in (("x", domain.x_dtypes), ("scale", domain.scale_dtypes), ("output", domain.output_dtypes)):
+        console.print(f"{name}: {', '.join(listed)}", soft_wrap=True, highlight=False, markup=False)
+    for clause in contract.clauses.values():
+        console.print(f"  {clause.id.removeprefix(contract.id + '/')}", style="bold", highlight=False, markup=False)
+        for text in filter(None, (clause.text, clause.note and f"({clause.note})")):
+            console.print(f"      {text}", highlight=False, markup=False)
+    console.print()
