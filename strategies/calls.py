@@ -24,12 +24,17 @@ MOST_VALUES = 4096
 
 @st.composite
 def shapes(draw: DrawFn) -> tuple[int, ...]:
-    """Shapes of rank 0 to 6 with at most 4 096 elements, empty ones too; extents favour what lies around vector widths."""
+    """Shapes of rank 0 to 6 with at most 4 096 elements, empty ones too; extents favour what lies around vector
+    widths."""
     rank = draw(st.integers(0, 6))
     shape: list[int] = []
     room = MOST_VALUES
     for _ in range(rank):
-        extents = st.sampled_from([e for e in walk.TAILS if e <= room]) if draw(st.booleans()) else st.integers(0, min(room, 9))
+        extents = (
+            st.sampled_from([e for e in walk.TAILS if e <= room])
+            if draw(st.booleans())
+            else st.integers(0, min(room, 9))
+        )
         shape.append(draw(extents))
         room //= max(shape[-1], 1)
     return tuple(shape)

@@ -56,7 +56,8 @@ class _Cut:
 
 
 def _cut(call: Call, windows: list[slice]) -> _Cut:
-    """The windows of the quantized tensor (from the start of a block on), and what belongs to them of the parameters."""
+    """The windows of the quantized tensor (from the start of a block on), and what belongs to them of the
+    parameters."""
     role = "x" if "x" in call.tensors else "input"
     data = call.tensors[role]
     tensors: dict[str, Tensor] = dict(call.tensors)
@@ -105,7 +106,10 @@ def _squeezed(call: Call) -> Call:
     role = "x" if "x" in call.tensors else "input"
     shape = call.data.shape
     rank = len(shape)
-    along = any(t.codes.ndim for name, t in call.tensors.items() if name != role) and call.attributes.get("qtype") != "per_tensor"
+    along = (
+        any(t.codes.ndim for name, t in call.tensors.items() if name != role)
+        and call.attributes.get("qtype") != "per_tensor"
+    )
     axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if along and rank else None
     gone = tuple(i for i in range(rank) if shape[i] == 1 and i != axis)
     if not gone:

@@ -79,7 +79,9 @@ def _zero_point_shape(contract: Contract, call: Call, rng: Generator) -> Call | 
     zero_point = call.tensors.get("zero_point")
     if zero_point is None:
         return None
-    shapes = [(2,), (1, 1), (3, 2)] if zero_point.shape == () else [(), (zero_point.shape[0] + 1, *zero_point.shape[1:])]
+    shapes = (
+        [(2,), (1, 1), (3, 2)] if zero_point.shape == () else [(), (zero_point.shape[0] + 1, *zero_point.shape[1:])]
+    )
     return _with(call, zero_point=_resized(zero_point, shapes[rng.integers(len(shapes))]))
 
 
@@ -112,7 +114,11 @@ def _block_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
 def _output_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
     outputs = contract.domain.output_dtypes
     if contract.domain.family == "range":
-        return _set(call, dtype=str(rng.choice(["float16", "float64", "int32"]))) if "dtype" in contract.domain.attributes else None
+        return (
+            _set(call, dtype=str(rng.choice(["float16", "float64", "int32"])))
+            if "dtype" in contract.domain.attributes
+            else None
+        )
     if not contract.domain.output_dtype_attribute:
         return None
     odd = [scale for scale in contract.domain.scale_dtypes if scale not in outputs]
@@ -124,7 +130,11 @@ def _output_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 
 def _attributes(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    known = ("mode", "narrow_range", "dtype") if contract.domain.family == "range" else ("axis", "block_size", "output_dtype")
+    known = (
+        ("mode", "narrow_range", "dtype")
+        if contract.domain.family == "range"
+        else ("axis", "block_size", "output_dtype")
+    )
     unknown = [name for name in known if name not in contract.domain.attributes]
     if not unknown:
         return None
@@ -215,7 +225,9 @@ def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
 def _rank_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     x = call.data
     extent = int(rng.choice([1, 3, 17]))
-    shaped = _with(call, x=Tensor(x.dtype, np.resize(x.codes, (extent,)) if x.size else np.zeros((extent,), x.codes.dtype)))
+    shaped = _with(
+        call, x=Tensor(x.dtype, np.resize(x.codes, (extent,)) if x.size else np.zeros((extent,), x.codes.dtype))
+    )
     return _set(_parameters(shaped, (extent,)), axis=0)
 
 

@@ -1,6 +1,7 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
-First one call for every cell, so that a budget that ends early has touched all; then every structure (rank, extent, axis,
+First one call for every cell, so that a budget that ends early has touched all; then every structure (rank, extent,
+axis,
 block) with every type of x, the other choices going round at strides that are prime to one another.
 """
 
@@ -42,7 +43,8 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (65537,),
     (2, 33000),
 )
-"""Ranks 0 to 6, empty, ones, tails, extents past 256, past 65 536, and sizes at which implementations split the work."""
+"""Ranks 0 to 6, empty, ones, tails, extents past 256, past 65 536, and sizes at which implementations split the
+work."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the lap over the cells."""
@@ -64,7 +66,11 @@ def axes(domain: Domain, granularity: str, rank: int) -> tuple[int | None, ...]:
     """Axes a structure can have: the default where it fits, each from the front, and from the back where allowed."""
     if granularity == "per_tensor":
         # Ignored there by ONNX's text, even out of range; elsewhere not given.
-        return (None, 0, -7, 9) if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain) else (None,)
+        return (
+            (None, 0, -7, 9)
+            if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain)
+            else (None,)
+        )
     given: list[int | None] = [*range(rank)]
     if domain.default_axis is not None:
         given += list(range(-rank, 0))
@@ -165,7 +171,8 @@ def walk(contract: Contract) -> Iterator[Call]:
 
 
 def simplest(contract: Contract, cell: Cell) -> Call:
-    """The simplest allowed call of a cell: two values, scale of about 1, zero point 0; a refusal of it makes the cell unsupported."""
+    """The simplest allowed call of a cell: two values, scale of about 1, zero point 0; a refusal of it makes the cell
+    unsupported."""
     if contract.domain.family == "range":
         mode, _, narrow = cell.variant.partition(" ")
         structure: Structure = Range(

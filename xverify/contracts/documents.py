@@ -129,9 +129,7 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
     Raises DocumentError when the package is not there or does not answer.
     """
     if version_of(package) is None:
-        raise DocumentError(
-            f"{package} is not installed, so its schemas cannot be read; pip install {package}"
-        )
+        raise DocumentError(f"{package} is not installed, so its schemas cannot be read; pip install {package}")
     try:
         done = subprocess.run(
             [python, "-c", _ASK_SCHEMAS, package], capture_output=True, text=True, timeout=60, check=False
@@ -159,9 +157,7 @@ def tensorflow_docstring() -> str:
     """The docstring of the installed TensorFlow's Dequantize, read from its generated source."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
-        raise DocumentError(
-            "tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu"
-        )
+        raise DocumentError("tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu")
     path = Path(spec.submodule_search_locations[0], "python", "ops", "gen_array_ops.py")
     try:
         source = path.read_text(encoding="utf-8")

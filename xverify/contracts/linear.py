@@ -27,7 +27,8 @@ def along_axis(codes: NDArray[Any], axis: int, rank: int) -> NDArray[Any]:
 
 
 def repeated(codes: NDArray[Any], axis: int, block_size: int, extent: int) -> NDArray[Any]:
-    """A blocked parameter with every element repeated ``block_size`` times along the axis; the last block may be partial."""
+    """A blocked parameter with every element repeated ``block_size`` times along the axis; the last block may be
+    partial."""
     return np.take(codes, np.arange(extent) // block_size, axis=axis)
 
 

@@ -150,9 +150,7 @@ def _value_clause(edition: str, call: Call, reading: str | None) -> str:
 
 def _build(edition: str, document: str, domain: Domain, clauses: dict[str, tuple[str, str]]) -> Contract:
     identity = f"{_NAME}@{edition}"
-    named = {
-        name: Clause(f"{identity}/{name}", text, document, note) for name, (text, note) in clauses.items()
-    }
+    named = {name: Clause(f"{identity}/{name}", text, document, note) for name, (text, note) in clauses.items()}
     return Contract(
         id=identity,
         title=f"ONNX Runtime's com.microsoft DequantizeLinear, {edition} edition",
@@ -235,9 +233,7 @@ def installed_contract() -> Contract:
     """com.microsoft/DequantizeLinear-1@installed. Raises DocumentError when onnxruntime is not there."""
     schema = schemas("onnxruntime").get(("com.microsoft", "DequantizeLinear", 1))
     if schema is None:
-        raise DocumentError(
-            f"onnxruntime {version_of('onnxruntime')} carries no com.microsoft DequantizeLinear-1"
-        )
+        raise DocumentError(f"onnxruntime {version_of('onnxruntime')} carries no com.microsoft DequantizeLinear-1")
     optional = any(name == "x_zero_point" and optional for name, _, _, optional in schema.inputs)
     domain = Domain(
         family="linear",

@@ -62,9 +62,7 @@ _SILENT = {
 """Where the text is silent: first and last version of which that is so, and on what."""
 
 
-def _clauses(
-    identity: str, version: int, schema: Schema, quantize: Schema | None, document: str
-) -> dict[str, Clause]:
+def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | None, document: str) -> dict[str, Clause]:
     found = {}
     for name, pattern in _PATTERNS.items():
         text = schema.sentence(pattern)
@@ -103,9 +101,7 @@ def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
     shape, rank = scale.shape, len(x.shape)
     block_size = int(call.attributes.get("block_size", 0))
     if version == 10:
-        return (
-            ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["granularity"], [])
-        )
+        return ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["granularity"], [])
     if block_size < 0:
         return ["block-size"], []
     if shape == ():
@@ -179,9 +175,7 @@ def contract(version: int) -> Contract:
     known = schemas("onnx")
     schema = known.get(("", "DequantizeLinear", version))
     if schema is None:
-        raise DocumentError(
-            f"onnx {version_of('onnx')} has no DequantizeLinear-{version}; install a newer onnx"
-        )
+        raise DocumentError(f"onnx {version_of('onnx')} has no DequantizeLinear-{version}; install a newer onnx")
     identity = f"ai.onnx/DequantizeLinear-{version}"
     document = f"DequantizeLinear-{version} in onnx.defs of onnx {version_of('onnx')}"
     granularities: tuple[Granularity, ...] = ("per_tensor", "per_axis", "blocked")
@@ -190,9 +184,7 @@ def contract(version: int) -> Contract:
         x_dtypes=schema.types_of("x"),
         scale_dtypes=schema.types_of("x_scale"),
         output_dtypes=schema.types_of("y"),
-        granularities=granularities[
-            : 1 + ("axis" in schema.attributes) + ("block_size" in schema.attributes)
-        ],
+        granularities=granularities[: 1 + ("axis" in schema.attributes) + ("block_size" in schema.attributes)],
         attributes=tuple(sorted(schema.attributes)),
     )
     clauses = _clauses(identity, version, schema, known.get(("", "QuantizeLinear", version)), document)

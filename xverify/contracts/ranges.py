@@ -44,9 +44,7 @@ def _inputs(operands: Operands) -> _Inputs:
     return _Inputs(codes, low, high, dtype)
 
 
-def _round_once(
-    estimate: F64, error: F64, exact: Callable[[tuple[int, ...]], Fraction], out: str
-) -> NDArray[Any]:
+def _round_once(estimate: F64, error: F64, exact: Callable[[tuple[int, ...]], Fraction], out: str) -> NDArray[Any]:
     """Codes of the exact values, given a float64 estimate and a bound of its error.
 
     Where both ends of the interval round to the same code, that is the code; elsewhere ``exact(index)`` decides.
@@ -86,9 +84,7 @@ class MinCombined:
 
     @property
     def name(self) -> str:
-        order = (
-            "" if self.precision == "exact" else "-factor-first" if self.factor_first else "-product-first"
-        )
+        order = "" if self.precision == "exact" else "-factor-first" if self.factor_first else "-product-first"
         return f"min-combined-{self.precision}{order}"
 
     @property
@@ -138,7 +134,8 @@ class MinCombined:
 
 @dataclass(frozen=True)
 class MinFirst:
-    """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode MIN_FIRST."""
+    """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode
+    MIN_FIRST."""
 
     name: str = "min-first-float64"
     words: str = "computes MIN_FIRST's formula in float64 and casts the result once"
@@ -159,7 +156,8 @@ class MinFirst:
 class ScaledSymmetric:
     """SCALED as the older text has it: s = 2 m / (max_fixed - min_fixed), m = max(|min|, |max|); result = input * s.
 
-    Source: TensorFlow 1's Dequantize, mode SCALED; the fixed range of a signed type is symmetric (-127..127), as its prose says.
+    Source: TensorFlow 1's Dequantize, mode SCALED; the fixed range of a signed type is symmetric (-127..127), as its
+    prose says.
     """
 
     precision: Precision
@@ -170,9 +168,7 @@ class ScaledSymmetric:
 
     @property
     def words(self) -> str:
-        how = (
-            "rounds the exact product once" if self.precision == "exact" else f"each step in {self.precision}"
-        )
+        how = "rounds the exact product once" if self.precision == "exact" else f"each step in {self.precision}"
         return f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {how}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
@@ -193,9 +189,7 @@ class ScaledSymmetric:
 
         finite = np.isfinite(result)
         safe = np.where(finite, result, 0.0)
-        rounded = _round_once(
-            safe, np.abs(safe) * 2.0**-50, lambda i: exact(i) if finite[i] else Fraction(0), out
-        )
+        rounded = _round_once(safe, np.abs(safe) * 2.0**-50, lambda i: exact(i) if finite[i] else Fraction(0), out)
         return np.broadcast_to(np.where(finite & (result != 0.0), rounded, cast(result, out)), operands.shape)
 
 
@@ -203,7 +197,8 @@ class ScaledSymmetric:
 class ScaledByFloat:
     """SCALED as the newer text has it: input times a ``const float`` scale_factor.
 
-    The factor is max / max_T for unsigned types, else the larger of min / min_T and max / max_T, in float32 as it is declared;
+    The factor is max / max_T for unsigned types, else the larger of min / min_T and max / max_T, in float32 as it is
+    declared;
     the product is rounded once, or taken in float32 after the input was rounded to it.
     """
 
@@ -215,18 +210,12 @@ class ScaledByFloat:
 
     @property
     def words(self) -> str:
-        how = (
-            "rounds the input to float32 and multiplies there"
-            if self.input_rounded
-            else "rounds the product once"
-        )
+        how = "rounds the input to float32 and multiplies there" if self.input_rounded else "rounds the product once"
         return f"takes the scale factor in float32, {how}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         given = _inputs(operands)
-        factor = scale_factor(
-            given.dtype, given.low, given.high, bool(operands.options.get("narrow_range", False))
-        )
+        factor = scale_factor(given.dtype, given.low, given.high, bool(operands.options.get("narrow_range", False)))
         with np.errstate(all="ignore"):
             # Exact in float64 but for int32, whose 32 bits and the factor's 24 make 56.
             if self.input_rounded:

@@ -34,7 +34,8 @@ class Stepwise:
 
     subtraction: the difference is kept exact, rounded to float32 or to the output type, or taken in the
     output type after its operands were cast to it, or (never legal) the zero point is ignored, or the difference wraps.
-    scale_cast: the scale is cast to the output type first. rounding: of the product, rounded once to the output type, or to float32 and then cast to it. divide: by the scale.
+    scale_cast: the scale is cast to the output type first. rounding: of the product, rounded once to the output type,
+    or to float32 and then cast to it. divide: by the scale.
     """
 
     name: str
@@ -47,11 +48,7 @@ class Stepwise:
     def words(self) -> str:
         scale = ", casts the scale to the output type" if self.scale_cast else ""
         what = "quotient by the scale" if self.divide else "product"
-        where = (
-            "once to the output type"
-            if self.rounding == "once"
-            else "to float32, then casts to the output type"
-        )
+        where = "once to the output type" if self.rounding == "once" else "to float32, then casts to the output type"
         return f"{_IN_WORDS[self.subtraction]}{scale}, rounds the {what} {where}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:

@@ -178,7 +178,9 @@ def _seed_check() -> tuple[TextCheck, ...]:
     prose = -integer_range("int8")[1]
     if lowest == prose:
         return ()
-    summary = f"the text's expression {_SEED_LOWEST} is {lowest} for 8 bits by C's precedence, where its prose says {prose}"
+    summary = (
+        f"the text's expression {_SEED_LOWEST} is {lowest} for 8 bits by C's precedence, where its prose says {prose}"
+    )
     return (TextCheck(f"{_NAME}@seed/formula-scaled", summary),)
 
 
@@ -208,7 +210,8 @@ def _code_block(text: str, first: str) -> str:
 
 
 def _redeclared(text: str) -> tuple[TextCheck, ...]:
-    """Names that one code block of the docstring declares twice: C++ would not take it, and a reader cannot know which holds."""
+    """Names that one code block of the docstring declares twice: C++ would not take it, and a reader cannot know
+    which holds."""
     checks = []
     for block in re.findall(r"```c\+\+\n(.*?)```", text, re.DOTALL):
         names = Counter(re.findall(r"\bconst\s+\w+\s+(\w+)\s*=", block))
@@ -225,9 +228,7 @@ def installed_contract() -> Contract:
     document = f"docstring of tf.quantization.dequantize in tensorflow {version_of('tensorflow-cpu') or version_of('tensorflow')}"
 
     def argument(name: str) -> str:
-        found = re.search(
-            rf"^ *{name}: (.*?)(?=^ *\w+: |\Z)", text.split("Args:")[-1], re.MULTILINE | re.DOTALL
-        )
+        found = re.search(rf"^ *{name}: (.*?)(?=^ *\w+: |\Z)", text.split("Args:")[-1], re.MULTILINE | re.DOTALL)
         return re.sub(r"\s+", " ", found.group(0)).strip() if found else ""
 
     types = re.findall(r"`(q\w+)`", argument("input"))

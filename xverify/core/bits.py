@@ -43,7 +43,8 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int
 def subnormals_work() -> bool:
     """Canary: whether this process still computes with subnormals.
 
-    Loading a library built with -ffast-math turns on flush-to-zero for the whole process; a legal set computed then is wrong.
+    Loading a library built with -ffast-math turns on flush-to-zero for the whole process; a legal set computed then
+    is wrong.
     """
     single = np.array([2.0**-126], np.float32) * np.float32(0.5)
     double = np.array([2.0**-1022], np.float64) * 0.5

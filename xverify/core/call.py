@@ -53,9 +53,7 @@ class Tensor:
         if self.dtype not in BITS:
             raise ValueError("unknown dtype %r" % (self.dtype,))
         if self.codes.dtype != code_dtype(self.dtype):
-            raise ValueError(
-                "codes of %s must be %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype)
-            )
+            raise ValueError("codes of %s must be %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype))
         if self.layout not in LAYOUTS:
             raise ValueError("unknown layout %r" % (self.layout,))
 
@@ -72,11 +70,7 @@ class Tensor:
         return lay_out(self.codes, self.layout)
 
     def same_bits(self, other: Tensor) -> bool:
-        return (
-            self.dtype == other.dtype
-            and self.shape == other.shape
-            and self.codes.tobytes() == other.codes.tobytes()
-        )
+        return self.dtype == other.dtype and self.shape == other.shape and self.codes.tobytes() == other.codes.tobytes()
 
 
 def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
@@ -88,7 +82,7 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     elif layout == "reversed":
         result = np.array(array[..., ::-1], order="C")[..., ::-1]
     elif layout == "strided":
-        wide = np.zeros(array.shape[:-1] + (2 * array.shape[-1] + 1,), array.dtype)
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1] + 1), array.dtype)
         result = wide[..., 1::2]
         result[...] = array
     elif layout == "offset":
@@ -166,9 +160,7 @@ class Outcome:
 def _pack(header: dict[str, Any], tensors: list[tuple[str, Tensor]]) -> bytes:
     header["tensors"] = [[name, t.dtype, list(t.shape), t.layout] for name, t in tensors]
     head = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return b"".join(
-        [_WIRE_MAGIC, struct.pack("<I", len(head)), head, *(t.codes.tobytes() for _, t in tensors)]
-    )
+    return b"".join([_WIRE_MAGIC, struct.pack("<I", len(head)), head, *(t.codes.tobytes() for _, t in tensors)])
 
 
 def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -220,6 +212,4 @@ def encode_outcome(outcome: Outcome) -> bytes:
 def decode_outcome(blob: bytes) -> Outcome:
     """Inverse of `encode_outcome`. ValueError when damaged."""
     header, tensors = _unpack(blob)
-    return Outcome(
-        header["kind"], tensors.get("y"), header["error"], header["message"], tuple(header["notes"])
-    )
+    return Outcome(header["kind"], tensors.get("y"), header["error"], header["message"], tuple(header["notes"]))

@@ -35,7 +35,8 @@ SEEDS_EACH = 3
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known already."""
+    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known
+    already."""
 
     call: Call
     number: int

@@ -75,7 +75,8 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
 
 
 def replay(finding: Finding, ask: AskAny) -> Replayed:
-    """Run a finding's witness again and judge it. Raises LookupError, DocumentError or WorkerFailedError when that cannot be done."""
+    """Run a finding's witness again and judge it. Raises LookupError, DocumentError or WorkerFailedError when that
+    cannot be done."""
     contract = contracts.get(finding.key.contract)
     call, key = finding.call, finding.key
     assert call is not None

@@ -346,7 +346,8 @@ class Sweep:
             self.emit(FindingFound(key.id(), key.verdict, key.subject, key.contract, found.summary))
 
     def _conclude(self) -> None:
-        """What can be said only when all outcomes are in: refusals, and readings that differ between implementations."""
+        """What can be said only when all outcomes are in: refusals, and readings that differ between
+        implementations."""
         for subject, _, tally, found, judged, outcome in self.tally.violations():
             by = found.attribution
             if by is not None:

@@ -25,7 +25,8 @@ class UsageError(ValueError):
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
-    """The editions that ids or glob patterns name (all of them when there are none), and a sentence for each whose document
+    """The editions that ids or glob patterns name (all of them when there are none), and a sentence for each whose
+    document
     cannot be read here.
 
     Raises UsageError when a pattern names nothing, or nothing that is named can be read.
@@ -50,7 +51,8 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
 
 
 def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
-    """The kernel under test first, then the implementations that are named (all that are installed when there are none), and
+    """The kernel under test first, then the implementations that are named (all that are installed when there are
+    none), and
     a sentence for each that is left out.
 
     Raises UsageError for an unknown name, and for a named one that is not installed.

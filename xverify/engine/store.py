@@ -256,7 +256,8 @@ def _witness(sweep: Sweep, finding: Finding, call: Call) -> dict[str, Any]:
 
 
 def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
-    """Values that are wrong, flushed, or not the first reading's: what was given, and what is legal by which readings."""
+    """Values that are wrong, flushed, or not the first reading's: what was given, and what is legal by which
+    readings."""
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
     comparison = compared(judged, outcome)

@@ -28,7 +28,8 @@ REPORT_SECONDS = 3.0
 def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     """Run a sweep, and write ``report.json`` into its directory; the report as data.
 
-    Each finding is in ``findings.jsonl`` there before it is announced, so that a run that is killed leaves what it found.
+    Each finding is in ``findings.jsonl`` there before it is announced, so that a run that is killed leaves what it
+    found.
 
     Interrupted by ^C it reports what it has. Raises OSError when the directory cannot be written.
     """

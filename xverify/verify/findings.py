@@ -86,7 +86,8 @@ def witness_order(call: Call, number: int) -> tuple[int, ...]:
 
 
 class Findings:
-    """All findings of a run, folded. The result does not depend on the order in which calls of different contracts came."""
+    """All findings of a run, folded. The result does not depend on the order in which calls of different contracts
+    came."""
 
     def __init__(self) -> None:
         self._by_key: dict[Key, Finding] = {}

@@ -14,7 +14,7 @@ from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
 
 
-class EnvironmentBroken(RuntimeError):
+class BrokenEnvironmentError(RuntimeError):
     """This process flushes subnormals, so nothing that it computes can be trusted."""
 
 
@@ -38,9 +38,9 @@ class Legal:
 
 
 def legal_set(contract: Contract, call: Call) -> Legal:
-    """The legal set of a call. Raises EnvironmentBroken when this process no longer computes with subnormals."""
+    """The legal set of a call. Raises BrokenEnvironmentError when this process no longer computes with subnormals."""
     if not subnormals_work():
-        raise EnvironmentBroken("this process flushes subnormal numbers to zero: its results cannot be trusted")
+        raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
     operands = contract.operands(call)
     readings = contract.readings(call)
     dtype = operands.output_dtype

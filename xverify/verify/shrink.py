@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,7 +148,8 @@ def shrink(
 
     if not shows(call):
         return None
-    try:
+    # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
+    with suppress(HypothesisException):
         find(
             smaller_calls(call, focus(finding, contract)),
             shows,
@@ -161,8 +163,6 @@ def shrink(
             ),
             random=random.Random(seed),
         )
-    except HypothesisException:
-        pass  # No draw kept it (NoSuchExample), or Hypothesis gave up: the best call seen stands.
     assert best is not None
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
 

@@ -50,7 +50,8 @@ class Tally:
         self.judged_by: dict[tuple[Subject, str], bool] = {}
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
-        """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only counted."""
+        """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only
+        counted."""
         label = subject.name
         found = verdicts.memory(judged, label, outcome)
         death = verdicts.died(judged, label, outcome)
@@ -93,7 +94,8 @@ class Tally:
         cell: CellTally,
         is_judged: bool,
     ) -> list[Discrepancy]:
-        assert judged.legal is not None and outcome.tensor is not None
+        assert judged.legal is not None
+        assert outcome.tensor is not None
         flushed = verdicts.flushed(judged, label, comparison)
         cell.flushed += comparison.flushed_values
         if comparison.wrong_values:
@@ -120,7 +122,8 @@ class Tally:
         judged: Judged, outcome: Outcome, comparison: Comparison, names: list[str], cell: CellTally
     ) -> None:
         legal, got = judged.legal, outcome.tensor
-        assert legal is not None and got is not None
+        assert legal is not None
+        assert got is not None
         differing = int((canonical(got.codes, got.dtype) != legal.codes(0)).sum())
         for name, explains in zip(names, comparison.explains, strict=True):
             if not explains or (cell.alive is not None and name not in cell.alive):
@@ -132,7 +135,8 @@ class Tally:
                 cell.departures[name] = (judged, outcome)
 
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells with values outside the legal set, each with the reading that explains all its values if one is known."""
+        """Cells with values outside the legal set, each with the reading that explains all its values if one is
+        known."""
         for (subject, cell), tally in self._ordered():
             if tally.worst is None or not self.judged_by[subject, cell.contract]:
                 continue
@@ -152,7 +156,8 @@ class Tally:
                 yield subject, cell, found, judged, outcome
 
     def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
-        """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be asked."""
+        """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be
+        asked."""
         for (subject, cell), tally in self._ordered():
             if tally.rejected and self.judged_by[subject, cell.contract]:
                 yield subject, cell, tally

@@ -151,7 +151,8 @@ def mixed(
     judged: Judged, subject: str, outcome: Outcome, comparison: Comparison, alive: tuple[str, ...]
 ) -> Discrepancy | None:
     """Legal values that none of the readings ``alive`` (those that explain all values before) explains."""
-    assert judged.legal is not None and judged.cell is not None
+    assert judged.legal is not None
+    assert judged.cell is not None
     if comparison.wrong_values or not alive:
         return None
     names = [reading.name for reading in judged.legal.readings]
