@@ -1,0 +1,95 @@
+"""Whether a report is one: the part of JSON Schema that our schema uses, with one sentence for an error.
+
+The schema that is published is the one that is checked, so that the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+SCHEMA = "xverify.report/1"
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The JSON Schema of a report, as it is published."""
+    loaded: dict[str, Any] = json.loads(files("xverify.report").joinpath("schema.json").read_text("utf-8"))
+    return loaded
+
+
+def check(report: object) -> None:
+    """Raise ValueError, with one sentence, unless ``report`` is a report of this schema."""
+    if not isinstance(report, dict):
+        raise ValueError(f"it is not a report of xverify: a {_kind(report)} where an object is due")
+    name = report.get("schema")
+    if name != SCHEMA:
+        raise ValueError(f"it is not a report of schema {SCHEMA}: its schema is {name!r}"[:300])
+    for sentence in _errors(schema(), report, "the report"):
+        raise ValueError(f"the report is damaged: {sentence}")
+
+
+def _kind(value: object) -> str:
+    return next((kind for kind, types in _TYPES.items() if _is(value, kind, types)), type(value).__name__)
+
+
+def _is(value: object, kind: str, types: tuple[type, ...]) -> bool:
+    return isinstance(value, types) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
+    """What is wrong with a value, first things first."""
+    if "$ref" in rule:
+        rule = schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")]
+    if "anyOf" in rule:
+        tried = [list(_errors(choice, value, where)) for choice in rule["anyOf"]]
+        if all(tried):
+            # The choice that came furthest says best what is wrong.
+            yield max((sentences[0] for sentences in tried), key=lambda sentence: sentence.count("."))
+        return
+    if "const" in rule and value != rule["const"]:
+        yield f"{where} is not {rule['const']!r}"
+    if "enum" in rule and value not in rule["enum"]:
+        yield f"{where} is none of {', '.join(rule['enum'])}"
+    if "type" in rule:
+        kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
+        if not any(_is(value, kind, _TYPES[kind]) for kind in kinds):
+            yield f"{where} is a {_kind(value)}, not {' or '.join(kinds)}"
+            return
+    if isinstance(value, dict):
+        yield from _in_object(rule, value, where)
+    elif isinstance(value, list):
+        if len(value) > rule.get("maxItems", len(value)):
+            yield f"{where} has {len(value)} entries, more than {rule['maxItems']}"
+        for place, item in enumerate(value):
+            yield from _errors(rule.get("items", {}), item, f"{where}[{place}]")
+    elif isinstance(value, str):
+        if "pattern" in rule and not re.search(rule["pattern"], value):
+            yield f"{where} does not match {rule['pattern']}"
+    elif isinstance(value, (int, float)) and value < rule.get("minimum", value):
+        yield f"{where} is less than {rule['minimum']}"
+
+
+def _in_object(rule: Mapping[str, Any], value: dict[str, Any], where: str) -> Iterator[str]:
+    for name in rule.get("required", ()):
+        if name not in value:
+            yield f"{where} has no {name!r}"
+    known = rule.get("properties", {})
+    for name, item in value.items():
+        inner = known.get(name, rule.get("additionalProperties"))
+        if inner is not None:
+            yield from _errors(inner, item, f"{where}.{name[:60]}")

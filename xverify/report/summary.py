@@ -1,0 +1,237 @@
+"""What every format says of a report, worked out once: order, words, counts and the matrix."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+
+VERDICTS = (
+    "crash",
+    "hang",
+    "memory",
+    "violation",
+    "nondeterministic",
+    "wrongly-accepted",
+    "wrongly-rejected",
+    "mixed",
+    "conflict",
+    "ambiguity",
+)
+"""Worst first."""
+
+FAULTS = frozenset(VERDICTS) - {"conflict", "ambiguity"}
+"""Verdicts on an implementation; the others are on a text."""
+
+STATUSES = (
+    "crash",
+    "hang",
+    "violation",
+    "wrongly-accepted",
+    "wrongly-rejected",
+    "mixed",
+    "ambiguous",
+    "not-judged-differs",
+    "agrees",
+    "not-judged-agrees",
+    "unspecified",
+    "unsupported",
+)
+"""Worst first; the last say little and count only where nothing else was seen."""
+
+WORDS = {
+    "not-judged-differs": "differs, not judged",
+    "not-judged-agrees": "agrees, not judged",
+    "unspecified": "left open",
+    "wrongly-accepted": "wrongly accepted",
+    "wrongly-rejected": "wrongly rejected",
+}
+"""Statuses and verdicts that are not their own words."""
+
+_NOUNS = {
+    "memory": ("memory fault", "memory faults"),
+    "violation": ("violation", "violations"),
+    "ambiguity": ("ambiguity", "ambiguities"),
+    "conflict": ("conflict", "conflicts"),
+    "crash": ("crash", "crashes"),
+    "hang": ("hang", "hangs"),
+}
+
+_TONES = {
+    "agrees": "good",
+    "not-judged-agrees": "quiet",
+    "unspecified": "quiet",
+    "unsupported": "quiet",
+    "ambiguous": "open",
+    "ambiguity": "open",
+    "conflict": "open",
+    "not-judged-differs": "open",
+    "mixed": "warn",
+}
+
+
+def words(name: str) -> str:
+    """A status or verdict in words."""
+    return WORDS.get(name, name)
+
+
+def tone(name: str) -> str:
+    """The tone in which a status or verdict is shown: good, quiet, open, warn or bad."""
+    return _TONES.get(name, "bad")
+
+
+def counted(number: int, verdict: str) -> str:
+    """Findings of one verdict, counted: "2 violations", "1 wrongly accepted"."""
+    one, many = _NOUNS.get(verdict, (words(verdict),) * 2)
+    return f"{number} {one if number == 1 else many}"
+
+
+def plural(number: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun: "1 case", "2 cases"."""
+    return f"{grouped(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def grouped(number: int) -> str:
+    """A whole number with its thousands set apart: 1 204 311."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def short(number: int) -> str:
+    """A count in at most four characters and a letter: 312k, 1.2M."""
+    for letter, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            scaled = number / size
+            return f"{scaled:.0f}{letter}" if scaled >= 10 else f"{scaled:.1f}{letter}"
+    return str(number)
+
+
+def label(subject: Json) -> str:
+    """ "name" or "name[options]", as cells have it."""
+    return f"{subject['name']}[{subject['options']}]" if subject["options"] else str(subject["name"])
+
+
+def base(subject: str) -> str:
+    """A label without its options."""
+    return subject.partition("[")[0]
+
+
+def findings(report: Json) -> list[Json]:
+    """All findings, worst verdict first, those that the ledger knows last."""
+    return sorted(
+        report["findings"],
+        key=lambda f: (f["known"], VERDICTS.index(f["verdict"]), f["contract"], label(f["subject"]), f["id"]),
+    )
+
+
+def on_texts(finding: Json) -> bool:
+    """Whether a finding is on documents and not on an implementation."""
+    return bool(finding["subject"]["role"] == "edition")
+
+
+def contracts(report: Json) -> list[str]:
+    """The ids of all editions in the report, in its order; those that only cells or findings name come last."""
+    named = [edition["id"] for edition in report["editions"]]
+    named += [entry["contract"] for entry in (*report["coverage"]["cells"], *report["findings"])]
+    return list(dict.fromkeys(named))
+
+
+def subjects(report: Json) -> list[str]:
+    """The labels of all implementations, in the order of the run's workers."""
+    order = [worker["name"] for worker in report["run"]["workers"]]
+    named = {cell["subject"] for cell in report["coverage"]["cells"]}
+    named |= {label(f["subject"]) for f in report["findings"] if not on_texts(f)}
+    named |= set(order) - {base(name) for name in named}
+    return sorted(named, key=lambda name: (order.index(base(name)) if base(name) in order else len(order), name))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One implementation under one edition: the worst status of its cells, counts, and its findings."""
+
+    contract: str
+    subject: str
+    status: str
+    cells: int
+    cases: int
+    values: int
+    statuses: Mapping[str, int]
+    verdicts: Mapping[str, int]
+    findings: tuple[str, ...]
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Its findings by verdict, or its status in a word or two."""
+        if self.verdicts:
+            return tuple(counted(self.verdicts[name], name) for name in VERDICTS if name in self.verdicts)
+        return (words(self.status),)
+
+    @property
+    def tone(self) -> str:
+        worst = next((name for name in VERDICTS if name in self.verdicts), self.status)
+        return tone(worst)
+
+
+def matrix(report: Json, merged: bool = False) -> dict[tuple[str, str], Entry]:
+    """Every (contract, subject) that has cells or findings; ``merged`` takes the paths of an implementation
+    together."""
+    cells: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Json]] = defaultdict(list)
+
+    def named(subject: str) -> str:
+        return base(subject) if merged else subject
+
+    for cell in report["coverage"]["cells"]:
+        cells[cell["contract"], named(cell["subject"])].append(cell)
+    for finding in findings(report):
+        if not on_texts(finding):
+            found[finding["contract"], named(label(finding["subject"]))].append(finding)
+    return {key: _entry(key, cells[key], found[key]) for key in dict.fromkeys((*cells, *found))}
+
+
+def _entry(key: tuple[str, str], cells: Sequence[Json], found: Sequence[Json]) -> Entry:
+    statuses = Counter(cell["status"] for cell in cells)
+    return Entry(
+        contract=key[0],
+        subject=key[1],
+        status=worst(statuses),
+        cells=len(cells),
+        cases=sum(cell["cases"] for cell in cells),
+        values=sum(cell["values"] for cell in cells),
+        statuses=statuses,
+        verdicts=Counter(finding["verdict"] for finding in found),
+        findings=tuple(finding["id"] for finding in found),
+    )
+
+
+def worst(statuses: Iterable[str]) -> str:
+    """The worst of some statuses; "unsupported" when there is none."""
+    return min(statuses, key=STATUSES.index, default="unsupported")
+
+
+def operators(report: Json) -> dict[str, list[str]]:
+    """The editions of each operator: {"ai.onnx/DequantizeLinear": ["ai.onnx/DequantizeLinear-21", ...]}."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for contract in contracts(report):
+        domain, _, name = contract.rpartition("/")
+        operator = name.partition("@")[0].partition("-")[0]
+        groups[f"{domain}/{operator}" if domain else operator].append(contract)
+    return dict(groups)
+
+
+def clauses(report: Json) -> dict[str, Json]:
+    """Every clause of every edition by its id."""
+    return {clause["id"]: clause for edition in report["editions"] for clause in edition["clauses"]}
+
+
+def headline(report: Json) -> str:
+    """The report in one sentence."""
+    coverage = report["coverage"]
+    verdicts = Counter(finding["verdict"] for finding in report["findings"])
+    what = ", ".join(counted(verdicts[name], name) for name in VERDICTS if name in verdicts) or "no finding"
+    asked = f"{plural(coverage['cases'], 'call')} and {plural(coverage['values'], 'value')}"
+    answering = {base(cell["subject"]) for cell in coverage["cells"]}
+    who = f"{plural(len(answering), 'implementation')}, {plural(len(contracts(report)), 'edition')}"
+    return f"{what} in {asked} ({who})"
