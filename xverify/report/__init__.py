@@ -44,4 +44,5 @@ def render(report: Mapping[str, Any], format: str, scripts: Mapping[str, str] | 
         raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
     make: Callable[[Mapping[str, Any], Mapping[str, str] | None], str]
     make = import_module(f"xverify.report.{format}").render
-    return make(report, scripts)
+    # Half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark.
+    return make(report, scripts).encode("utf-8", "replace").decode("utf-8")

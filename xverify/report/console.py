@@ -1,0 +1,208 @@
+"""The report in a terminal, and progress while a sweep works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from xverify.engine.events import (
+    Event,
+    FindingFound,
+    FindingShrunk,
+    Progressed,
+    ShrinkStarted,
+    SweepFinished,
+    SweepStarted,
+    WorkerFailed,
+    WorkerReady,
+)
+from xverify.report import summary
+from xverify.report.summary import Json
+
+_STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
+
+QUIET_SECONDS = 10.0
+"""Between two lines of progress where there is no terminal."""
+
+
+def print_summary(report: Json, console: Console) -> None:
+    """What each implementation does under each edition, the findings, and how far to trust what was not found."""
+    console.print()
+    for operator, contracts in summary.operators(report).items():
+        _print_table(report, operator, contracts, console)
+    _print_workers(report["run"]["workers"], console)
+    _print_findings(summary.findings(report), console)
+    _print_trust(report, console)
+
+
+def _print_table(report: Json, operator: str, contracts: list[str], console: Console) -> None:
+    """One operator: its editions down, across the implementations that have something to say of them."""
+    matrix = summary.matrix(report, merged=True)
+    names = list(dict.fromkeys(summary.base(subject) for subject in summary.subjects(report)))
+    present = [name for name in names if any((contract, name) in matrix for contract in contracts)]
+    if not present:
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
+    table.add_column(Text(operator), no_wrap=True)
+    for name in present:
+        table.add_column(Text(name), min_width=8)
+    for contract in contracts:
+        row = [Text("  " + (contract[len(operator) :].lstrip("-") or contract))]
+        for name in present:
+            entry = matrix.get((contract, name))
+            row.append(Text("-", style="dim") if entry is None else _entry(entry))
+        table.add_row(*row)
+    console.print(table)
+    console.print()
+
+
+def _entry(entry: summary.Entry) -> Text:
+    text = "\n".join(entry.headlines)
+    if not entry.verdicts and entry.tone == "good":
+        text += f" {summary.short(entry.values)}"
+    return Text(text, style=_STYLES[entry.tone])
+
+
+def _print_workers(workers: Iterable[Json], console: Console) -> None:
+    for worker in workers:
+        if worker["status"] != "answered":
+            _line(console, Text.assemble((f"{worker['name']}: ", "bold"), (worker["status"], "yellow")))
+
+
+def _print_findings(findings: list[Json], console: Console) -> None:
+    known = sum(finding["known"] for finding in findings)
+    heading = f"{summary.plural(len(findings), 'finding')}" + (f", {known} of them in the ledger" if known else "")
+    _line(console, Text(heading, style="bold"))
+    if not findings:
+        return
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0), collapse_padding=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    for finding in findings:
+        verdict = Text(summary.words(finding["verdict"]), style=_STYLES[summary.tone(finding["verdict"])])
+        about = Text(_one_line(finding["summary"]))
+        about.append(f"\n{finding['contract']}  {finding['id']}", style="dim")
+        table.add_row(verdict, about)
+    console.print(table)
+    console.print()
+
+
+def _print_trust(report: Json, console: Console) -> None:
+    coverage, trust = report["coverage"], report["coverage"]["trust"]
+    _line(
+        console,
+        Text(
+            f"{summary.plural(coverage['cases'], 'call')}, {summary.plural(coverage['values'], 'value')} "
+            f"in {summary.plural(len(coverage['cells']), 'cell')}, {report['run']['seconds']} s"
+        ),
+    )
+    untested = sum(not clause["tested"] for clause in summary.clauses(report).values())
+    if untested:
+        _line(console, Text(f"clauses that no call tested: {untested}", style="yellow"))
+    missing = ", ".join(trust["not_met"])
+    console.print(Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
+
+
+def _line(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class ConsoleProgress:
+    """A consumer of events: a bar with live counts in a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._live = self._console.is_terminal
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._started: SweepStarted | None = None
+        self._last: Progressed | None = None
+        self._printed = 0.0
+        self._found = 0
+        self._shrunk = 0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case SweepStarted():
+                self._start(event)
+            case WorkerReady(name, version):
+                self._say(f"{name} {version} answers", quiet=True)
+            case WorkerFailed(name, sentence):
+                self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
+            case Progressed():
+                self._progressed(event)
+            case FindingFound():
+                self._found += 1
+            case ShrinkStarted(count):
+                self._start_shrinking(count)
+            case FindingShrunk():
+                self._shrunk += 1
+                self._update(completed=self._shrunk)
+            case SweepFinished():
+                self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was; also after Ctrl-C, and more than once."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _start(self, event: SweepStarted) -> None:
+        self._started = event
+        if not self._live:
+            names = dict.fromkeys(summary.base(name) for name in event.subjects)
+            self._say(f"sweep {event.run_id}: {len(event.contracts)} editions, {', '.join(names)}")
+            return
+        self._bar = Progress(
+            SpinnerColumn(style="dim"),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[counts]}", markup=False),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None, counts=f"{len(event.contracts)} editions")
+        self._bar.start()
+
+    def _progressed(self, event: Progressed) -> None:
+        self._last, started = event, self._started
+        if not self._live:
+            if event.elapsed - self._printed >= QUIET_SECONDS:
+                self._printed = event.elapsed
+                self._say(f"{event.elapsed:4.0f} s  {event.phase}: {self._counts(event)}")
+            return
+        total: float | None = None
+        completed: float = event.elapsed
+        if started is not None:
+            total = started.budget if started.cases is None else started.cases
+            completed = event.elapsed if started.cases is None else event.cases
+        limited = completed if total is None else min(completed, total)
+        self._update(description=event.phase, total=total, completed=limited, counts=self._counts(event))
+
+    def _counts(self, event: Progressed) -> str:
+        found = summary.plural(event.findings, "finding")
+        return f"{summary.grouped(event.cases)} calls, {summary.short(event.values)} values, {found}"
+
+    def _start_shrinking(self, count: int) -> None:
+        self._say(f"shrinking {summary.plural(count, 'finding')}", quiet=self._live)
+        self._update(description="shrinking", total=count, completed=0, counts=summary.plural(count, "finding"))
+
+    def _update(self, **changes: Any) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, **changes)
+
+    def _say(self, sentence: str, quiet: bool = False) -> None:
+        """A line of its own, above the bar where there is one; quiet ones only where there is none."""
+        if not (quiet and self._live):
+            self._console.print(Text(_one_line(sentence)), soft_wrap=True)
