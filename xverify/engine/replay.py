@@ -18,7 +18,8 @@ from xverify.engine.store import describe
 from xverify.engine.workers import Worker
 from xverify.verify import verdicts
 from xverify.verify.findings import Finding, Key, Subject
-from xverify.verify.shrink import judge, reproduces
+from xverify.verify.shrink import reproduces
+from xverify.verify.verdicts import judge
 
 AskAny = Callable[[Subject, Call], Outcome]
 

@@ -249,7 +249,7 @@ class Sweep:
         return _Batch(self._serial, contract, cases, asked)
 
     def _receive(self, batch: _Batch) -> None:
-        judged = [self._judge(batch.contract, case) for case in batch.cases]
+        judged = [verdicts.judge(batch.contract, case.call, case.number, case.legal) for case in batch.cases]
         outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
         for asked in batch.asked:
             for (place, subject, repeated), outcome in zip(asked.places, self._collect(asked), strict=False):
@@ -279,15 +279,6 @@ class Sweep:
         except TimeoutError:
             pass
         return ()
-
-    def _judge(self, contract: Contract, case: Case) -> Judged:
-        judgement = contract.judge(case.call)
-        if judgement.verdict == "forbidden":
-            return Judged(contract, case.call, judgement, None, None, case.number)
-        legal = case.legal
-        if judgement.verdict == "allowed" and legal is None:
-            legal = legal_set(contract, case.call)
-        return Judged(contract, case.call, judgement, contract.cell(case.call), legal, case.number)
 
     # -- judging --------------------------------------------------------------------------------------
 

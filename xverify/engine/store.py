@@ -21,8 +21,7 @@ from xverify.engine.run import Sweep
 from xverify.verify import editions
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
-from xverify.verify.shrink import judge
-from xverify.verify.verdicts import compared
+from xverify.verify.verdicts import compared, judge
 
 SCHEMA = "xverify.report/1"
 MOST_ENTRIES = 64

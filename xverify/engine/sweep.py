@@ -16,10 +16,11 @@ from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
 _URGENCY = (
-    "crash", "hang", "memory", "nondeterministic", "violation", "wrongly-rejected", "mixed", "wrongly-accepted",
-    "conflict", "ambiguity",
+    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "ambiguity", "memory", "nondeterministic",
+    "crash", "hang",
 )  # fmt: skip
-"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
+"""Verdicts in the order in which their witnesses are shrunk, since the time may end; a crash costs a new process for each
+evaluation, so it comes last."""
 
 REPORT_SECONDS = 3.0
 """Kept of the budget for asking the others about the witnesses and for writing."""

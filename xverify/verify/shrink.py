@@ -17,7 +17,6 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding
-from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
@@ -38,20 +37,11 @@ class Shrunk:
     minimal: bool
 
 
-def judge(contract: Contract, call: Call, number: int = 0) -> Judged:
-    """The call with what its contract says of it."""
-    judgement = contract.judge(call)
-    if judgement.verdict == "forbidden":
-        return Judged(contract, call, judgement, None, None, number)
-    legal = legal_set(contract, call) if judgement.verdict == "allowed" else None
-    return Judged(contract, call, judgement, contract.cell(call), legal, number)
-
-
 def reproduces(
     finding: Finding, contract: Contract, call: Call, ask: Ask, ask_reference: Ask | None = None
 ) -> tuple[Discrepancy, Outcome | None] | None:
     """The same discrepancy on another call, with the outcome that shows it; None when it does not show there."""
-    judged = judge(contract, call)
+    judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
     if key.verdict == "conflict":
         found = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
@@ -99,7 +89,7 @@ def focus(finding: Finding, contract: Contract) -> tuple[int, ...]:
     nowhere = (0,) * len(call.data.shape)
     if outcome is None or outcome.tensor is None or not call.values:
         return nowhere
-    judged = judge(contract, call)
+    judged = verdicts.judge(contract, call)
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
@@ -11,7 +11,7 @@ from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.verify.attribute import Attribution, explaining, named
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
-from xverify.verify.legal import Legal
+from xverify.verify.legal import Legal, legal_set
 
 NOTES = {
     "input-written": "writes to its inputs",
@@ -30,6 +30,20 @@ class Judged:
     cell: Cell | None
     legal: Legal | None
     number: int = 0
+
+
+def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
+    """The call with what its contract says of it; ``legal`` is its legal set if that is known already."""
+    judgement = contract.judge(call)
+    if judgement.verdict == "forbidden":
+        return Judged(contract, call, judgement, None, None, number)
+    cell = contract.cell(call)
+    if judgement.verdict == "unspecified":
+        # Calls that are left open are counted apart from the allowed ones of their cell.
+        clause = judgement.clauses[0].removeprefix(contract.id + "/")
+        cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
+        return Judged(contract, call, judgement, cell, None, number)
+    return Judged(contract, call, judgement, cell, legal or legal_set(contract, call), number)
 
 
 def clause_text(judged: Judged, clause: str) -> str:
