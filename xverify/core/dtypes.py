@@ -93,7 +93,9 @@ def encode(dtype: str, numbers: ArrayLike) -> NDArray[Any]:
     For making inputs and not for judging results: conversions that must round rightly are in `rounding`.
     """
     if not is_float(dtype):
-        mask = np.int64((1 << min(BITS[dtype], 63)) - 1)
+        if BITS[dtype] == 64:
+            return np.asarray(np.asarray(numbers).astype(dtype)).view(np.uint64)
+        mask = np.int64((1 << BITS[dtype]) - 1)
         return np.asarray(np.asarray(numbers).astype(np.int64) & mask).astype(code_dtype(dtype))
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.asarray(numbers, np.float64).astype(numpy_dtype(dtype))).view(code_dtype(dtype))
@@ -107,7 +109,7 @@ def tensor(dtype: str, numbers: ArrayLike, layout: str = "C") -> Tensor:
 def decimal(dtype: str, code: int) -> str:
     """The shortest decimal that identifies the value of one code, or nan, inf, -inf, -0.0."""
     codes = np.array([code], code_dtype(dtype))
-    if dtype in INTEGERS:
+    if dtype in INTEGERS or dtype == "int64":
         return str(int(integers(dtype, codes)[0]))
     if not is_float(dtype):
         return str(code)
