@@ -76,10 +76,14 @@ def _print_workers(workers: Iterable[Json], console: Console) -> None:
 
 
 def _print_findings(findings: list[Json], console: Console) -> None:
+    """A finding a line where programs read the output, a table where people do."""
     known = sum(finding["known"] for finding in findings)
     heading = f"{summary.plural(len(findings), 'finding')}" + (f", {known} of them in the ledger" if known else "")
     _line(console, Text(heading, style="bold"))
-    if not findings:
+    if not console.is_terminal:
+        for finding in findings:
+            _line(console, Text(f"{finding['id']}  {finding['contract']}  {_one_line(finding['summary'])}"))
+        console.print()
         return
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0), collapse_padding=True)
     table.add_column(no_wrap=True)

@@ -69,8 +69,6 @@ def _say(case: Xml.Element, entry: Json, found: list[Json]) -> None:
         failure = Xml.SubElement(case, "failure", type=clean(first["verdict"]), message=clean(first["summary"]))
         lines = (f"{f['verdict']}: {f['summary']}\n{f['clause']}\n{f['id']}\n{f['reproduce']}" for f in found)
         failure.text = clean("\n".join(lines))
-            "\n".join(f"{f['verdict']}: {f['summary']}\n{f['clause']}\n{f['id']}\n{f['reproduce']}" for f in found)
-        )
     elif entry.get("status") in _SILENT:
         Xml.SubElement(case, "skipped", message=clean(summary.words(entry["status"])))
 

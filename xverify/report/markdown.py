@@ -16,10 +16,8 @@ def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['findings']), 'finding')}", ""]
     lines += [text(summary.headline(report)) + ".", ""]
-    lines += [
-        f"Run {code(run['id'])}, seed {run['seed']}, {run['seconds']} s, {text(run['started'])}: {code(run['command'])}",
-        "",
-    ]
+    how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'])}"
+    lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
     if not run["complete"]:
         lines += ["**The run was interrupted: what it did not find says less than it should.**", ""]
     for operator, contracts in summary.operators(report).items():
@@ -64,12 +62,8 @@ def _finding(finding: Json, clause: Json | None) -> list[str]:
     extent = f"{summary.plural(finding['cases'], 'case')}, {summary.plural(finding['values'], 'value')}"
     lines += [f"{who}; {extent}{'; in the ledger' if finding['known'] else ''}.", ""]
     if clause is not None:
-        lines += [
-            f"> {text(clause['text'] or 'The text is silent: ' + clause['note'])}",
-            ">",
-            f"> {code(clause['id'])} in {text(clause['document'])}",
-            "",
-        ]
+        quoted = text(clause["text"] or "The text is silent: " + clause["note"])
+        lines += [f"> {quoted}", ">", f"> {code(clause['id'])} in {text(clause['document'])}", ""]
     by = finding["attribution"]
     if by is not None:
         explained = f"{summary.grouped(by['explained_values'])} of {summary.grouped(by['values'])} mismatches"
@@ -93,9 +87,8 @@ def _witness(finding: Json) -> list[str]:
     lines.append("")
     for entry in witness["legal"][:8]:
         due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
-        lines.append(
-            f"- at {text(str(entry['index']))} it gives {text(entry['got_decimal'])} ({code(entry['got'])}); legal: {text(due)}"
-        )
+        gives = f"{text(entry['got_decimal'])} ({code(entry['got'])})"
+        lines.append(f"- at {text(str(entry['index']))} it gives {gives}; legal: {text(due)}")
     got = witness["got"]
     if got is not None and not witness["legal"]:
         lines.append(f"- {text(_outcome(got))}")
