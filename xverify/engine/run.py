@@ -290,12 +290,11 @@ class Sweep:
     def _observe(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
         contract = judged.contract
         self.trust.count(judged, outcomes.values())
-        for clause in judged.judgement.clauses:
-            self.clause_cases[clause] += 1
         if judged.legal is not None:
             known = self.readings.setdefault(contract.id, {})
             known.update({reading.name: reading for reading in judged.legal.readings})
-            self.clause_cases[contract.value_clause(judged.call, None)] += 1
+        for clause in verdicts.tested(judged):
+            self.clause_cases[clause] += 1
         for subject, outcome in outcomes.items():
             is_judged = self.is_judged(subject.name, contract)
             for found in self.tally.observe(judged, subject, outcome, is_judged):

@@ -46,6 +46,35 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     return Judged(contract, call, judgement, cell, legal or legal_set(contract, call), number)
 
 
+_TESTED_BY_VALUES = (
+    "output-shape", "output-type", "multiplication-precision", "rounding", "scaled-bounds", "narrow-range",
+)  # fmt: skip
+"""Clauses that an allowed call tests where the edition has them, since its result is compared."""
+
+
+def tested(judged: Judged) -> tuple[str, ...]:
+    """Ids of the clauses that a call puts to the test: those it breaks or enters, or for an allowed call those that its
+    result must follow."""
+    contract, call = judged.contract, judged.call
+    if judged.legal is None:
+        return judged.judgement.clauses
+    names = [name for name in _TESTED_BY_VALUES if name in ("output-shape", "output-type") or _applies(name, call)]
+    if judged.legal.subnormal.any():
+        names.append("subnormal")
+    if "zero_point" in call.tensors and call.data.dtype.startswith("float"):
+        names.append("float-zero-point")
+    found = {f"{contract.id}/{name}" for name in names} & contract.clauses.keys()
+    return (contract.value_clause(call, None), *sorted(found))
+
+
+def _applies(name: str, call: Call) -> bool:
+    if name == "narrow-range":
+        return "narrow_range" in call.attributes
+    if name == "scaled-bounds":
+        return call.attributes.get("mode") == "SCALED"
+    return name in ("multiplication-precision", "rounding")
+
+
 def clause_text(judged: Judged, clause: str) -> str:
     """The clause's name, without its edition."""
     return clause.removeprefix(judged.contract.id + "/")
