@@ -58,7 +58,7 @@ class Stepwise:
         if self.scale_cast:
             scale = to_dtype(scale, out)
         combine = quotient_to_odd if self.divide else product_to_odd
-        if self.rounding == "float32":
+        if self.rounding == "float32" and self.subtraction == "float32":
             single = np.asarray(to_float32(difference), np.float32), np.asarray(to_float32(scale), np.float32)
             with np.errstate(all="ignore"):
                 result = (np.divide if self.divide else np.multiply)(*single).astype(np.float64)
@@ -68,6 +68,9 @@ class Stepwise:
         else:
             with np.errstate(all="ignore"):
                 result = difference * scale
+        if self.rounding == "float32":
+            # Where the difference was not rounded to float32 it may have more than 24 bits: only its product is rounded.
+            result = np.asarray(to_float32(np.asarray(result)), np.float64)
         return np.broadcast_to(cast(np.asarray(result), out), operands.shape)
 
     def _difference(self, operands: Operands) -> F64:
@@ -86,14 +89,14 @@ class Stepwise:
         if self.subtraction == "float32":
             return np.asarray(to_float32(difference), np.float64)
         if self.subtraction.startswith("wrap"):
+            if operands.dtypes["x"] not in INTEGERS:
+                return difference
             return _wrapped(difference, operands.dtypes["x"] if self.subtraction == "wrap-x" else "int32")
         return difference if self.subtraction == "exact" else to_dtype(difference, out)
 
 
 def _wrapped(difference: F64, dtype: str) -> F64:
-    """Integer differences modulo the width of an integer type; of a float type as they are."""
-    if dtype not in INTEGERS:
-        return difference
+    """Integer differences modulo the width of an integer type."""
     lowest, highest = integer_range(dtype)
     return np.asarray(np.mod(difference - lowest, float(highest - lowest + 1)) + lowest)
 
