@@ -5,8 +5,10 @@ A value is a Fraction (0 is +0), or one of "-0", "inf", "-inf", "nan".
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 Value = Fraction | str
 
@@ -23,6 +25,7 @@ class Format:
 
 
 FORMATS = {
+    "float64": Format(11, 52, 1023, "ieee"),
     "float32": Format(8, 23, 127, "ieee"),
     "float16": Format(5, 10, 15, "ieee"),
     "bfloat16": Format(8, 7, 127, "ieee"),
@@ -32,7 +35,7 @@ FORMATS = {
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float4_e2m1fn": Format(2, 1, 1, "none"),
 }
-NAN = {"float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}
+NAN = {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}
 
 
 def decode(dtype: str, code: int) -> Value:
@@ -64,7 +67,7 @@ def decode(dtype: str, code: int) -> Value:
 
 
 def round_to(dtype: str, value: Value) -> int:
-    """The code of float32, float16 or bfloat16 nearest to the value, ties to even; NaN is NAN[dtype]."""
+    """The code of float64, float32, float16 or bfloat16 nearest to the value, ties to even; NaN is NAN[dtype]."""
     form = FORMATS[dtype]
     sign = 1 << (form.exponent_bits + form.mantissa_bits)
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
@@ -207,3 +210,174 @@ def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool 
         if _number(decode("float32", other)) > _number(decode("float32", factor)):
             factor = other
     return linear(x_dtype, x, "float32", factor, "", None, "float32")
+
+
+def rounded(dtype: str, value: Value) -> Value:
+    """One step of arithmetic: the value rounded to 24, 53, 11 or 8 bits."""
+    return decode(dtype, round_to(dtype, value))
+
+
+def negated(value: Value) -> Value:
+    if isinstance(value, Fraction):
+        return -value if value else "-0"
+    return {"-0": Fraction(0), "inf": "-inf", "-inf": "inf", "nan": "nan"}[value]
+
+
+def added(a: Value, b: Value) -> Value:
+    return subtract(a, negated(b))
+
+
+# -- recipes of y = (x - zero point) * scale, stage by stage --------------------------------------------
+
+
+@dataclass(frozen=True)
+class Triple:
+    x: Value
+    zero_point: Value
+    scale: Value
+    out: str
+
+
+def exactly(t: Triple) -> int:
+    return round_to(t.out, multiply(subtract(t.x, t.zero_point), t.scale))
+
+
+def in_float32(t: Triple) -> int:
+    difference = rounded("float32", subtract(t.x, t.zero_point))
+    return round_to(t.out, rounded("float32", multiply(difference, t.scale)))
+
+
+def in_output(t: Triple, operands_cast: bool, scale_cast: bool) -> int:
+    if operands_cast:
+        difference = rounded(t.out, subtract(rounded(t.out, t.x), rounded(t.out, t.zero_point)))
+    else:
+        difference = rounded(t.out, subtract(t.x, t.zero_point))
+    scale = rounded(t.out, t.scale) if scale_cast else t.scale
+    return round_to(t.out, multiply(difference, scale))
+
+
+def exact_quotient(t: Triple) -> int:
+    return round_to(t.out, divide(subtract(t.x, t.zero_point), t.scale))
+
+
+def float32_quotient(t: Triple) -> int:
+    difference = rounded("float32", subtract(t.x, t.zero_point))
+    return round_to(t.out, rounded("float32", divide(difference, t.scale)))
+
+
+LINEAR: Mapping[str, Callable[[Triple], int]] = {
+    "exact": exactly,
+    "float32": in_float32,
+    "output": lambda t: in_output(t, False, False),
+    "output-scale-cast": lambda t: in_output(t, False, True),
+    "operands-output": lambda t: in_output(t, True, False),
+    "operands-output-scale-cast": lambda t: in_output(t, True, True),
+    "exact-quotient": exact_quotient,
+    "float32-quotient": float32_quotient,
+}
+
+
+def by_stages(reading: Any, t: Triple, dtype: str) -> int:
+    """A recipe composed of stages: ``reading`` has their names."""
+    x, zero_point = t.x, Fraction(0) if reading.subtraction == "ignored" else t.zero_point
+    if reading.subtraction == "operands-output":
+        x, zero_point = rounded(t.out, x), rounded(t.out, zero_point)
+    difference = subtract(x, zero_point)
+    if reading.subtraction.startswith("wrap") and not dtype.startswith("float"):
+        name = dtype if reading.subtraction == "wrap-x" else "int32"
+        assert isinstance(difference, Fraction)
+        difference = decode(name, int(difference) % (1 << int(name.lstrip("uint"))))
+    elif reading.subtraction in ("float32", "output", "operands-output"):
+        difference = rounded("float32" if reading.subtraction == "float32" else t.out, difference)
+    scale = rounded(t.out, t.scale) if reading.scale_cast else t.scale
+    result = (divide if reading.divide else multiply)(difference, scale)
+    return round_to(t.out, rounded("float32", result) if reading.rounding == "float32" else result)
+
+
+# -- recipes of TensorFlow's three modes, stage by stage ------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ranged:
+    dtype: str
+    x: Fraction
+    low: Fraction | str
+    high: Fraction | str
+    narrow: bool
+    out: str
+
+    @property
+    def bits(self) -> int:
+        return int(self.dtype.lstrip("uint"))
+
+    @property
+    def signed(self) -> bool:
+        return self.dtype.startswith("int")
+
+
+def min_combined_by(r: Ranged, precision: str, factor_first: bool) -> int:
+    def step(value: Value) -> Value:
+        return value if precision == "exact" else rounded(precision, value)
+
+    x = step(r.x + 128 if r.dtype == "int8" else r.x)
+    levels = step(Fraction((1 << r.bits) - 1))
+    span = step(subtract(r.high, r.low))
+    first = step(multiply(x, step(divide(span, levels))))
+    term = first if factor_first else step(divide(step(multiply(x, span)), levels))
+    return round_to(r.out, step(added(r.low, term)))
+
+
+def min_first_by(r: Ranged) -> int:
+    def step(value: Value) -> Value:
+        return rounded("float64", value)
+
+    count = Fraction(1 << r.bits)
+    adjust = step(divide(count, count - 1))
+    span = step(multiply(step(subtract(r.high, r.low)), adjust))
+    offset = step(r.x - (-(count / 2) if r.signed else 0))
+    term = step(multiply(offset, step(divide(span, count))))
+    return round_to(r.out, step(added(r.low, term)))
+
+
+def scaled_symmetric_by(r: Ranged, precision: str) -> int:
+    def step(value: Value) -> Value:
+        return value if precision == "exact" else rounded(precision, value)
+
+    largest = max(abs(as_number(r.low)), abs(as_number(r.high)))
+    lowest, highest = (1 - (1 << (r.bits - 1)), (1 << (r.bits - 1)) - 1) if r.signed else (0, (1 << r.bits) - 1)
+    scale = step(divide(step(2 * largest), step(Fraction(highest - lowest))))
+    return round_to(r.out, step(multiply(step(r.x), scale)))
+
+
+def scaled_float(r: Ranged, input_rounded: bool) -> int:
+    def step(value: Value) -> Value:
+        return rounded("float32", value)
+
+    highest = (1 << (r.bits - 1)) - 1 if r.signed else (1 << r.bits) - 1
+    factor = step(divide(r.high, step(Fraction(highest))))
+    if r.signed:
+        other = step(divide(r.low, step(Fraction(-(1 << (r.bits - 1)) + r.narrow))))
+        factor = other if as_number(other) > as_number(factor) else factor
+    if input_rounded:
+        return round_to(r.out, step(multiply(step(r.x), factor)))
+    return round_to(r.out, multiply(r.x, factor))
+
+
+def as_number(value: Value) -> Fraction:
+    assert value in ("-0",) or isinstance(value, Fraction)
+    return value if isinstance(value, Fraction) else Fraction(0)
+
+
+RANGED: Mapping[str, Callable[[Ranged], int]] = {
+    "min-combined-exact": lambda r: min_combined_by(r, "exact", False),
+    "min-combined-float32-product-first": lambda r: min_combined_by(r, "float32", False),
+    "min-combined-float32-factor-first": lambda r: min_combined_by(r, "float32", True),
+    "min-combined-float64-product-first": lambda r: min_combined_by(r, "float64", False),
+    "min-combined-float64-factor-first": lambda r: min_combined_by(r, "float64", True),
+    "min-first-float64": min_first_by,
+    "scaled-symmetric-exact": lambda r: scaled_symmetric_by(r, "exact"),
+    "scaled-symmetric-float32": lambda r: scaled_symmetric_by(r, "float32"),
+    "scaled-symmetric-float64": lambda r: scaled_symmetric_by(r, "float64"),
+    "scaled-float32-factor": lambda r: scaled_float(r, False),
+    "scaled-float32": lambda r: scaled_float(r, True),
+}
