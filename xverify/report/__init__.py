@@ -38,11 +38,13 @@ def render(report: Mapping[str, Any], format: str, scripts: Mapping[str, str] | 
     ``scripts`` holds the text of the reproduction script of findings, by id, for the formats that show it; without
     it the scripts are made anew from the report.
     """
-    if format == "json":
-        return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     if format not in FORMATS:
         raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
-    make: Callable[[Mapping[str, Any], Mapping[str, str] | None], str]
-    make = import_module(f"xverify.report.{format}").render
-    # Half a surrogate pair, which JSON can hold and UTF-8 cannot, becomes a question mark.
-    return make(report, scripts).encode("utf-8", "replace").decode("utf-8")
+    if format == "json":
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    else:
+        make: Callable[[Mapping[str, Any], Mapping[str, str] | None], str]
+        make = import_module(f"xverify.report.{format}").render
+        text = make(report, scripts)
+    # Half a surrogate pair, which JSON can spell and UTF-8 cannot hold, becomes a question mark.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -27,6 +27,9 @@ from xverify.report.summary import Json
 
 _STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
 
+MOST_FINDINGS = 24
+"""Findings that are listed in a terminal, the worst first; a log gets all."""
+
 QUIET_SECONDS = 10.0
 """Between two lines of progress where there is no terminal."""
 
@@ -51,7 +54,7 @@ def _print_table(report: Json, operator: str, contracts: list[str], console: Con
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
     table.add_column(Text(operator), no_wrap=True)
     for name in present:
-        table.add_column(Text(name), min_width=8)
+        table.add_column(Text(name), min_width=8, overflow="fold")
     for contract in contracts:
         row = [Text("  " + (contract[len(operator) :].lstrip("-") or contract))]
         for name in present:
@@ -88,12 +91,14 @@ def _print_findings(findings: list[Json], console: Console) -> None:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0), collapse_padding=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
-    for finding in findings:
+    for finding in findings[:MOST_FINDINGS]:
         verdict = Text(summary.words(finding["verdict"]), style=_STYLES[summary.tone(finding["verdict"])])
         about = Text(_one_line(finding["summary"]))
         about.append(f"\n{finding['contract']}  {finding['id']}", style="dim")
         table.add_row(verdict, about)
     console.print(table)
+    if len(findings) > MOST_FINDINGS:
+        _line(console, Text(f"and {len(findings) - MOST_FINDINGS} more, in the report", style="dim"))
     console.print()
 
 

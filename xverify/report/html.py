@@ -35,7 +35,7 @@ def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
         headline=summary.headline(report),
         subjects=[name for name in summary.subjects(report) if _answers(report, name)],
         contracts=summary.contracts(report),
-        matrix=summary.matrix(report),
+        matrix=_matrix(report),
         findings=[finding for finding in ordered if not summary.on_texts(finding)],
         texts=[finding for finding in ordered if summary.on_texts(finding)],
         verdicts=_verdicts(ordered),
@@ -53,6 +53,47 @@ def _answers(report: Json, subject: str) -> bool:
 def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:
     counts = Counter(finding["verdict"] for finding in findings)
     return [(name, counts[name]) for name in summary.VERDICTS if name in counts]
+
+
+@dataclass(frozen=True)
+class Field:
+    """An entry, and the finding that it leads to: its own first, or that of the implementation's default path."""
+
+    entry: summary.Entry
+    subject: str
+    finding: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One operator: its editions down, across the implementations that have something to say of them."""
+
+    domain: str
+    name: str
+    subjects: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Field | None, ...]], ...]
+
+
+def _matrix(report: Json) -> list[Matrix]:
+    entries = summary.matrix(report)
+    tables = []
+    for operator, contracts in summary.operators(report).items():
+        subjects = tuple(s for s in summary.subjects(report) if any((contract, s) in entries for contract in contracts))
+        if subjects:
+            rows = tuple((c, tuple(_field(entries, c, subject) for subject in subjects)) for c in contracts)
+            domain, _, name = operator.rpartition("/")
+            tables.append(Matrix(domain, name, subjects, rows))
+    return tables
+
+
+def _field(entries: Mapping[tuple[str, str], summary.Entry], contract: str, subject: str) -> Field | None:
+    entry = entries.get((contract, subject))
+    if entry is None:
+        return None
+    plain = entries.get((contract, summary.base(subject)))
+    if not entry.findings and plain is not None and entry.tone not in ("good", "quiet"):
+        return Field(entry, plain.subject, next(iter(plain.findings), ""))
+    return Field(entry, subject, next(iter(entry.findings), ""))
 
 
 @dataclass(frozen=True)
@@ -98,8 +139,8 @@ def _characterisation(report: Json) -> list[Characterised]:
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(
-        grouped=summary.grouped,
-        plural=summary.plural,
+        grouped=lambda number: _unbroken(summary.grouped(number)),
+        plural=lambda number, *nouns: _unbroken(summary.plural(number, *nouns)),
         counted=summary.counted,
         short=summary.short,
         words=summary.words,
@@ -111,6 +152,11 @@ def _template() -> Template:
         csp_digest=_csp_digest,
     )
     return environment.from_string(files("xverify.report").joinpath("report.html").read_text("utf-8"))
+
+
+def _unbroken(text: str) -> str:
+    """A number and its noun stay on one line."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _shown(tensor: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -112,9 +112,8 @@ def onnxruntime(call: dict[str, Any]) -> Any:
 
     def value(role: str) -> Any:
         """What NumPy has no type for goes in as an OrtValue over its bytes, in an array of the tensor's shape."""
-        if arrays[role].dtype.kind in "iuf" and arrays[role].dtype.name == tensors[role]["dtype"]:
-            if arrays[role].dtype.isbuiltin == 1:
-                return arrays[role]
+        if arrays[role].dtype.isbuiltin == 1:
+            return arrays[role]
         codes = packed(tensors[role])
         carrier = np.zeros(tensors[role]["codes"].shape, codes.dtype)
         carrier.reshape(-1)[: codes.size] = codes
@@ -123,8 +122,7 @@ def onnxruntime(call: dict[str, Any]) -> Any:
 
     feeds = {role: value(role) for role in tensors if role not in constants}
     if session.get_outputs()[0].type in ("tensor(float)", "tensor(float16)", "tensor(double)"):
-        native = {role: getattr(fed, "_ortvalue", fed) for role, fed in feeds.items()}
-        return session.run(None, native)[0]
+        return session.run(None, feeds)[0]
     held = {
         role: ort.OrtValue.ortvalue_from_numpy(np.asarray(fed, order="C")) if isinstance(fed, np.ndarray) else fed
         for role, fed in feeds.items()

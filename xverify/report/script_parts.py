@@ -267,16 +267,16 @@ def conclude(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> int
 
 
 def main(finding: dict[str, Any]) -> int:
-    tensors = read_call(finding["call"])
-    if "--child" not in sys.argv:
-        introduce(finding, tensors)
     try:
+        tensors = read_call(finding["call"])
+        if "--child" not in sys.argv:
+            introduce(finding, tensors)
         if finding["verdict"] in ("crash", "hang") and "--child" not in sys.argv:
             status = in_child()
         else:
             status = conclude(finding, tensors)
-    except ImportError as error:
-        print("cannot be told here: %s" % (error,))
+    except Exception as error:
+        print("cannot be told here: %s: %s" % (type(error).__name__, error))
         return 3
     if "--child" not in sys.argv:
         print({0: "the discrepancy is gone", 1: "the discrepancy is there"}.get(status, "cannot be told here"))

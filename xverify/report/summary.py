@@ -96,7 +96,7 @@ def plural(number: int, noun: str, nouns: str = "") -> str:
 
 def grouped(number: int) -> str:
     """A whole number with its thousands set apart: 1 204 311."""
-    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return f"{number:,}".replace(",", " ")
 
 
 def short(number: int) -> str:

@@ -1,0 +1,315 @@
+"""The formats of a report: the schema and its check, what each format shows, and that no text in it can do harm."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as Xml
+
+import jsonschema
+import pytest
+from rich.console import Console
+from sample_report import HOSTILE, ONNX, hostile_report, sample_report
+
+from xverify.engine import events
+from xverify.report import FORMATS, check, load, render, summary
+from xverify.report.check import schema
+from xverify.report.console import ConsoleProgress, print_summary
+
+
+def test_the_schema_is_one_and_the_sample_follows_it() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    for report in (sample_report(), hostile_report()):
+        jsonschema.validate(report, schema())
+        check(report)
+
+
+def test_every_verdict_and_status_is_in_the_schema_and_has_its_order() -> None:
+    assert set(schema()["$defs"]["finding"]["properties"]["verdict"]["enum"]) == set(summary.VERDICTS)
+    cells = schema()["properties"]["coverage"]["properties"]["cells"]["items"]["properties"]
+    assert set(cells["status"]["enum"]) == set(summary.STATUSES)
+    assert {finding["verdict"] for finding in sample_report()["findings"]} == set(summary.VERDICTS)
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside a report; of long lists to the first two entries."""
+    found = [path] if path else []
+    if isinstance(value, dict):
+        return found + [p for name, item in value.items() for p in paths(item, (*path, name))]
+    if isinstance(value, list):
+        return found + [p for place, item in enumerate(value[:2]) for p in paths(item, (*path, place))]
+    return found
+
+
+def sentence_of(report: object) -> str:
+    """What `check` says of a report; nothing when it is one."""
+    try:
+        check(report)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
+    """Each value of the report is dropped, and replaced by values of other types."""
+    report = sample_report()
+    report["findings"] = report["findings"][:1] + report["findings"][4:5] + report["findings"][9:10]
+    report["coverage"]["cells"] = report["coverage"]["cells"][:1]
+    report["editions"] = report["editions"][:1]
+    validator = jsonschema.Draft202012Validator(schema())
+    refused = Counter[bool]()
+    for path in paths(report):
+        for damage in ("drop", None, 7, -2, True, "x", [], {}, [3], {"a": 1}):
+            changed = copy.deepcopy(report)
+            inner = changed
+            for step in path[:-1]:
+                inner = inner[step]
+            if damage == "drop":
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = damage
+            accepted = not sentence_of(changed)
+            refused[accepted] += 1
+            if path != ("schema",):
+                assert accepted == validator.is_valid(changed), (path, damage)
+    assert refused[False] > 500
+    assert refused[True] > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[]", "not a report of xverify"),
+        ('{"schema": "other/1"}', "its schema is 'other/1'"),
+        ('{"schema": "xverify.report/2"}', "its schema is 'xverify.report/2'"),
+        ('{"schema": "xverify.report/1"}', "has no 'run'"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("\udcff", "is not JSON"),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_refused_with_a_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ValueError, match=sentence) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_too_large_or_absent_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(sample_report()))
+    assert load(path)["run"]["seed"] == 0
+    with pytest.raises(ValueError, match="are refused"):
+        load(path, limit=1000)
+    with pytest.raises(ValueError, match="cannot be read"):
+        load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "change", ["as it is", "nothing found", "nothing at all", "interrupted", "half a surrogate pair"]
+)
+def test_every_format_renders(name: str, change: str) -> None:
+    report = sample_report()
+    if change in ("nothing found", "nothing at all"):
+        report["findings"] = []
+    if change == "nothing at all":
+        report["editions"], report["coverage"]["cells"], report["run"]["workers"] = [], [], []
+        report["coverage"]["trust"] = {"met": {}, "not_met": []}
+    report["run"]["complete"] = change != "interrupted"
+    if change == "half a surrogate pair":
+        report["findings"][0]["summary"] = "\ud83d"
+    render(report, name).encode("utf-8")
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="no format 'pdf'"):
+        render(sample_report(), "pdf")
+
+
+class Page(HTMLParser):
+    """What an HTML file consists of, with unclosed and stray tags counted."""
+
+    VOID = frozenset(["meta", "input", "br", "wbr", "img", "link"])
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.stray: list[str] = []
+        self.text: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+        else:
+            self.stray.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        (self.scripts if self.open and self.open[-1] == "script" else self.text).append(data)
+
+
+@pytest.mark.parametrize("make", [sample_report, hostile_report])
+def test_the_html_is_whole_and_needs_nothing_else(make: Any) -> None:
+    page = Page(render(make(), "html"))
+    assert (page.open, page.stray) == ([], [])
+    for tag, attributes in page.tags:
+        assert tag not in ("img", "iframe", "object", "embed", "base", "form")
+        assert not any(name.startswith("on") or name == "style" for name in attributes), (tag, attributes)
+        for name in ("src", "href", "action"):
+            assert (attributes.get(name) or "#").startswith("#")
+    identities = Counter(attributes["id"] for _, attributes in page.tags if "id" in attributes)
+    assert set(identities.values()) == {1}
+    targets = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
+    if make is sample_report:
+        assert {str(target)[1:] for target in targets} <= set(identities)
+
+
+def test_the_html_escapes_whatever_is_in_the_report() -> None:
+    scripts = {finding["id"]: "</pre></script><script>alert(4)" for finding in hostile_report()["findings"]}
+    page = Page(render(hostile_report(), "html", scripts))
+    assert Counter(tag for tag, _ in page.tags)["script"] == 1
+    assert "alert" not in "".join(page.scripts)
+    shown = "".join(page.text)
+    assert HOSTILE in shown
+    assert "</pre></script><script>alert(4)" in shown
+    assert "{{7*7}}" in shown
+
+
+def test_the_html_allows_its_own_style_and_script_only() -> None:
+    page = Page(render(sample_report(), "html"))
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy") or ""
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    from xverify.report.html import _csp_digest
+
+    assert _csp_digest(page.scripts[0]) in policy
+
+
+def test_the_html_shows_what_a_finding_is_about() -> None:
+    text = "".join(Page(render(sample_report(), "html")).text)
+    text = " ".join(text.split())
+    for part in (
+        "The dequantization formula is `y = (x - x_zero_point) * x_scale`.",
+        "DequantizeLinear-21 in onnx.defs of onnx 1.23.2",
+        "-2147483648",
+        "0x80000000",
+        "2147483648.0",
+        "0xcf000000",
+        "explains 88 204 of 88 204 mismatches",
+        "not attributed to a known recipe",
+        "the text declares max_scale_factor twice",
+        "untested",
+        "extents past 65 536",
+        "No module named 'openvino'",
+        "walk 412: every code, permuted",
+    ):
+        assert part in text, part
+
+
+def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
+    print_summary(report, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_console_fits_80_columns() -> None:
+    text = printed(sample_report(), terminal=True)
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "11 findings", "not met: rank 6"):
+        assert part in text, part
+
+
+def test_the_console_gives_a_finding_a_line_where_nobody_watches() -> None:
+    lines = printed(sample_report()).splitlines()
+    for finding in sample_report()["findings"]:
+        (line,) = [line for line in lines if finding["id"] in line]
+        assert finding["contract"] in line
+        assert finding["summary"].strip() in line
+
+
+def test_the_console_takes_markup_in_text_as_text() -> None:
+    assert "[bold]" in printed(hostile_report(), 300)
+
+
+def test_junit_has_a_case_for_each_cell_and_fails_where_an_implementation_is_at_fault() -> None:
+    report = sample_report()
+    report["findings"][0]["summary"] += "\x00\x1b[31m\ufffe"
+    root = Xml.fromstring(render(report, "junit").encode())
+    outside = [f for f in report["findings"] if not f["cells"] and not summary.on_texts(f)]
+    assert (
+        int(root.get("tests", ""))
+        == len(root.findall(".//testcase"))
+        == len(report["coverage"]["cells"]) + len(outside)
+    )
+    suite = next(s for s in root if s.get("name") == f"{ONNX} onnxruntime")
+    failing = {case.get("name"): case.find("failure") for case in suite if case.find("failure") is not None}
+    assert sum("int32" in str(name) for name in failing) == 3
+    assert not any("float8" in str(name) for name in failing)
+    assert any("[31m" in (case.text or "") for case in failing.values() if case is not None)
+
+
+def test_junit_does_not_fail_for_texts_and_known_findings() -> None:
+    report = sample_report()
+    for finding in report["findings"]:
+        finding["known"] = not summary.on_texts(finding)
+    assert Xml.fromstring(render(report, "junit").encode()).get("failures") == "0"
+
+
+def test_markdown_shows_text_as_text() -> None:
+    text = render(hostile_report(), "markdown")
+    outside = "".join(part for i, part in enumerate(text.split("`")) if i % 2 == 0)
+    assert "<script>" not in outside.replace("\\<", "")
+    assert "| x" in render(sample_report(), "markdown")
+
+
+EVENTS: list[events.Event] = [
+    events.SweepStarted("run-1", (ONNX,), ("onnxruntime", "onnxruntime[initializers]"), 60.0, None),
+    events.WorkerReady("onnxruntime", "1.27.0"),
+    events.WorkerFailed("openvino", "openvino cannot be imported: [no] module"),
+    events.Progressed("walk", 1000, 2_000_000, 1, 12.0),
+    events.FindingFound("violation-1", "violation", "onnxruntime", ONNX, "a summary"),
+    events.Progressed("hypothesis", 9000, 5_000_000, 1, 14.0),
+    events.ShrinkStarted(1),
+    events.FindingShrunk("violation-1", 212, True),
+    events.SweepFinished(Path("report.json")),
+]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("last", range(1, len(EVENTS) + 1))
+def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool, last: int) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=terminal)
+    progress = ConsoleProgress(console)
+    for event in EVENTS[:last]:
+        progress(event)
+    progress.close()
+    progress.close()
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    if terminal:
+        assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "the cursor is shown again"
+    elif last == len(EVENTS):
+        assert "\x1b" not in text
+        assert text.splitlines() == [
+            "sweep run-1: 1 editions, onnxruntime",
+            "onnxruntime 1.27.0 answers",
+            "openvino cannot be imported: [no] module",
+            "12 s walk: 1 000 calls, 2.0M values, 1 finding",
+            "shrinking 1 finding",
+        ]
