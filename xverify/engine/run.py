@@ -41,6 +41,9 @@ REPEAT_EACH = 40
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
 
+DRAIN_SECONDS = 5.0
+"""How long an interrupted run waits for the calls that are under way."""
+
 SHRINK_SHARE = 0.25
 """Share of the budget kept for shrinking."""
 
@@ -95,12 +98,15 @@ class Sweep:
         self.clause_cases: Counter[str] = Counter()
         self.values = 0
         self.complete = True
+        self.interrupted = threading.Event()
         self.failures: dict[str, str] = {}
         self.readings: dict[str, dict[str, Reading]] = {}
         self.spared: Counter[str] = Counter()
         self._fatal: set[tuple[str, ...]] = set()
         self._under_way: list[_Batch] = []
         self._serial = 0
+        self._supported: dict[tuple[Subject, Cell], bool] = {}
+        self._open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
         self._bell = threading.Event()
 
     # -- the parts of a run ---------------------------------------------------------------------------
@@ -139,9 +145,20 @@ class Sweep:
                 self._wait()
         except KeyboardInterrupt:
             self.complete = False
-            for worker in self.workers.values():
-                worker.stop()
+            self._drain()
         self._conclude()
+
+    def _drain(self) -> None:
+        """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""
+        until = time.monotonic() + DRAIN_SECONDS
+        while self._under_way and time.monotonic() < until:
+            self._receive_done()
+            self._wait()
+        if self._under_way:
+            for asked in (asked for batch in self._under_way for asked in batch.asked):
+                self.workers[asked.oracle.name].stop()
+                self.failures.setdefault(asked.oracle.name, "it did not answer before the run was interrupted")
+            self._under_way.clear()
 
     def _receive_done(self) -> bool:
         """Judge the batches that every implementation has answered; whether there were any."""
@@ -184,6 +201,8 @@ class Sweep:
         announced: set[str] = set()
         made: Counter[str] = Counter()
         while any(quota.values()) and (options.cases is not None or self.elapsed() < limit):
+            if self.interrupted.is_set():
+                raise KeyboardInterrupt
             self._announce(announced)
             free = [c for c in options.contracts if quota[c.id] and self._free(c)]
             if not free:
@@ -316,7 +335,12 @@ class Sweep:
         reference = judged_ones[0]
         for subject in judged_ones[1:]:
             found = verdicts.disagrees(judged, subject.name, outcomes[subject], reference.name, outcomes[reference])
-            if found is not None:
+            if found is None:
+                continue
+            if outcomes[subject].refused or outcomes[reference].refused:
+                # Said only at the end, when it is known whether the one that refuses supports the cell at all.
+                self._open_refusals.append((found, subject, judged, outcomes[subject], reference))
+            else:
                 self._add(found, subject, judged, outcomes[subject], reference)
 
     def _add(
@@ -338,6 +362,9 @@ class Sweep:
     def _conclude(self) -> None:
         """What can be said only when all outcomes are in: refusals, and readings that differ between
         implementations."""
+        for disagreement, subject, judged, outcome, reference in self._open_refusals:
+            if self._supports(subject if outcome.refused else reference, judged):
+                self._add(disagreement, subject, judged, outcome, reference)
         for subject, _, tally, found, judged, outcome in self.tally.violations():
             by = found.attribution
             if by is not None:
@@ -347,6 +374,8 @@ class Sweep:
         for subject, _, mixture, judged, outcome in self.tally.mixtures():
             self._add(mixture, subject, judged, outcome)
         for subject, cell, tally in self.tally.refusals():
+            if not tally.answered and subject.name in self.failures:
+                continue  # nobody left to ask whether the cell is supported
             contract = self._contract(cell.contract)
             if not tally.answered:
                 tally.simplest_refused = self._refuses_simplest(subject, contract, cell)
@@ -361,6 +390,17 @@ class Sweep:
             if by is not None:
                 by = Attribution(by.reading, by.words, values, values)
             self._add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
+
+    def _supports(self, subject: Subject, judged: Judged) -> bool:
+        """Whether the implementation answers allowed calls of the cell to which a call that is left open belongs."""
+        cell = judged.contract.cell(judged.call)
+        tally = self.tally.cells.get((subject, cell))
+        if tally is not None and tally.answered:
+            return True
+        known = (subject, cell)
+        if known not in self._supported:
+            self._supported[known] = not self._refuses_simplest(subject, judged.contract, cell)
+        return self._supported[known]
 
     def _refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
         from strategies import simplest
@@ -400,7 +440,7 @@ def _likeness(subject: Subject, contract: Contract, call: Call) -> tuple[str, ..
     return (
         subject.label,
         contract.id.partition("@")[0],
-        call.data.dtype,
+        call.data.dtype if judgement.verdict == "allowed" else "",
         str(call.attributes.get("mode", "")),
         kind,
         judgement.verdict,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from xverify.engine.events import Consumer, Event, FindingFound, FindingShrunk, ShrinkStarted, SweepFinished
@@ -43,14 +48,12 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
     run = Sweep(options, on_disk_first)
     try:
-        run.start()
-        run.explore()
-        if run.complete:
-            _shrink_all(run)
-        else:
-            for finding in run.findings.sorted():
-                finding.shrunk = "not reached"
-        result = report(run)
+        with _interruptible(run):
+            run.start()
+            run.explore()
+            if run.complete:
+                _shrink_all(run)
+            result = report(run)
     finally:
         run.stop()
     write_json(options.directory / "report.json", result)
@@ -58,16 +61,35 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     return result
 
 
+@contextmanager
+def _interruptible(run: Sweep) -> Iterator[None]:
+    """The first ^C asks the run to end, the second raises: an exception that arrives while the interpreter collects garbage
+    is dropped, a flag is not."""
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        if run.interrupted.is_set():
+            raise KeyboardInterrupt
+        run.interrupted.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _shrink_all(run: Sweep) -> None:
     """Shrink every finding's witness while the budget lasts, then ask the other implementations about it."""
     findings = sorted(run.findings.sorted(), key=lambda f: _URGENCY.index(f.key.verdict))
     run.emit(ShrinkStarted(len(findings)))
     for finding in findings:
-        try:
-            _shrink(run, finding)
-        except KeyboardInterrupt:
+        if run.interrupted.is_set():
             run.complete = False
             break
+        _shrink(run, finding)
     for finding in findings:
         if finding.key.verdict not in ("crash", "hang"):
             finding.others = ask_others(run, finding)
@@ -85,7 +107,7 @@ def _shrink(run: Sweep, finding: Finding) -> None:
     limit = run.options.budget - REPORT_SECONDS
 
     def out_of_time() -> bool:
-        return timed and run.elapsed() > limit
+        return run.interrupted.is_set() or (timed and run.elapsed() > limit)
 
     if out_of_time():
         return
