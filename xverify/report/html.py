@@ -139,6 +139,7 @@ def _characterisation(report: Json) -> list[Characterised]:
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(
+        unbroken=_unbroken,
         grouped=lambda number: _unbroken(summary.grouped(number)),
         plural=lambda number, *nouns: _unbroken(summary.plural(number, *nouns)),
         counted=summary.counted,

@@ -5,7 +5,7 @@ dtype and codes; whatever it raises is a refusal, but for ImportError. An implem
 function ``reproduce`` in the module of its oracle.
 """
 
-# ruff: noqa: UP031, SIM102
+# ruff: noqa: UP031
 
 from __future__ import annotations
 
