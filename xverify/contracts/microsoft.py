@@ -246,4 +246,8 @@ def installed_contract() -> Contract:
         default_axis=None,
     )
     document = f"the schema of com.microsoft DequantizeLinear-1 in onnxruntime {version_of('onnxruntime')}"
-    return _build("installed", document, domain, _installed_clauses(schema))
+    clauses = _installed_clauses(schema)
+    if domain.zero_point_required:
+        silent = "the schema does not mark this input as optional"
+        clauses["zero-point-required"] = (schema.type_text("x_zero_point"), silent)
+    return _build("installed", document, domain, clauses)

@@ -18,7 +18,8 @@ Granularity = Literal["per_tensor", "per_axis", "blocked"]
 
 @dataclass(frozen=True)
 class Clause:
-    """One sentence of a document: ``id`` is "<edition>/<name>", ``text`` is quoted from ``document``.
+    """One sentence of a document: ``id`` is "<edition>/<name>", ``text`` is quoted from ``document``,
+    with " ... " where something is left out.
 
     An empty text means that the document is silent where one would look for it; ``note`` then says so.
     """

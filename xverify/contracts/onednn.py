@@ -28,13 +28,16 @@ _CLAUSES: dict[str, dict[str, str]] = {
             "For ``qtype`` = ``per-tensor``, there should be only one element in the scales tensor. For ``qtype`` = "
             "``per-channel``, the element number should be equal to the element number of src tensor along the dimension axis."
         ),
-        "zps-type": "DynamicDequantize operation supports the following data type combinations: Zps s8, u8, s32",
+        "zps-type": (
+            "DynamicDequantize operation supports the following data type combinations. ... Src Dst Scales Zps ... "
+            "s8 f32 f32 s8, u8, s32 u8 f32 f32 s8, u8, s32"
+        ),
         "zps-shape": (
             "``zps`` is a 1D tensor with offset values that map to zero. For ``qtype`` = ``per-tensor``, there should be only "
             "one element in the zps tensor. For ``qtype`` = ``per-channel``, the element number should be equal to the "
             "element number of input tensor along the dimension axis."
         ),
-        "qtype": "Specifies which de-quantization type is used: ``per_tensor`` (default), ``per_channel``",
+        "qtype": "Specifies which de-quantization type is used ... ``per_tensor`` (default), ``per_channel``",
         "axis-range": "A s64 value in the range of [-r, r-1] where r = rank(src), ``1`` by default",
     },
     "divide": {

@@ -99,7 +99,8 @@ def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
     """Clauses on shapes, axis and block size that forbid the call, and those that leave it open."""
     x, scale = call.tensors["x"], call.tensors["scale"]
     shape, rank = scale.shape, len(x.shape)
-    block_size = int(call.attributes.get("block_size", 0))
+    # Before version 21 the attribute is unknown, which forbids the call as such: no clause speaks of its value.
+    block_size = int(call.attributes.get("block_size", 0)) if version >= 21 else 0
     if version == 10:
         return ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["granularity"], [])
     if block_size < 0:

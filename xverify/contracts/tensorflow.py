@@ -29,6 +29,9 @@ _NAME = "tensorflow/Dequantize"
 _SEED_DOCUMENT = "TensorFlow 1, Dequantize"
 _QUANTIZED = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}
 
+_MODES = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
+"""The modes whose formulas are known here."""
+
 _SEED_LOWEST = "-(1 << (num_bits - 1) - 1)"
 _SEED_CLAUSES = {
     "formula-min-combined": (
@@ -41,8 +44,8 @@ _SEED_CLAUSES = {
         "result = range_min + ((input - numeric_limits<T>::min()) * range_scale)"
     ),
     "formula-scaled": (
-        "m = max(abs(input_min), abs(input_max)) [min_fixed, max_fixed] = [-(1 << (num_bits - 1) - 1), (1 << (num_bits - 1)) "
-        "- 1] s = (2 * m) / (max_fixed - min_fixed) result = input * s"
+        "m = max(abs(input_min), abs(input_max)) ... [min_fixed, max_fixed] = [-(1 << (num_bits - 1) - 1), "
+        "(1 << (num_bits - 1)) - 1] ... s = (2 * m) / (max_fixed - min_fixed) ... result = input * s"
     ),
     "scaled-bounds": "(e.g., output range is -127 to 127, not -128 to 127 for signed 8 bit quantization)",
     "input-type": "input A Tensor. Must be one of the following types: qint8, quint8, qint32, qint16, quint16.",
@@ -50,7 +53,9 @@ _SEED_CLAUSES = {
     "range-shape": "[min_range, max_range] are scalar floats that specify the range for the 'input' data.",
     "mode": 'mode An optional string from: "MIN_COMBINED", "MIN_FIRST", "SCALED". Defaults to "MIN_COMBINED".',
     "output-type": "A Tensor of type float32.",
-    "attributes": 'mode An optional string from: "MIN_COMBINED", "MIN_FIRST", "SCALED". name A name for the operation.',
+    "attributes": (
+        'mode An optional string from: "MIN_COMBINED", "MIN_FIRST", "SCALED". ... name A name for the operation (optional).'
+    ),
 }
 _SILENT = {
     "range-order": "no sentence covers min_range >= max_range, or a range that is NaN or infinite",
@@ -142,6 +147,8 @@ def _readings(edition: str, call: Call) -> tuple[Reading, ...]:
 
 
 def _value_clause(edition: str, call: Call, reading: str | None) -> str:
+    if _mode(call) not in _MODES:
+        return f"{_NAME}@{edition}/mode"
     return f"{_NAME}@{edition}/formula-{_mode(call).lower().replace('_', '-')}"
 
 
@@ -194,7 +201,7 @@ def seed_contract() -> Contract:
         granularities=("per_tensor",),
         attributes=("mode",),
         default_axis=None,
-        modes=("MIN_COMBINED", "MIN_FIRST", "SCALED"),
+        modes=_MODES,
     )
     clauses = {name: (text, "") for name, text in _SEED_CLAUSES.items()}
     silent = {name: ("", note) for name, note in _SILENT.items()}
