@@ -63,8 +63,11 @@ Made = tuple[str, Call, Legal | None]
 
 
 def _calls(contract: Contract, run_seed: int) -> Iterator[list[Made]]:
-    yield from _walk(contract, cell_structures(contract), "walk cell")
+    cells = _walk(contract, cell_structures(contract), "walk cell")
+    # What is forbidden or left open comes early, so that a short run has asked it too.
+    yield next(cells, [])
     yield list(_spoiled(contract, run_seed))
+    yield from cells
     yield from _walk(contract, shape_structures(contract), "walk structure")
     number = 0
     while True:

@@ -17,6 +17,7 @@ from xverify.core.codec import DamagedFileError, call_from_json
 from xverify.engine.store import describe
 from xverify.engine.workers import Worker
 from xverify.verify import verdicts
+from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Finding, Key, Subject
 from xverify.verify.shrink import reproduces
 from xverify.verify.verdicts import judge
@@ -68,6 +69,9 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     key = Key(subject.name, entry["contract"], entry["verdict"], entry["clause"], entry["detail"])
     finding = Finding(key, subject, entry["summary"], call, None)
     finding.readings = tuple(entry.get("readings", ()))
+    by = entry.get("attribution")
+    if by is not None:
+        finding.attribution = Attribution(by["reading"], by.get("words", ""), by["explained_values"], by["values"])
     reference = entry.get("reference")
     if reference:
         known = all_oracles().get(reference)

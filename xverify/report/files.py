@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from xverify.report import render
-from xverify.report.script import script_for
+from xverify.report.script import scripts_of
 
 
 def write_files(report: Mapping[str, Any], directory: Path) -> None:
     """Write ``report.html`` and ``scripts/<finding id>.py`` into a run's directory."""
-    scripts = {finding["id"]: script_for(finding) for finding in report["findings"] if finding["witness"]}
+    scripts = scripts_of(report)
     folder = directory / "scripts"
     folder.mkdir(parents=True, exist_ok=True)
     for identity, text in scripts.items():

@@ -76,7 +76,8 @@ def _discrepancies(
             reading = finding.readings[0] if finding.readings else None
             found.append(verdicts.violates(judged, label, outcome, comparison, reading))
         if verdict == "mixed":
-            found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings))
+            by = finding.attribution.reading if finding.attribution else None
+            found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
         if verdict == "ambiguity" and finding.readings:
             found.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
     return found

@@ -104,8 +104,6 @@ class Tally:
             cell.max_ulp = -1 if -1 in (cell.max_ulp, comparison.max_ulp) else max(cell.max_ulp, comparison.max_ulp)
             if cell.worst is None or _smaller(judged, cell.worst[0]):
                 cell.worst = (judged, outcome)
-        if is_judged and cell.wrong and cell.suspects != ():
-            cell.suspects = explaining(judged.contract, judged.call, outcome.tensor, cell.suspects)
         names = [reading.name for reading in judged.legal.readings]
         alive = cell.alive if cell.alive is not None else tuple(names)
         if alive:
@@ -113,6 +111,8 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
+        if is_judged and (cell.wrong or cell.mixture) and cell.suspects != ():
+            cell.suspects = explaining(judged.contract, judged.call, outcome.tensor, cell.suspects)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
         return [flushed] if flushed is not None and is_judged else []
@@ -153,7 +153,9 @@ class Tally:
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, found = tally.mixture
-                yield subject, cell, found, judged, outcome
+                reading = tally.suspects[0] if tally.suspects else None
+                whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, reading)
+                yield subject, cell, whole or found, judged, outcome
 
     def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
         """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be

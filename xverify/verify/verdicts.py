@@ -191,20 +191,42 @@ def violates(
 
 
 def mixed(
-    judged: Judged, subject: str, outcome: Outcome, comparison: Comparison, alive: tuple[str, ...]
+    judged: Judged,
+    subject: str,
+    outcome: Outcome,
+    comparison: Comparison | None,
+    alive: tuple[str, ...],
+    reading: str | None = None,
 ) -> Discrepancy | None:
-    """Legal values that none of the readings ``alive`` (those that explain all values before) explains."""
-    assert judged.legal is not None
-    assert judged.cell is not None
-    if comparison.wrong_values or not alive:
+    """Legal values that none of the readings ``alive`` (those that explain all values before) explains.
+
+    reading: one that the text does not admit but that is known to explain the cell; it must then explain this call too.
+    """
+    contract, cell, got = judged.contract, judged.cell, outcome.tensor
+    comparison = comparison or compared(judged, outcome)
+    if (
+        judged.legal is None
+        or cell is None
+        or got is None
+        or comparison is None
+        or comparison.wrong_values
+        or not alive
+    ):
         return None
-    names = [reading.name for reading in judged.legal.readings]
+    names = [known.name for known in judged.legal.readings]
     if any(comparison.explains[names.index(name)] for name in alive if name in names):
         return None
-    clause = judged.contract.value_clause(judged.call, None)
-    key = Key(subject, judged.contract.id, "mixed", clause, f"{judged.cell.x_dtype} to {judged.cell.out_dtype}")
-    summary = f"{subject} gives legal values that no single reading of the text explains ({_types(judged.cell)})"
-    return Discrepancy(key, summary, values=judged.call.values, readings=alive)
+    if reading is not None and not explaining(contract, judged.call, got, (reading,)):
+        return None
+    clause = contract.value_clause(judged.call, reading)
+    summary = f"{subject} gives legal values that no single reading of the text explains ({_types(cell)})"
+    count = judged.call.values
+    if reading is None:
+        key = Key(subject, contract.id, "mixed", clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        return Discrepancy(key, summary, None, count, 0, alive)
+    by = Attribution(reading, named(contract, reading).words, count, count)
+    summary = f"{summary}; one that it does not admit does: it {by.words}"
+    return Discrepancy(Key(subject, contract.id, "mixed", clause, reading), summary, by, count, 0, alive)
 
 
 def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Discrepancy | None:
