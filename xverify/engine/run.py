@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -186,6 +187,8 @@ class Sweep:
     def stop(self) -> None:
         for worker in self.workers.values():
             worker.stop()
+        with suppress(OSError):
+            (self.options.directory / "workers").rmdir()
 
     # -- planning -------------------------------------------------------------------------------------
 

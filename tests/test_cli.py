@@ -1,0 +1,181 @@
+"""The commands as a user types them: what they print, and with which exit code they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from xverify import cli
+from xverify.report import load
+
+MULTIPLY = "onednn/DynamicDequantize-1@multiply"
+QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply", "--cases", "300"]
+
+
+def xverify(*words: object, code: int) -> str:
+    """What the command prints; it must end with the exit code, and never with a traceback."""
+    result = CliRunner().invoke(cli.main, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A small run's directory."""
+    runs = tmp_path_factory.mktemp("runs")
+    output = xverify(*QUICK, "--runs", runs, "--seed", 4, code=0)
+    (directory,) = runs.iterdir()
+    assert f"report: {directory / 'report.html'}" in output.replace("\n", "")
+    return directory
+
+
+def test_a_sweep_leaves_a_report_its_html_and_a_script_for_each_finding(run):
+    report = load(run / "report.json")
+    assert report["coverage"]["cases"] == 300
+    assert "<html" in (run / "report.html").read_text()
+    assert report["findings"]
+    for finding in report["findings"]:
+        assert (run / "scripts" / f"{finding['id']}.py").is_file()
+    assert not (run / "workers").exists(), "workers remove their files"
+
+
+def test_the_outputs_that_were_asked_for_are_written(tmp_path):
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html", "junit")}
+    options = [word for kind, path in files.items() for word in (f"--{kind}", path)]
+    xverify(*QUICK, "--runs", tmp_path / "runs", *options, code=0)
+    assert load(files["json"])["schema"] == "xverify.report/1"
+    assert "<html" in files["html"].read_text()
+    assert files["junit"].read_text().startswith("<?xml")
+
+
+def test_findings_fail_the_command_only_when_asked_to(tmp_path):
+    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "violation,crash", code=0)
+    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "ambiguity", code=1)
+
+
+def test_each_format_of_a_report(run, tmp_path):
+    for kind, sign in (("html", "<html"), ("markdown", MULTIPLY), ("json", '"schema"'), ("junit", "<testsuite")):
+        assert sign in xverify("report", run, "--format", kind, code=0)
+        xverify("report", run / "report.json", "--format", kind, "-o", tmp_path / kind, code=0)
+        assert sign in (tmp_path / kind).read_text()
+
+
+def test_replay_of_one_finding_and_of_a_whole_report(run):
+    findings = load(run / "report.json")["findings"]
+    output = xverify("replay", findings[0]["id"], "--run", run, code=1)
+    assert output.startswith("STILL")
+    whole = xverify("replay", run / "report.json", code=1)
+    assert whole.count("STILL") == len([f for f in findings if f["witness"]])
+
+
+def test_contracts_and_oracles_are_listed():
+    assert MULTIPLY in xverify("contracts", code=0)
+    shown = xverify("contracts", "onednn/*", code=0)
+    assert "dst = (src - zps)*scales" in shown
+    assert "no sentence says" in shown
+    assert "onnxruntime" in xverify("oracles", code=0)
+    assert "16 of 16 cells" in xverify("oracles", "onednn-formula-divide", "--probe", code=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["sweep", "--contract", "ai.onnx/DequantizeLinear-99"], "no contract matches 'ai.onnx/DequantizeLinear-99'"),
+        (["sweep", "--oracle", "onnxruntim"], "did you mean onnxruntime?"),
+        (["sweep", "--oracle", "onnxruntime==1.17.0"], "a version is not taken here"),
+        (["sweep", "--kernel", "mine.py:f"], "no kernel is called 'mine.py:f'"),
+        (["sweep", "--budget", "soon"], "a budget is a time above zero"),
+        (["sweep", "--budget", "0s"], "a budget is a time above zero"),
+        (["sweep", "--cases", "0"], "0 is not in the range"),
+        (["sweep", "--fail-on", "bugs"], "no verdict is called 'bugs'"),
+        (["sweep", "--runs", "/proc/nowhere"], "nothing can be written to /proc/nowhere"),
+        (["sweep", "--json", "/proc/nowhere/x.json"], "nothing can be written to /proc/nowhere"),
+        (["contracts", "torch/*"], "no contract matches 'torch/*'"),
+        (["oracles", "torch"], "no implementation is called 'torch'"),
+        (["report", "/nowhere"], "is neither a report"),
+        (["report", "--format", "pdf"], "'pdf' is not one of"),
+        (["replay", "violation-0000000000", "--run", "/nowhere"], "is neither a report"),
+        (["sweeep"], "No such command"),
+    ],
+)
+def test_a_mistake_is_one_clear_sentence(words, complaint):
+    output = xverify(*words, code=2)
+    assert complaint in " ".join(output.split())
+
+
+def test_a_framework_that_is_not_installed_is_named_with_its_install_line(monkeypatch, tmp_path):
+    real = cli_select().installed_version
+    monkeypatch.setattr(
+        cli_select(), "installed_version", lambda o: None if o.distribution == "tensorflow-cpu" else real(o)
+    )
+    output = xverify("sweep", "--oracle", "tensorflow", "--runs", tmp_path, code=2)
+    assert "pip install tensorflow-cpu" in output
+    assert not list(tmp_path.iterdir())
+
+
+def cli_select():
+    from xverify.engine import select
+
+    return select
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[]", "not a report"),
+        ("{}", "schema"),
+        ('{"schema": "xverify.report/2"}', "xverify.report/2"),
+        ('{"schema": "xverify.report/1"}', "damaged"),
+        ("\x80", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "replay"])
+def test_a_file_that_is_damaged_or_not_ours_is_refused(tmp_path, command, text, complaint):
+    path = tmp_path / "report.json"
+    path.write_bytes(text.encode("latin-1"))
+    assert complaint in " ".join(xverify(command, path, code=2).split())
+    assert path.read_bytes() == text.encode("latin-1")
+
+
+def test_a_witness_that_was_tampered_with_is_refused(run, tmp_path):
+    report = json.loads((run / "report.json").read_text())
+    for finding in report["findings"]:
+        finding["witness"]["call"]["tensors"]["x"]["hex"] = ["0xfff"] * 3
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert "the witness is damaged" in " ".join(xverify("replay", tmp_path / "report.json", code=2).split())
+
+
+def test_an_interrupted_sweep_reports_what_it_has(tmp_path):
+    words = [sys.executable, "-m", "xverify", "sweep", "--contract", "onednn/*", "--budget", "60s", "--runs", tmp_path]
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    until = time.monotonic() + 30
+    while not list(tmp_path.glob("*/findings.jsonl")) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=30)[0]
+    assert process.returncode == 3, output
+    assert "interrupted; the report holds what was done" in output
+    (directory,) = tmp_path.iterdir()
+    report = load(directory / "report.json")
+    assert report["run"]["complete"] is False
+    assert report["coverage"]["cases"] > 0
