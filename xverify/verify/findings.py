@@ -127,7 +127,8 @@ class Findings:
         if finding is None:
             finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order)
             self._by_key[key] = finding
-        if new or order < finding.order:
+        # Of two other paths on the same call the name decides, not which came first.
+        if new or (order, subject.options) < (finding.order, finding.subject.options):
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
-from xverify.core.call import Outcome
+from xverify.core.call import Outcome, Tensor
 from xverify.verify import verdicts
-from xverify.verify.attribute import explaining
+from xverify.verify.attribute import candidates, explaining
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.verdicts import Judged
 
+KEPT_CALLS, KEPT_VALUES = 2, 512
+"""How many right calls, and how large, a cell keeps for what may be suspected later: a recipe that they contradict is
+not the cell's. They are shared by all implementations, and the first of a cell meets every code."""
+
 
 @dataclass(eq=False)
 class CellTally:
-    """One implementation in one cell. alive: names of the admitted readings that explain all values so far."""
+    """One implementation in one cell. alive: names of the admitted readings that explain all values so far.
+    suspects: of the recipes that are not admitted, those that do. earlier: right calls, and the reading each followed."""
 
     cases: int = 0
     values: int = 0
@@ -40,6 +45,7 @@ class CellTally:
     refusal: tuple[Judged, Outcome] | None = None
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
     departed: dict[str, list[int]] = field(default_factory=dict)
+    earlier: list[tuple[Judged, int]] = field(default_factory=list)
 
 
 class Tally:
@@ -112,7 +118,16 @@ class Tally:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
         if is_judged and (cell.wrong or cell.mixture) and cell.suspects != ():
+            if cell.suspects is None:
+                cell.suspects = _suspects(judged, names, cell)
             cell.suspects = explaining(judged.contract, judged.call, outcome.tensor, cell.suspects)
+        elif (
+            cell.alive
+            and not comparison.flushed_values
+            and 0 < judged.call.values <= KEPT_VALUES
+            and len(cell.earlier) < KEPT_CALLS
+        ):
+            cell.earlier.append((judged, names.index(cell.alive[0])))
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
         return [flushed] if flushed is not None and is_judged else []
@@ -206,6 +221,16 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _suspects(judged: Judged, admitted: list[str], cell: CellTally) -> tuple[str, ...]:
+    """Recipes that may be a cell's though the text does not admit them: those that also give what was right before."""
+    names = tuple(known.name for known in candidates(judged.contract) if known.name not in admitted)
+    for before, reading in cell.earlier:
+        assert before.legal is not None
+        given = Tensor(before.legal.dtype, before.legal.codes(reading))
+        names = explaining(before.contract, before.call, given, names)
+    return names
 
 
 def _smaller(a: Judged, b: Judged) -> bool:
