@@ -287,8 +287,8 @@ def by_stages(reading: Any, t: Triple, dtype: str) -> int:
         name = dtype if reading.subtraction == "wrap-x" else "int32"
         assert isinstance(difference, Fraction)
         difference = decode(name, int(difference) % (1 << int(name.lstrip("uint"))))
-    elif reading.subtraction in ("float32", "output", "operands-output"):
-        difference = rounded("float32" if reading.subtraction == "float32" else t.out, difference)
+    if reading.difference != "exact":
+        difference = rounded("float32" if reading.difference == "float32" else t.out, difference)
     scale = rounded(t.out, t.scale) if reading.scale_cast else t.scale
     result = (divide if reading.divide else multiply)(difference, scale)
     return round_to(t.out, rounded("float32", result) if reading.rounding == "float32" else result)

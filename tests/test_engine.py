@@ -96,7 +96,7 @@ def test_a_crash_costs_its_call_and_nothing_else(tmp_path, ignoring):
     assert worker["spared"] >= 1
     (with_crash,) = of(report, "other", "violation")
     (without,) = of(ignoring[1], "flawed", "violation")
-    same = ("cases", "values", "max_ulp", "witness")
+    same = ("cases", "values", "max_ulp", "cells", "attribution")
     assert {name: with_crash[name] for name in same} == {name: without[name] for name in same}
 
 

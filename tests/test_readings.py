@@ -16,7 +16,7 @@ from strategies.structures import Linear, Range
 from strategies.values import special_scales
 from xverify import contracts
 from xverify.contracts.model import Contract, Operands
-from xverify.contracts.readings import EXACT, FLOAT32, LINEAR_READINGS, OUTPUT
+from xverify.contracts.readings import EXACT, FLOAT32, LINEAR_READINGS, OUTPUT, Stepwise
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import tensor
@@ -202,7 +202,7 @@ def test_special_ranges(edition: str, mode: str, dtype: str) -> None:
 def test_every_known_recipe(dtype: str) -> None:
     contract = contracts.get("ai.onnx/DequantizeLinear-25")
     names = [reading.name for reading in LINEAR_READINGS]
-    assert len(set(names)) == len(names) == 7 * 2 * 2 * 2
+    assert len(set(names)) == len(names) >= 56
     assert len({replace(reading, name="") for reading in LINEAR_READINGS}) == len(names)
     for seed, (out, recipe) in enumerate(
         (("float16", "drawn"), ("float32", "special"), ("bfloat16", "near-power-of-two"))
@@ -236,7 +236,7 @@ def test_figures_of_a_stop_in_float32() -> None:
     """FACTS: 1675 when rounded once, 1676 when the exact product is rounded to float32 and then cast. S is neither of
     the two recipes, since it rounds the difference to float32 first; here that undoes the harm."""
     operands = operands_of("int32", 1829207725, float.fromhex("0x1.ebc2p-21"), "float16")
-    stopped = next(r for r in LINEAR_READINGS if r.name == "exact-product-float32")
+    stopped = next(r for r in LINEAR_READINGS if replace(r, name="") == Stepwise("", rounding="float32"))
     got = [exact.decode("float16", int(reading.evaluate(operands)[0])) for reading in (EXACT, stopped, FLOAT32)]
     assert got == [1675, 1676, 1675]
 

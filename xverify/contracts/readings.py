@@ -14,17 +14,21 @@ from xverify.core.dtypes import INTEGERS, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import cast, product_to_odd, quotient_to_odd, to_dtype, to_float32
 
 F64 = NDArray[np.float64]
-Subtraction = Literal["exact", "float32", "output", "operands-output", "ignored", "wrap-x", "wrap-int32"]
+Subtraction = Literal["exact", "operands-output", "ignored", "wrap-x", "wrap-int32"]
+Difference = Literal["exact", "float32", "output"]
 Rounding = Literal["once", "float32"]
 
-_IN_WORDS = {
+_SUBTRACTION = {
     "exact": "subtracts exactly",
-    "float32": "rounds the difference to float32",
-    "output": "rounds the difference to the output type",
     "operands-output": "casts x and the zero point to the output type and subtracts there",
     "ignored": "ignores the zero point",
     "wrap-x": "subtracts in the type of x with wrap-around",
     "wrap-int32": "subtracts in int32 with wrap-around",
+}
+_DIFFERENCE = {
+    "exact": "",
+    "float32": ", rounds the difference to float32",
+    "output": ", rounds the difference to the output type",
 }
 
 
@@ -32,14 +36,15 @@ _IN_WORDS = {
 class Stepwise:
     """A difference, a scale, and their product or quotient, each rounded as its stage says.
 
-    subtraction: the difference is kept exact, rounded to float32 or to the output type, or taken in the
-    output type after its operands were cast to it, or (never legal) the zero point is ignored, or the difference wraps.
-    scale_cast: the scale is cast to the output type first. rounding: of the product, rounded once to the output type,
-    or to float32 and then cast to it. divide: by the scale.
+    subtraction: exact, or of operands cast to the output type first, or (never legal) with the zero point ignored or
+    with wrap-around. difference: kept, or rounded to float32 or to the output type. scale_cast: the scale is cast to the
+    output type first. rounding: of the product, once to the output type, or to float32 and then cast to it. divide: by
+    the scale.
     """
 
     name: str
     subtraction: Subtraction = "exact"
+    difference: Difference = "exact"
     scale_cast: bool = False
     rounding: Rounding = "once"
     divide: bool = False
@@ -49,7 +54,8 @@ class Stepwise:
         scale = ", casts the scale to the output type" if self.scale_cast else ""
         what = "quotient by the scale" if self.divide else "product"
         where = "once to the output type" if self.rounding == "once" else "to float32, then casts to the output type"
-        return f"{_IN_WORDS[self.subtraction]}{scale}, rounds the {what} {where}"
+        start = _SUBTRACTION[self.subtraction] + _DIFFERENCE[self.difference]
+        return f"{start}{scale}, rounds the {what} {where}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         out = operands.output_dtype
@@ -58,7 +64,7 @@ class Stepwise:
         if self.scale_cast:
             scale = to_dtype(scale, out)
         combine = quotient_to_odd if self.divide else product_to_odd
-        if self.rounding == "float32" and self.subtraction == "float32":
+        if self.rounding == "float32" and self.difference == "float32":
             single = np.asarray(to_float32(difference), np.float32), np.asarray(to_float32(scale), np.float32)
             with np.errstate(all="ignore"):
                 result = (np.divide if self.divide else np.multiply)(*single).astype(np.float64)
@@ -77,22 +83,18 @@ class Stepwise:
         out = operands.output_dtype
         x = values(operands.dtypes["x"], operands.codes["x"])
         zero_point: F64 | float = 0.0
-        if "zero_point" in operands.codes:
+        if "zero_point" in operands.codes and self.subtraction != "ignored":
             zero_point = values(operands.dtypes["zero_point"], operands.codes["zero_point"])
-        if self.subtraction == "ignored":
-            return x
         if self.subtraction == "operands-output":
             x, zero_point = to_dtype(x, out), to_dtype(np.asarray(zero_point), out)
         with np.errstate(all="ignore"):
             # Exact: integers differ by at most 34 bits, small floats by at most 35 units.
             difference = np.asarray(x - zero_point)
-        if self.subtraction == "float32":
+        if self.subtraction.startswith("wrap") and operands.dtypes["x"] in INTEGERS:
+            difference = _wrapped(difference, operands.dtypes["x"] if self.subtraction == "wrap-x" else "int32")
+        if self.difference == "float32":
             return np.asarray(to_float32(difference), np.float64)
-        if self.subtraction.startswith("wrap"):
-            if operands.dtypes["x"] not in INTEGERS:
-                return difference
-            return _wrapped(difference, operands.dtypes["x"] if self.subtraction == "wrap-x" else "int32")
-        return difference if self.subtraction == "exact" else to_dtype(difference, out)
+        return to_dtype(difference, out) if self.difference == "output" else difference
 
 
 def _wrapped(difference: F64, dtype: str) -> F64:
@@ -108,29 +110,37 @@ def _is_wide(operands: Operands) -> bool:
 
 
 EXACT = Stepwise("exact")
-FLOAT32 = Stepwise("float32", "float32", rounding="float32")
+FLOAT32 = Stepwise("float32", difference="float32", rounding="float32")
 OUTPUT = (
-    Stepwise("output", "output"),
-    Stepwise("output-scale-cast", "output", scale_cast=True),
-    Stepwise("operands-output", "operands-output"),
-    Stepwise("operands-output-scale-cast", "operands-output", scale_cast=True),
+    Stepwise("output", difference="output"),
+    Stepwise("output-scale-cast", difference="output", scale_cast=True),
+    Stepwise("operands-output", "operands-output", "output"),
+    Stepwise("operands-output-scale-cast", "operands-output", "output", scale_cast=True),
 )
 EXACT_QUOTIENT = Stepwise("exact-quotient", divide=True)
-FLOAT32_QUOTIENT = Stepwise("float32-quotient", "float32", rounding="float32", divide=True)
+FLOAT32_QUOTIENT = Stepwise("float32-quotient", difference="float32", rounding="float32", divide=True)
 
 _ADMITTED = (EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)
 
 
 def _composed() -> tuple[Stepwise, ...]:
     """Every other composition of the stages, those that depart least first."""
-    stages = product(get_args(Subtraction), (False, True), get_args(Rounding), (False, True))
-    named = []
-    for subtraction, scale_cast, rounding, divide in stages:
-        parts = (subtraction, "scale-cast" * scale_cast, f"product-{rounding}", "divided" * divide)
-        reading = Stepwise("-".join(filter(None, parts)), subtraction, scale_cast, rounding, divide)
+    stages = product(get_args(Subtraction), get_args(Difference), (False, True), get_args(Rounding), (False, True))
+    made = []
+    for subtraction, difference, scale_cast, rounding, divide in stages:
+        parts = (
+            subtraction,
+            f"difference-{difference}" * (difference != "exact"),
+            "scale-cast" * scale_cast,
+            f"product-{rounding}",
+            "divided" * divide,
+        )
+        reading = Stepwise("-".join(filter(None, parts)), subtraction, difference, scale_cast, rounding, divide)
         if all(replace(reading, name=known.name) != known for known in _ADMITTED):
-            named.append(reading)
-    return tuple(sorted(named, key=lambda r: (r.divide, r.scale_cast, r.subtraction == "exact")))
+            made.append(reading)
+    return tuple(
+        sorted(made, key=lambda r: (r.divide, r.scale_cast, r.subtraction == "exact", r.difference == "output"))
+    )
 
 
 LINEAR_READINGS = (*_ADMITTED, *_composed())

@@ -6,10 +6,11 @@ is made. What is found does not depend on which contract's batch comes back firs
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -196,10 +197,10 @@ class Sweep:
         """Batches over the contracts in turn; those whose workers are still starting come later."""
         options = self.options
         streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
+        weights = {contract.id: _weight(contract) for contract in options.contracts}
         quota = dict.fromkeys(streams, 2**62)
         if options.cases is not None:
-            share, rest = divmod(options.cases, len(streams))
-            quota = {identity: share + (i < rest) for i, identity in enumerate(streams)}
+            quota = _shares(options.cases, weights)
         limit = options.budget * (1 - SHRINK_SHARE)
         announced: set[str] = set()
         made: Counter[str] = Counter()
@@ -213,8 +214,8 @@ class Sweep:
                     self._bell.wait(0.02)
                     self._bell.clear()
                 continue
-            # The contract with the fewest so far: one whose worker had to be replaced catches up.
-            contract = min(free, key=lambda c: made[c.id])
+            # The contract that is farthest behind: one whose worker had to be replaced catches up.
+            contract = min(free, key=lambda c: made[c.id] / weights[c.id])
             cases = next(streams[contract.id])[: quota[contract.id]]
             quota[contract.id] -= len(cases)
             made[contract.id] += len(cases)
@@ -432,6 +433,21 @@ class Sweep:
         except WorkerFailedError as error:
             self._lost(subject.name)
             return Outcome("hang", message=str(error))
+
+
+def _weight(contract: Contract) -> float:
+    """A contract's share of the calls: the square root of its types times granularities times modes, so that a large domain
+    gets more and a small one is not forgotten."""
+    domain = contract.domain
+    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities) * max(1, len(domain.modes)))
+
+
+def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Cases divided by weight into whole numbers that add up, the first contracts taking what is left over."""
+    total = sum(weights.values())
+    shares = {name: int(cases * weight / total) for name, weight in weights.items()}
+    left = cases - sum(shares.values())
+    return {name: share + (i < left) for i, (name, share) in enumerate(shares.items())}
 
 
 def _likeness(subject: Subject, contract: Contract, call: Call) -> tuple[str, ...]:
