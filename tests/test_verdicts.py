@@ -14,6 +14,7 @@ from strategies import build, walk
 from strategies.structures import Linear, Range
 from xverify import contracts
 from xverify.contracts.model import Cell, Contract
+from xverify.contracts.readings import LINEAR_READINGS, Stepwise
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import floats, integers, numpy_dtype, tensor
 from xverify.verify import editions, verdicts
@@ -25,6 +26,7 @@ from xverify.verify.verdicts import Judged, judge
 ONNX_13, ONNX_21, ONNX_25 = (contracts.get(f"ai.onnx/DequantizeLinear-{v}") for v in (13, 21, 25))
 ONE, TWO, OTHER = Subject("one", "1", "oracle"), Subject("two", "1", "oracle"), Subject("one", "1", "oracle", "O3")
 REJECTED, UNSUPPORTED = Outcome("rejected", error="ValueError"), Outcome("unsupported", error="NotImplemented")
+WRAPS = next(r.name for r in LINEAR_READINGS if replace(r, name="") == Stepwise("", "wrap-x"))
 CRASH, HANG = Outcome("crash", message="Fatal: died\nmore"), Outcome("hang")
 
 
@@ -94,15 +96,15 @@ def test_agreement_gives_nothing() -> None:
 
 def test_a_violation_with_attribution() -> None:
     calls = [asked(ONNX_21, "int8", number=n, zero_point_dtype="int8") for n in range(4)]
-    tally, found = concluded([(j, ONE, by(j, "wrap-x-product-once")) for j in calls])
+    tally, found = concluded([(j, ONE, by(j, WRAPS)) for j in calls])
     (finding,) = found.values()
     assert finding.key.verdict == "violation"
     assert finding.key.clause == ONNX_21.id + "/formula"
     assert finding.attribution is not None
-    assert finding.attribution.reading == finding.key.detail == "wrap-x-product-once"
+    assert finding.attribution.reading == finding.key.detail == WRAPS
     assert "in the type of x with wrap-around" in finding.summary
     assert tally.status(ONE, calls[0].cell) == "violation"
-    wrong = sum(int((by(j, "exact").tensor.codes != by(j, "wrap-x-product-once").tensor.codes).sum()) for j in calls)
+    wrong = sum(int((by(j, "exact").tensor.codes != by(j, WRAPS).tensor.codes).sum()) for j in calls)
     assert tally.cells[ONE, calls[0].cell].wrong == wrong > 0
 
 
@@ -118,7 +120,7 @@ def test_a_violation_without_attribution() -> None:
 def test_two_mistakes_are_not_attributed_to_one() -> None:
     """A reading must give every value of the cell; that it explains one wrong call is not enough."""
     first, second = (asked(ONNX_21, "int8", number=n, zero_point_dtype="int8") for n in range(2))
-    answers = [(first, ONE, by(first, "wrap-x-product-once")), (second, ONE, shifted(by(second, "exact")))]
+    answers = [(first, ONE, by(first, WRAPS)), (second, ONE, shifted(by(second, "exact")))]
     for order in (answers, answers[::-1]):
         _, found = concluded(order)
         assert found["violation"].attribution is None
@@ -127,8 +129,8 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
 def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
     """An implementation that wraps in large calls only: whichever call comes first, wrapping is not what it does."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
-    answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, "wrap-x-product-once"))]
-    assert (by(small, "exact").tensor.codes != by(small, "wrap-x-product-once").tensor.codes).any()
+    answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
+    assert (by(small, "exact").tensor.codes != by(small, WRAPS).tensor.codes).any()
     attributions = [concluded(order)[1]["violation"].attribution for order in (answers, answers[::-1])]
     assert attributions == [None, None]
 
