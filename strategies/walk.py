@@ -7,7 +7,7 @@ block) with every type of x, the other choices going round at strides that are p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, product
 
 from strategies.structures import Linear, Range, Structure, build
@@ -40,11 +40,12 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (1, 2, 1, 2, 1, 3),
     (2, 1, 3, 2, 2, 17),
     (16, 1025),
-    (65537,),
-    (2, 33000),
 )
-"""Ranks 0 to 6, empty, ones, tails, extents past 256, past 65 536, and sizes at which implementations split the
-work."""
+"""Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
+
+LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 33000))
+"""An extent past 65 536, and two rows of a split; with every type of x, but since one costs as much as a hundred other
+calls the granularities (or modes) go round."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the lap over the cells."""
@@ -130,20 +131,29 @@ def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
     ]
 
 
+def _large(kinds: Sequence[str], x_dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
+    """Each large shape with each type of x, and the kinds in turn."""
+    for i, shape in enumerate(LARGE_SHAPES):
+        for j, x_dtype in enumerate(x_dtypes):
+            yield shape, kinds[(i + j) % len(kinds)], x_dtype
+
+
 def shape_structures(contract: Contract) -> Iterator[Structure]:
     """Every shape and granularity with every type of x, the other choices going round."""
     domain = contract.domain
     pairs, turn = scale_outputs(domain), count()
     if domain.family == "range":
         choices = range_choices(domain)
-        for shape, dtype, mode in product(SHAPES, domain.x_dtypes, domain.modes):
+        modes = ((shape, mode, dtype) for shape, dtype, mode in product(SHAPES, domain.x_dtypes, domain.modes))
+        for shape, mode, dtype in (*modes, *_large(domain.modes, domain.x_dtypes)):
             n = next(turn)
             options = [c for c in choices if c[:2] == (dtype, mode)]
             _, _, narrow, out = options[n % len(options)]
             layout = LAYOUTS[n % len(LAYOUTS)]
             yield Range(dtype, mode, shape, narrow, out, layout, RANGE_RECIPES[n % len(RANGE_RECIPES)], 1000 + n)
         return
-    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
+    every = product(SHAPES, domain.granularities, domain.x_dtypes)
+    for shape, granularity, x_dtype in (*every, *_large(domain.granularities, domain.x_dtypes)):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)

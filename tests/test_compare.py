@@ -339,7 +339,7 @@ MUTANTS = [
     ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.asarray(magnitude == codes.dtype.type(infinity + 1))"),
     ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.asarray(codes > codes.dtype.type(infinity))"),
     ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.zeros(codes.shape, bool)"),
-    ("bits", "np.where(is_nan(codes, dtype), codes.dtype.type((1", "np.where(~is_nan(codes, dtype), codes.dtype.type((1"),
+    ("bits", "np.where(nan, codes.dtype.type((1", "np.where(~nan, codes.dtype.type((1"),
     ("bits", "bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype]", "bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype] + 1"),
     ("bits", "wide >= sign, sign - 1 - wide, wide", "wide >= sign, sign - wide, wide"),
     ("bits", "wide >= sign, sign - 1 - wide, wide", "wide >= sign, wide, wide"),

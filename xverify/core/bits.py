@@ -21,7 +21,8 @@ def is_nan(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
 
 def canonical(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
     """The codes with every NaN replaced by one: any NaN equals any NaN, -0 and +0 differ."""
-    return np.where(is_nan(codes, dtype), codes.dtype.type((1 << BITS[dtype]) - 1), codes)
+    nan = is_nan(codes, dtype)
+    return np.where(nan, codes.dtype.type((1 << BITS[dtype]) - 1), codes) if nan.any() else codes
 
 
 def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int64]:

@@ -41,7 +41,8 @@ def cast(numbers: F64, dtype: str) -> NDArray[Any]:
         codes = float32_to_bfloat16(float32_to_odd(numbers))
     else:
         raise ValueError(f"no cast to {dtype}")
-    return np.where(np.isnan(numbers), codes.dtype.type(_QUIET_NAN[dtype]), codes)
+    nan = np.isnan(numbers)
+    return np.where(nan, codes.dtype.type(_QUIET_NAN[dtype]), codes) if nan.any() else codes
 
 
 def float32_to_odd(numbers: F64) -> NDArray[np.uint32]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
@@ -152,13 +152,17 @@ class Tally:
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Cells with values outside the legal set, each with the reading that explains all its values if one is
         known."""
-        for (subject, cell), tally in self._ordered():
-            if tally.worst is None or not self.judged_by[subject, cell.contract]:
-                continue
+        violating = [
+            (subject, cell, tally)
+            for (subject, cell), tally in self._ordered()
+            if tally.worst is not None and self.judged_by[subject, cell.contract]
+        ]
+        common = _common([((subject.name, cell.contract), tally.suspects or ()) for subject, cell, tally in violating])
+        for (subject, cell, tally), reading in zip(violating, common, strict=True):
+            assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            reading = tally.suspects[0] if tally.suspects else None
             found = verdicts.violates(judged, subject.name, outcome, comparison, reading)
             if found is not None:
                 yield subject, cell, tally, found, judged, outcome
@@ -231,6 +235,20 @@ def _suspects(judged: Judged, admitted: list[str], cell: CellTally) -> tuple[str
         given = Tensor(before.legal.dtype, before.legal.codes(reading))
         names = explaining(before.contract, before.call, given, names)
     return names
+
+
+def _common(suspects: Sequence[tuple[tuple[str, str], tuple[str, ...]]]) -> list[str | None]:
+    """For each cell one of the readings that explain it, so that the cells of one group need few different ones: the
+    reading that explains most cells, then the one that explains most of the others, and so on."""
+    chosen: list[str | None] = [None] * len(suspects)
+    open_cells = {place for place, (_, names) in enumerate(suspects) if names}
+    while open_cells:
+        counts = Counter((suspects[place][0], name) for place in sorted(open_cells) for name in suspects[place][1])
+        (group, best), _ = counts.most_common(1)[0]
+        for place in [p for p in open_cells if suspects[p][0] == group and best in suspects[p][1]]:
+            chosen[place] = best
+            open_cells.remove(place)
+    return chosen
 
 
 def _smaller(a: Judged, b: Judged) -> bool:
