@@ -140,8 +140,10 @@ class Sweep:
         try:
             for contract, cases in self._turns():
                 self._under_way.append(self._send(contract, cases))
-                while self._receive_done() or len(self._under_way) >= IN_ALL:
+                self._receive_done()
+                while len(self._under_way) >= IN_ALL:
                     self._wait()
+                    self._receive_done()
             while self._under_way:
                 self._receive_done()
                 self._wait()

@@ -37,8 +37,8 @@ STATUSES = (
     "not-judged-differs",
     "agrees",
     "not-judged-agrees",
-    "unspecified",
     "unsupported",
+    "unspecified",
 )
 """Worst first; the last say little and count only where nothing else was seen."""
 
