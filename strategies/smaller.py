@@ -96,7 +96,8 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
         data = Tensor(data.dtype, codes, data.layout)
     tensors[role] = Tensor(data.dtype, data.codes, "C") if plain == 0 else data
     old = tensors.get("zero_point")
-    if old is not None and zero_point < 2 and old.dtype in INTEGERS:
+    # A zero point of 0 stays: another value could lead where the text leaves the call open.
+    if old is not None and zero_point < 2 and old.dtype in INTEGERS and old.codes.any():
         tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)))
     return replace(call, tensors=tensors)
 
@@ -112,11 +113,14 @@ def _squeezed(call: Call) -> Call:
     )
     axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if along and rank else None
     gone = tuple(i for i in range(rank) if shape[i] == 1 and i != axis)
+    if axis is not None and len(gone) == rank - 1 and call.contract == "ai.onnx/DequantizeLinear-19":
+        gone = gone[1:]  # Of rank 1 that version says something of its own.
     if not gone:
         return call
     tensors = {}
+    blocked = int(call.attributes.get("block_size", 0)) > 0
     for name, t in call.tensors.items():
-        same_rank = t.codes.ndim == rank and all(t.shape[i] == 1 for i in gone)
+        same_rank = blocked and t.codes.ndim == rank and all(t.shape[i] == 1 for i in gone)
         tensors[name] = Tensor(t.dtype, np.squeeze(t.codes, gone), t.layout) if name == role or same_rank else t
     attributes = dict(call.attributes)
     if axis is not None and ("axis" in attributes or sum(i < axis for i in gone)):

@@ -19,6 +19,9 @@ Generator = np.random.Generator
 SCALE_RECIPES = ("drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative")
 """How scales are chosen: "drawn" has random mantissas near 1; "table" and "special" are lists below."""
 
+ONE_SPECIAL = "special-"
+"""With a number after it, the recipe that gives one entry of the list of special scales."""
+
 ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
 
 RANGE_RECIPES = ("drawn", "symmetric", "from-zero", "to-zero", "narrow", "wide", "far-from-zero", "tiny", "grid")
@@ -55,6 +58,8 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
     """Codes of scales in a scale dtype, by recipe."""
     count = int(np.prod(shape, dtype=np.int64))
     code = code_dtype(dtype)
+    if recipe.startswith(ONE_SPECIAL):
+        return np.full(shape, special_scales(dtype)[int(recipe.removeprefix(ONE_SPECIAL))])
     if dtype == "float8_e8m0fnu":
         pool = special_scales(dtype) if recipe in ("special", "huge", "small") else np.arange(112, 144, dtype=np.uint8)
         return rng.choice(pool, count).astype(code).reshape(shape)

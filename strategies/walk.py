@@ -1,19 +1,23 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
-First one call for every cell, so that a budget that ends early has touched all; then every structure (rank, extent,
-axis,
-block) with every type of x, the other choices going round at strides that are prime to one another.
+First one call for every cell, so that a budget that ends early has touched all; then every special scale; then every
+structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number. (Choices
+that went round at fixed strides met only some of their combinations: with 12 types and 6 layouts each type had one layout.)
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import count, product
+from typing import TypeVar
 
 from strategies.structures import Linear, Range, Structure, build
-from strategies.values import RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES
+from strategies.values import ONE_SPECIAL, RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES, special_scales
 from xverify.contracts.model import Cell, Contract, Domain
 from xverify.core.call import LAYOUTS, Call
+
+T = TypeVar("T")
 
 TAILS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1000, 1023, 4099)
 """Extents around the widths of vectors and of their unrolled loops."""
@@ -131,11 +135,23 @@ def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
     ]
 
 
-def _large(kinds: Sequence[str], x_dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """Each large shape with each type of x, and the kinds in turn."""
+def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
+    """Each large shape with each type of x, and the kinds that fit in turn."""
     for i, shape in enumerate(LARGE_SHAPES):
-        for j, x_dtype in enumerate(x_dtypes):
-            yield shape, kinds[(i + j) % len(kinds)], x_dtype
+        fitting = [kind for kind in kinds if fits(contract, kind, shape)]
+        for j, x_dtype in enumerate(contract.domain.x_dtypes):
+            yield shape, fitting[(i + j) % len(fitting)], x_dtype
+
+
+class Picks:
+    """Choices that follow from a number and look drawn; each call makes the next one."""
+
+    def __init__(self, number: int) -> None:
+        self._bits = int.from_bytes(hashlib.sha256(str(number).encode()).digest())
+
+    def __call__(self, options: Sequence[T]) -> T:
+        self._bits, choice = divmod(self._bits, len(options))
+        return options[choice]
 
 
 def shape_structures(contract: Contract) -> Iterator[Structure]:
@@ -145,37 +161,59 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
     if domain.family == "range":
         choices = range_choices(domain)
         modes = ((shape, mode, dtype) for shape, dtype, mode in product(SHAPES, domain.x_dtypes, domain.modes))
-        for shape, mode, dtype in (*modes, *_large(domain.modes, domain.x_dtypes)):
+        for shape, mode, dtype in (*modes, *_large(contract, domain.modes)):
             n = next(turn)
-            options = [c for c in choices if c[:2] == (dtype, mode)]
-            _, _, narrow, out = options[n % len(options)]
-            layout = LAYOUTS[n % len(LAYOUTS)]
-            yield Range(dtype, mode, shape, narrow, out, layout, RANGE_RECIPES[n % len(RANGE_RECIPES)], 1000 + n)
+            pick = Picks(n)
+            _, _, narrow, out = pick([c for c in choices if c[:2] == (dtype, mode)])
+            yield Range(dtype, mode, shape, narrow, out, pick(LAYOUTS), pick(RANGE_RECIPES), 1000 + n)
         return
     every = product(SHAPES, domain.granularities, domain.x_dtypes)
-    for shape, granularity, x_dtype in (*every, *_large(domain.granularities, domain.x_dtypes)):
+    for shape, granularity, x_dtype in (*every, *_large(contract, domain.granularities)):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)
-        scale, out = pairs[n % len(pairs)]
-        zero_points = zero_point_choices(domain, x_dtype)
-        axis_choices = axes(domain, granularity, len(shape))
-        axis = axis_choices[(n // 3) % len(axis_choices)]
+        pick = Picks(n)
+        scale, out = pick(pairs)
+        axis = pick(axes(domain, granularity, len(shape)))
         place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
-        block_choices = block_sizes(shape[place]) if granularity == "blocked" else (0,)
         yield Linear(
             x_dtype, scale, granularity, shape,
-            zero_points[(n // 5) % len(zero_points)], out, axis,
-            block_choices[(n // 7) % len(block_choices)],
-            LAYOUTS[n % len(LAYOUTS)], SCALE_RECIPES[(n // 2) % len(SCALE_RECIPES)],
-            ZERO_POINT_RECIPES[(n // 11) % len(ZERO_POINT_RECIPES)], 1000 + n,
+            pick(zero_point_choices(domain, x_dtype)), out, axis,
+            pick(block_sizes(shape[place])) if granularity == "blocked" else 0,
+            pick(LAYOUTS), pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES), 1000 + n,
         )  # fmt: skip
 
 
+def special_structures(contract: Contract) -> Iterator[Structure]:
+    """Every special scale in every pair of scale and output types, per tensor; a drawn one seldom meets it."""
+    domain = contract.domain
+    if domain.family == "range":
+        return
+    turn = count()
+    for scale, out in scale_outputs(domain):
+        for number in range(len(special_scales(scale))):
+            n = next(turn)
+            pick = Picks(-1 - n)
+            x_dtype = pick(domain.x_dtypes)
+            zero_point = pick(zero_point_choices(domain, x_dtype))
+            yield Linear(
+                x_dtype,
+                scale,
+                "per_tensor",
+                (257,),
+                zero_point,
+                out,
+                scale_recipe=f"{ONE_SPECIAL}{number}",
+                seed=5000 + n,
+            )
+
+
 def walk(contract: Contract) -> Iterator[Call]:
-    """The whole list: the lap over the cells, then the lap over the structures."""
+    """The whole list: the lap over the cells, then those over the special scales and over the structures."""
     for n, structure in enumerate(cell_structures(contract)):
         yield build(contract, structure, f"walk cell {n}")
+    for n, structure in enumerate(special_structures(contract)):
+        yield build(contract, structure, f"walk special scale {n}")
     for n, structure in enumerate(shape_structures(contract)):
         yield build(contract, structure, f"walk structure {n}")
 
