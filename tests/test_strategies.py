@@ -1,0 +1,396 @@
+"""The coverage walk meets what it promises; drawn calls are valid, or break what they say; shrinking finds the minimum."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+
+import strategies
+from strategies import (
+    breakable,
+    build,
+    calls,
+    invalid_calls,
+    openable,
+    simplest,
+    smaller_calls,
+    unspecified_calls,
+    walk,
+)
+from strategies.smaller import MAX_RANK
+from strategies.structures import Linear, Range
+from strategies.walk import axes, cell_structures, scale_outputs, zero_point_choices
+from xverify import contracts
+from xverify.contracts.linear import ceil_div
+from xverify.contracts.model import Contract
+from xverify.core.call import BITS, LAYOUTS, Call
+from xverify.core.dtypes import tensor
+
+EDITIONS = contracts.ids()
+EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def walked(identity: str) -> list[Call]:
+    return list(walk(contracts.get(identity)))
+
+
+# -- the walk ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_every_call_of_the_walk_is_allowed(identity: str) -> None:
+    contract = contracts.get(identity)
+    judged = [(call.origin, contract.judge(call)) for call in walked(identity)]
+    assert [entry for entry in judged if entry[1].verdict != "allowed"] == []
+    assert len(judged) > 100
+
+
+def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
+    """Every cell of a domain: types of x, scale, zero point and output, granularity, variant."""
+    d = contract.domain
+    if d.family == "range":
+        narrow = ("", " narrow") if "narrow_range" in d.attributes else ("",)
+        rows = product(d.x_dtypes, d.output_dtypes, d.modes, narrow)
+        return {
+            (x, "float32", "", out, "per_tensor", mode + n)
+            for x, out, mode, n in rows
+            if out != "bfloat16" or mode == "MIN_COMBINED"
+        }
+    found = set()
+    for x, scale, granularity in product(d.x_dtypes, d.scale_dtypes, d.granularities):
+        zero_points = {"int8", "uint8", "int32"} if contract.id.startswith("onednn") else {x}
+        outputs = set(d.output_dtypes) if "output_dtype" in d.attributes else {scale}
+        absent = set() if contract.id == "com.microsoft/DequantizeLinear-1@seed" else {""}
+        found |= {(x, scale, z, out, granularity, "") for z, out in product(zero_points | absent, outputs)}
+    return found
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_the_first_lap_meets_every_cell(identity: str) -> None:
+    contract = contracts.get(identity)
+    lap = [call for call in walked(identity) if call.origin.startswith("walk cell")]
+    met = [contract.cell(call) for call in lap]
+    key = [(c.x_dtype, c.scale_dtype, c.zero_point_dtype, c.out_dtype, c.granularity, c.variant) for c in met]
+    want = cells_by_hand(contract)
+    assert set(key) == want, f"missing {want - set(key)}, beside {set(key) - want}"
+    # A cell may be met twice only where an attribute may be given or left to its default.
+    assert len(key) <= 4 * len(want)
+    assert len(lap) == len(list(cell_structures(contract)))
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_every_code_with_every_granularity(identity: str) -> None:
+    contract = contracts.get(identity)
+    met: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for call in walked(identity):
+        met[call.data.dtype, contract.cell(call).granularity] |= set(
+            np.unique(call.data.codes[call.data.codes < 256]).tolist()
+        )
+    linear = contract.domain.family == "linear"
+    granularities = contract.domain.granularities if linear else ("per_tensor",)
+    for dtype, granularity in product(contract.domain.x_dtypes, granularities):
+        if BITS[dtype] <= 8:
+            missing = set(range(1 << BITS[dtype])) - met[dtype, granularity]
+            assert not missing, f"{dtype} {granularity}: {sorted(missing)[:5]}"
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_shapes_of_the_walk(identity: str) -> None:
+    """Ranks 0 to 6, empty ones, extents of 1, tails around the widths of vectors, past 256 and past 65 536; layouts."""
+    contract = contracts.get(identity)
+    shapes, layouts, dtypes_at_65537 = set(), defaultdict(set), set()
+    for call in walked(identity):
+        shapes.add(call.data.shape)
+        layouts[call.data.dtype].add(call.data.layout)
+        if call.data.shape == (65537,):
+            dtypes_at_65537.add(call.data.dtype)
+    extents = {extent for shape in shapes for extent in shape}
+    assert {len(shape) for shape in shapes} == set(range(7))
+    assert any(0 in shape for shape in shapes if len(shape) > 1)
+    assert {(), (0,), (1,), (1, 1)} <= shapes
+    tails = {width + step for width in (16, 32, 64, 256) for step in (-1, 0, 1)}
+    assert tails <= extents, f"missing {tails - extents}"
+    assert max(extents) > 65536
+    assert dtypes_at_65537 == set(contract.domain.x_dtypes)
+    for dtype in contract.domain.x_dtypes:
+        assert layouts[dtype] == set(LAYOUTS), f"{dtype}: {layouts[dtype]}"
+
+
+@pytest.mark.parametrize("identity", [i for i in EDITIONS if "blocked" in contracts.get(i).domain.granularities])
+def test_blocks_of_the_walk(identity: str) -> None:
+    """Blocks that divide the axis, leave a remainder, are one, are all of it, go past it; axes from both ends."""
+    kinds, places = set(), set()
+    for call in walked(identity):
+        block, shape = int(call.attributes.get("block_size", 0)), call.data.shape
+        if block:
+            axis = int(call.attributes.get("axis", 1))
+            extent = shape[axis]
+            kinds.add(
+                "past"
+                if block > extent
+                else "all"
+                if block == extent
+                else "remainder"
+                if extent % block
+                else "dividing"
+            )
+            kinds |= {"one"} if block == 1 else set()
+            places.add((len(shape), axis if "axis" in call.attributes else None))
+    assert kinds == {"past", "all", "remainder", "dividing", "one"}
+    assert {(2, 0), (2, -1), (2, None), (4, -4), (6, 5)} <= places
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_values_of_the_walk(identity: str) -> None:
+    """Scales that are zero, subnormal, infinite, NaN, negative; zero points at both ends; ranges of every kind."""
+    contract = contracts.get(identity)
+    seen: dict[str, set[int]] = defaultdict(set)
+    for call in walked(identity):
+        for role, t in call.tensors.items():
+            if role not in ("x", "input") and t.dtype in ("float32", "int8"):
+                seen[role + t.dtype] |= set(np.unique(t.codes).tolist())
+    if contract.domain.family == "range":
+        assert {0, 0x80000000} & seen["min_rangefloat32"]
+        assert min(seen["max_rangefloat32"]) < 0x00800000, "a subnormal or zero end"
+        assert max(seen["max_rangefloat32"]) >= 0x79000000, "a huge end"
+        return
+    scales = seen["scalefloat32"]
+    kinds = {
+        "zero": 0 in scales,
+        "minus zero": 0x80000000 in scales,
+        "subnormal": any(0 < code < 0x00800000 for code in scales),
+        "smallest normal": 0x00800000 in scales,
+        "infinity": 0x7F800000 in scales,
+        "NaN": any(0x7F800000 < code <= 0x7FFFFFFF for code in scales),
+        "negative": any(0x80800000 <= code < 0xFF800000 for code in scales),
+        "power of two": any(code % 0x800000 == 0 and 0x30000000 < code < 0x50000000 for code in scales),
+        "beside a power of two": any(code & 0x7FFFFF in (1, 0x7FFFFF) for code in scales),
+        "largest": 0x7F7FFFFF in scales,
+    }
+    assert [name for name, met in kinds.items() if not met] == []
+    assert {0x80, 0x7F, 0x00} <= seen["zero_pointint8"]
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_the_walk_is_deterministic(identity: str) -> None:
+    once, again = ([call.digest() for call in walked(identity) if call.values < 5000][::7] for _ in range(2))
+    assert once == again
+    assert len(set(once)) > len(once) * 0.9
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_the_simplest_call_of_each_cell_is_in_it(identity: str) -> None:
+    contract = contracts.get(identity)
+    for cell in {contract.cell(call) for call in walked(identity)[::5]}:
+        call = simplest(contract, cell)
+        assert contract.judge(call).verdict == "allowed", cell
+        assert contract.cell(call) == cell
+        assert call.values == 2
+
+
+def test_parts_of_the_walk() -> None:
+    newest = contracts.get("ai.onnx/DequantizeLinear-25").domain
+    assert ("float8_e8m0fnu", "") not in scale_outputs(newest)
+    assert ("float8_e8m0fnu", "float16") in scale_outputs(newest)
+    assert zero_point_choices(contracts.get("com.microsoft/DequantizeLinear-1@seed").domain, "int8") == ("int8",)
+    assert set(axes(newest, "per_axis", 3)) == {None, 0, 1, 2, -1, -2, -3}
+    assert None not in axes(newest, "per_axis", 1), "the default axis of 1 is out of range"
+
+
+# -- drawn calls ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_drawn_calls_are_valid(identity: str) -> None:
+    contract = contracts.get(identity)
+
+    @EVERY
+    @given(calls(contract))
+    def check(call: Call) -> None:
+        assert contract.judge(call).verdict == "allowed", f"{call.data.shape} {dict(call.attributes)}"
+        assert call.values <= 4096
+
+    check()
+
+
+WAYS = [(identity, name) for identity in EDITIONS for name in breakable(contracts.get(identity))]
+OPENINGS = [(identity, name) for identity in EDITIONS for name in openable(contracts.get(identity))]
+
+
+def exactly_that(contract: Contract, name: str, make: Callable[..., st.SearchStrategy[Call]], verdict: str) -> None:
+    met = []
+
+    @settings(EVERY, max_examples=6)
+    @given(make(contract, name))
+    def check(call: Call) -> None:
+        judgement = contract.judge(call)
+        assert (judgement.verdict, judgement.clauses) == (verdict, (f"{contract.id}/{name}",))
+        met.append(call)
+
+    check()
+    assert met
+
+
+@pytest.mark.parametrize(("identity", "name"), WAYS)
+def test_invalid_calls_break_one_clause(identity: str, name: str) -> None:
+    exactly_that(contracts.get(identity), name, invalid_calls, "forbidden")
+
+
+@pytest.mark.parametrize(("identity", "name"), OPENINGS)
+def test_unspecified_calls_enter_one_clause(identity: str, name: str) -> None:
+    exactly_that(contracts.get(identity), name, unspecified_calls, "unspecified")
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_every_way_is_taken(identity: str) -> None:
+    """Unnamed, each clause comes up; and each clause that a judge of this edition can name has its way."""
+    contract = contracts.get(identity)
+    rng, every = np.random.default_rng(0), walked(identity)
+    for names, change in ((breakable(contract), strategies.spoiled), (openable(contract), strategies.opened)):
+        for name in names:
+            some = rng.permutation(len(every))[:400]
+            assert any(change(contract, every[i], name, rng) for i in some), f"{name} was never made"
+    sentences = {"formula", "subnormal", "output-shape", "float-zero-point", "rounding", "multiplication-precision"}
+    sentences |= {"narrow-range", "scaled-bounds", "formula-min-combined", "formula-min-first", "formula-scaled"}
+    listed = {name.removeprefix(identity + "/") for name in contract.clauses}
+    left = listed - set(breakable(contract)) - set(openable(contract)) - sentences
+    # Clauses that no call of the edition can break: its output type follows from the scale's, or it has every attribute.
+    assert left <= {"output-type", "attributes"}, f"{identity}: no way for {left}"
+
+
+# -- smaller calls ----------------------------------------------------------------------------------------
+
+
+class Largest:
+    """Draws the upper bound (or the lower one) of every integer, and counts the draws."""
+
+    def __init__(self, largest: bool) -> None:
+        self.largest, self.bounds = largest, []
+
+    def integers(self, low: int, high: int) -> st.SearchStrategy[int]:
+        self.bounds.append((low, high))
+        return st.just(high if self.largest else low)
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, call: Call, focus: tuple[int, ...], largest: bool) -> tuple[Call, list]:
+    """What `smaller_calls` makes when every draw is at its bound, and the bounds; Hypothesis may draw more than once."""
+    recorder = Largest(largest)
+    monkeypatch.setattr("strategies.smaller.st.integers", recorder.integers)
+    once = settings(max_examples=1, database=None, phases=[Phase.generate])
+    return find(smaller_calls(call, focus), lambda _: True, settings=once), recorder.bounds
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All draws at their upper bounds give the call itself; at 0 the smallest; the number of draws is always the same."""
+    contract = contracts.get(identity)
+    for call in [c for c in walked(identity) if c.values < 3000][::97]:
+        focus = tuple(extent - 1 for extent in call.data.shape) if call.values else (0,) * len(call.data.shape)
+        same, upper = drawn(monkeypatch, call, focus, True)
+        small, lower = drawn(monkeypatch, call, focus, False)
+        assert same.digest() == call.digest(), f"{call.origin}: {same.data.shape} for {call.data.shape}"
+        draws = 2 * MAX_RANK + 4
+        assert upper == upper[:draws] * (len(upper) // draws), "some other number of draws"
+        assert lower[:draws] == upper[:draws]
+        assert {low for low, _ in upper} == {0}
+        assert small.values <= max(1, int(call.attributes.get("block_size", 1)))
+        assert small.values > 0 or not call.values
+        assert contract.judge(small).verdict == "allowed", f"{call.origin}: {small.data.shape} {dict(small.attributes)}"
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_smaller_calls_stay_what_they_were(identity: str) -> None:
+    """Allowed, in the same cell, no larger, with the value in focus still there."""
+    contract = contracts.get(identity)
+    some = [c for c in walked(identity) if 0 < c.values < 3000][::41]
+
+    @settings(EVERY, max_examples=60)
+    @given(st.data())
+    def check(data: DataObject) -> None:
+        call = data.draw(st.sampled_from(some))
+        focus = tuple(data.draw(st.integers(0, extent - 1)) for extent in call.data.shape)
+        small = data.draw(smaller_calls(call, focus))
+        where = (
+            f"{call.data.shape} {dict(call.attributes)} at {focus} became {small.data.shape} {dict(small.attributes)}"
+        )
+        judgement = contract.judge(small)
+        assert judgement.verdict == "allowed", f"{where}: {judgement}"
+        assert contract.cell(small) == contract.cell(call), where
+        assert small.values <= call.values
+        assert int(call.data.codes[focus]) in small.data.codes
+
+    check()
+
+
+def minimum(call: Call, focus: tuple[int, ...], shows: Callable[[Call], bool]) -> Call:
+    """What `hypothesis.find` makes of a call, searched as findings are."""
+    assert shows(call)
+    phases, healthy = (Phase.generate, Phase.shrink), list(HealthCheck)
+    plain = settings(max_examples=320, database=None, deadline=None, phases=phases, suppress_health_check=healthy)
+    return find(smaller_calls(call, focus), shows, settings=plain, random=random.Random(1))
+
+
+ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
+
+
+def test_one_value_is_found() -> None:
+    """A value that is wrong wherever it stands: the minimum is that value alone, its zero point kept or 0."""
+    call = build(ONNX, Linear("uint8", "float32", "per_axis", (4, 80), "uint8", axis=1, layout="F", seed=3))
+    focus = (2, 41)
+    wrong = int(call.data.codes[focus])
+    small = minimum(call, focus, lambda c: bool((c.data.codes == wrong).any()))
+    assert small.values == 1
+    assert small.data.layout == "C"
+    assert small.data.codes.reshape(-1).tolist() == [wrong]
+    assert small.tensors["scale"].shape == (1,)
+    assert not small.tensors["zero_point"].codes.any()
+    assert ONNX.judge(small).verdict == "allowed"
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(33, 16), (257, 32)])
+def test_a_tail_is_found(size: int, lanes: int) -> None:
+    """Wrong are the values after the last whole vector, if there is a vector at all: one vector and one value remain."""
+    call = build(ONNX, Linear("int8", "float32", "per_tensor", (2, size), seed=4))
+
+    def shows(c: Call) -> bool:
+        extent = c.data.shape[-1] if c.data.shape else 1
+        return extent > lanes and extent % lanes != 0
+
+    small = minimum(call, (1, size - 1), shows)
+    assert small.data.shape == (lanes + 1,)
+
+
+def test_a_blocked_remainder_is_found() -> None:
+    """Wrong are the values of a partial last block after a whole one: one row, one whole block, and the first of them."""
+    structure = Linear("int8", "float32", "blocked", (3, 110), "int8", axis=1, block_size=16, seed=5)
+    call = build(ONNX, structure)
+
+    def shows(c: Call) -> bool:
+        block, shape = int(c.attributes.get("block_size", 0)), c.data.shape
+        if not block or ONNX.judge(c).verdict != "allowed" or not shape:
+            return False
+        extent = shape[int(c.attributes.get("axis", 1))]
+        return ceil_div(extent, block) > 1 and extent % block != 0
+
+    small = minimum(call, (2, 96), shows)
+    assert small.values == 17
+    assert small.tensors["scale"].size == 2
+    assert not small.tensors["zero_point"].codes.any()
+
+
+def test_a_range_call_is_found() -> None:
+    contract = contracts.get("tensorflow/Dequantize@installed")
+    call = build(contract, Range("uint8", "SCALED", (5, 7, 3), True, seed=6))
+    ends = {"min_range": tensor("float32", -3.0), "max_range": tensor("float32", 5.0)}
+    small = minimum(replace(call, tensors={**call.tensors, **ends}), (4, 6, 2), lambda c: c.values > 0)
+    assert small.data.shape == ()
+    assert [small.tensors[role].same_bits(ends[role]) for role in ends] == [True, True]
