@@ -68,12 +68,15 @@ def loaded(mutated: str = "", old: str = "", new: str = "") -> Iterator[SimpleNa
 # -- the battery ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fixed:
     """A reading that gives these codes."""
 
     name: str
     codes: np.ndarray
+
+    def simplified(self, operands: Operands) -> Fixed:
+        return self
 
     def evaluate(self, operands: Operands) -> np.ndarray:
         return self.codes
@@ -323,13 +326,15 @@ MUTANTS = [
     ("compare", ".min(axis=0)", ".max(axis=0)"),
     ("compare", "int(nearest.max())", "int(nearest.min())"),
     ("compare", "return -1 if largest", "return 0 if largest"),
-    ("legal", "canonical(reading.evaluate(operands), dtype)", "reading.evaluate(operands)"),
+    ("legal", "canonical(simple.evaluate(operands), dtype)", "simple.evaluate(operands)"),
     ("legal", "np.logical_or.reduce([is_subnormal", "np.logical_and.reduce([is_subnormal"),
     ("legal", "for codes in distinct])", "for codes in distinct[:1]])"),
     ("legal", "        if key not in known:", "        if not known:"),
     ("legal", "        if key not in known:", "        if True:"),
     ("legal", "known[key] = len(distinct)", "known[key] = 0"),
-    ("legal", "index.append(known[key])", "index.insert(0, known[key])"),
+    ("legal", "index.append(proven[simple])", "index.insert(0, proven[simple])"),
+    ("legal", "        if simple not in proven:", "        if not proven:"),
+    ("legal", "proven[simple] = known[key]", "proven[simple] = 0"),
     ("legal", "key = codes.tobytes()", "key = codes.tobytes()[:4]"),
     ("rounding", "magnitude < code(1 << MANTISSA_BITS[dtype])", "magnitude <= code(1 << MANTISSA_BITS[dtype])"),
     ("rounding", "magnitude < code(1 << MANTISSA_BITS[dtype])", "magnitude < code((1 << MANTISSA_BITS[dtype]) - 1)"),

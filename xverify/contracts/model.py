@@ -83,6 +83,10 @@ class Reading(Protocol):
         """The output codes in ``operands.output_dtype`` and ``operands.shape``."""
         ...
 
+    def simplified(self, operands: Operands) -> Reading:
+        """A reading that gives the same bits for every value of the operands' types; equal ones are proven equal."""
+        ...
+
 
 @dataclass(frozen=True)
 class Domain:

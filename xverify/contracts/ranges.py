@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,15 @@ def _as(real: Any, *arrays: NDArray[Any]) -> list[Any]:
     return [np.asarray(array).astype(real) for array in arrays]
 
 
+class _AsItIs:
+    """A recipe of which no stage can be left out."""
+
+    def simplified(self, operands: Operands) -> Self:
+        return self
+
+
 @dataclass(frozen=True)
-class MinCombined:
+class MinCombined(_AsItIs):
     """min + (in * range) / R, or min + in * (range / R), in one precision.
 
     Source: TensorFlow's Dequantize, mode MIN_COMBINED; the second association is the text's own "multiply by 6 / 255".
@@ -133,7 +140,7 @@ class MinCombined:
 
 
 @dataclass(frozen=True)
-class MinFirst:
+class MinFirst(_AsItIs):
     """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode
     MIN_FIRST."""
 
@@ -153,7 +160,7 @@ class MinFirst:
 
 
 @dataclass(frozen=True)
-class ScaledSymmetric:
+class ScaledSymmetric(_AsItIs):
     """SCALED as the older text has it: s = 2 m / (max_fixed - min_fixed), m = max(|min|, |max|); result = input * s.
 
     Source: TensorFlow 1's Dequantize, mode SCALED; the fixed range of a signed type is symmetric (-127..127), as its
@@ -194,7 +201,7 @@ class ScaledSymmetric:
 
 
 @dataclass(frozen=True)
-class ScaledByFloat:
+class ScaledByFloat(_AsItIs):
     """SCALED as the newer text has it: input times a ``const float`` scale_factor.
 
     The factor is max / max_T for unsigned types, else the larger of min / min_T and max / max_T, in float32 as it is

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Operands
-from xverify.core.dtypes import INTEGERS, UNIT_EXPONENT, integer_range, values
+from xverify.core.call import BITS
+from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import cast, product_to_odd, quotient_to_odd, to_dtype, to_float32
 
 F64 = NDArray[np.float64]
@@ -57,6 +58,27 @@ class Stepwise:
         start = _SUBTRACTION[self.subtraction] + _DIFFERENCE[self.difference]
         return f"{start}{scale}, rounds the {what} {where}"
 
+    def simplified(self, operands: Operands) -> Stepwise:
+        """An equal reading with the stages left out that cannot change a value of these types, by their bit lengths.
+
+        Readings whose simplified forms are equal give the same bits for every value of the types.
+        """
+        dtypes, out = operands.dtypes, operands.output_dtype
+        x, zero_point, scale = dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"]
+        precision = MANTISSA_BITS[out] + 1
+        operand = max(_significant_bits(x), _significant_bits(zero_point))
+        whole = operand if not zero_point or self.subtraction == "ignored" else operand + 1
+        changes: dict[str, Any] = {"name": ""}
+        if self.scale_cast and _fits(scale, out):
+            changes["scale_cast"] = False
+        if self.subtraction == "operands-output" and operand <= precision:
+            changes["subtraction"] = "exact"
+        if self.difference != "exact" and whole <= (24 if self.difference == "float32" else precision):
+            changes["difference"] = "exact"
+        if self.rounding == "float32" and out == "float32":
+            changes["rounding"] = "once"
+        return replace(self, **changes)
+
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         out = operands.output_dtype
         difference = self._difference(operands)
@@ -95,6 +117,19 @@ class Stepwise:
         if self.difference == "float32":
             return np.asarray(to_float32(difference), np.float64)
         return to_dtype(difference, out) if self.difference == "output" else difference
+
+
+def _significant_bits(dtype: str) -> int:
+    """Bits of the largest magnitude of an integer type, which every float type of this house has the range for; of a float
+    type more than any of them holds, since its differences are not bounded by its own precision."""
+    if not dtype:
+        return 0
+    return BITS[dtype] if dtype in INTEGERS else 64
+
+
+def _fits(scale: str, out: str) -> bool:
+    """Whether every value of a scale type is one of the output type."""
+    return scale == out or (out == "float32" and scale in ("float16", "bfloat16", "float8_e8m0fnu"))
 
 
 def _wrapped(difference: F64, dtype: str) -> F64:

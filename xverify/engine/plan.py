@@ -29,7 +29,7 @@ SPOILED_EACH = 10
 EXAMPLES = 200
 """Hypothesis examples in a round."""
 
-SEEDS_EACH = 3
+SEEDS_EACH = 5
 """Calls made of each structure that Hypothesis draws: drawing costs more than building."""
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from oracles import answers, installed_version
 from oracles.protocol import Oracle
 from xverify.contracts.model import Cell, Contract, Reading
-from xverify.core.call import Call, Outcome, encode_call
+from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case, batches
 from xverify.engine.trust import Trust
@@ -34,7 +34,7 @@ from xverify.verify.verdicts import Judged
 DEPTH = 2
 """Batches of one contract under way: enough that no worker waits for the planner."""
 
-IN_ALL = 8
+IN_ALL = 12
 """Batches under way in all; one whose implementation died and restarts does not hold up the others."""
 
 REPEAT_EACH = 40
@@ -72,11 +72,11 @@ class _Asked:
     oracle: Oracle
     places: list[tuple[int, Subject, bool]] = field(default_factory=list)
     requests: list[tuple[bytes, str]] = field(default_factory=list)
+    outcomes: Sequence[Outcome] | None = None
 
 
 @dataclass(eq=False)
 class _Batch:
-    serial: int
     contract: Contract
     cases: list[Case]
     asked: list[_Asked]
@@ -106,7 +106,6 @@ class Sweep:
         self.spared: Counter[str] = Counter()
         self._fatal: set[tuple[str, ...]] = set()
         self._under_way: list[_Batch] = []
-        self._serial = 0
         self._supported: dict[tuple[Subject, Cell], bool] = {}
         self._open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
         self._bell = threading.Event()
@@ -122,7 +121,7 @@ class Sweep:
             self.subjects[oracle.name] = tuple(
                 Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths
             )
-            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell)
+            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell, alike=self._alike)
             worker.start()
             self.workers[oracle.name] = worker
         names = tuple(subject.label for subjects in self.subjects.values() for subject in subjects)
@@ -166,24 +165,38 @@ class Sweep:
 
     def _receive_done(self) -> bool:
         """Judge the batches that every implementation has answered; whether there were any."""
-        done = [batch for batch in self._under_way if self._answered(batch)]
+        self._gather()
+        done = self._answered()
         for batch in done:
             self._under_way.remove(batch)
             self._receive(batch)
         return bool(done)
 
-    def _answered(self, batch: _Batch) -> bool:
-        """Whether collecting the batch would not wait. Each worker answers its batches in order."""
-        earlier = [b for b in self._under_way if b is not batch and b.serial < batch.serial]
-        for asked in batch.asked:
+    def _gather(self) -> None:
+        """Take from each worker what it has answered; it answers in the order in which it was asked."""
+        behind = set()
+        for asked in (asked for batch in self._under_way for asked in batch.asked if asked.outcomes is None):
             name = asked.oracle.name
-            if any(a.oracle.name == name for b in earlier for a in b.asked) or not self.workers[name].done():
-                return False
-        return True
+            if name not in behind and self.workers[name].done():
+                asked.outcomes = self._collect(asked)
+            else:
+                behind.add(name)
+
+    def _answered(self) -> list[_Batch]:
+        """The batches that are answered whole, and no earlier one of their contract is not: what is said of a cell may
+        depend on the order of its calls."""
+        done, waiting = [], set()
+        for batch in self._under_way:
+            if batch.contract.id not in waiting and all(asked.outcomes is not None for asked in batch.asked):
+                done.append(batch)
+            else:
+                waiting.add(batch.contract.id)
+        return done
 
     def _wait(self) -> None:
         """Wait a moment for an answer, if there is nothing else to do."""
-        if self._under_way and not any(self._answered(batch) for batch in self._under_way):
+        self._gather()
+        if self._under_way and not self._answered():
             self._bell.wait(0.05)
             self._bell.clear()
 
@@ -233,6 +246,11 @@ class Sweep:
         workers = [self.workers[oracle.name] for oracle in self._answering(contract)]
         return all(worker.failed or (worker.ready and worker.pending < IN_ALL) for worker in workers)
 
+    def _alike(self, died: bytes, other: bytes) -> bool:
+        a, b = decode_call(died), decode_call(other)
+        first, second = self._contract(a.contract), self._contract(b.contract)
+        return _likeness("", first, a) == _likeness("", second, b)
+
     def _announce(self, announced: set[str]) -> None:
         for name, worker in self.workers.items():
             if name in announced:
@@ -260,7 +278,7 @@ class Sweep:
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     if int((case.number + 1) * path.share) == int(case.number * path.share):
                         continue
-                    if self._fatal and (_likeness(subject, contract, case.call) in self._fatal):
+                    if self._fatal and (_likeness(subject.label, contract, case.call) in self._fatal):
                         self.spared[subject.label] += 1
                         continue
                     one.places.append((place, subject, False))
@@ -270,15 +288,16 @@ class Sweep:
                         one.requests.append((blob, path.options))
             self.workers[oracle.name].submit(one.requests)
             asked.append(one)
-        self._serial += 1
-        return _Batch(self._serial, contract, cases, asked)
+        return _Batch(contract, cases, asked)
 
     def _receive(self, batch: _Batch) -> None:
         judged = [verdicts.judge(batch.contract, case.call, case.number, case.legal) for case in batch.cases]
         outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
         for asked in batch.asked:
-            for (place, subject, repeated), outcome in zip(asked.places, self._collect(asked), strict=False):
-                if repeated:
+            for (place, subject, repeated), outcome in zip(asked.places, asked.outcomes or (), strict=False):
+                if outcome.kind == "spared":
+                    self.spared[subject.label] += 1
+                elif repeated:
                     if subject not in outcomes[place]:
                         continue
                     found = verdicts.nondeterministic(judged[place], subject.name, outcomes[place][subject], outcome)
@@ -287,7 +306,7 @@ class Sweep:
                 else:
                     outcomes[place][subject] = outcome
                     if outcome.kind in ("crash", "hang"):
-                        self._fatal.add(_likeness(subject, batch.contract, batch.cases[place].call))
+                        self._fatal.add(_likeness(subject.label, batch.contract, batch.cases[place].call))
         for one, given in zip(judged, outcomes, strict=True):
             self._observe(one, given)
         for case in batch.cases:
@@ -296,14 +315,13 @@ class Sweep:
         cases = sum(self.phases.values())
         self.emit(Progressed(batch.cases[-1].phase, cases, self.values, len(self.findings), self.elapsed()))
 
-    def _collect(self, asked: _Asked, limit: float | None = None) -> Sequence[Outcome]:
+    def _collect(self, asked: _Asked) -> Sequence[Outcome]:
+        """The outcomes of one batch; none when the worker was given up."""
         try:
-            return self.workers[asked.oracle.name].collect(limit)
+            return self.workers[asked.oracle.name].collect()
         except WorkerFailedError:
             self._lost(asked.oracle.name)
-        except TimeoutError:
-            pass
-        return ()
+            return ()
 
     # -- judging --------------------------------------------------------------------------------------
 
@@ -452,18 +470,12 @@ def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
     return {name: share + (i < left) for i, (name, share) in enumerate(shares.items())}
 
 
-def _likeness(subject: Subject, contract: Contract, call: Call) -> tuple[str, ...]:
+def _likeness(label: str, contract: Contract, call: Call) -> tuple[str, ...]:
     """What a call that ends a process has in common with others that would; one of them is enough, since each costs a
     restart. The report says how many were spared."""
     judgement = contract.judge(call)
     clauses = (clause.removeprefix(contract.id) for clause in judgement.clauses)
     kind = "empty" if call.values == 0 else "not empty"
-    return (
-        subject.label,
-        contract.id.partition("@")[0],
-        call.data.dtype if judgement.verdict == "allowed" else "",
-        str(call.attributes.get("mode", "")),
-        kind,
-        judgement.verdict,
-        *clauses,
-    )
+    allowed = judgement.verdict == "allowed"
+    values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
+    return (label, contract.id.partition("@")[0], kind, judgement.verdict, *values, *clauses)

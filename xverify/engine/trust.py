@@ -65,7 +65,7 @@ class Trust:
         self._blocks(judged)
         self._numbers(judged)
         if BITS[x.dtype] <= 8:
-            self._codes[x.dtype][np.unique(x.codes)] = True
+            self._codes[x.dtype][x.codes.reshape(-1)] = True
 
     def _blocks(self, judged: Judged) -> None:
         call = judged.call

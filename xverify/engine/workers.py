@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ class Worker:
     """One oracle in a process of its own. Used by one thread at a time.
 
     bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
+    alike(died, other): whether a call that waits is so like the one that ended the process that it is not worth another
+    process; it then gets the outcome "spared".
     """
 
     def __init__(
@@ -86,12 +88,14 @@ class Worker:
         call_timeout: float = 10.0,
         start_timeout: float = 120.0,
         bell: threading.Event | None = None,
+        alike: Callable[[bytes, bytes], bool] | None = None,
     ) -> None:
         self.oracle = oracle
         self.python = python
         self.call_timeout = call_timeout
         self.start_timeout = start_timeout
         self.bell = bell or threading.Event()
+        self._alike = alike
         self.failed: str | None = None
         self.versions: dict[str, Any] = {}
         self.seconds = 0.0
@@ -297,7 +301,9 @@ class Worker:
                 self._take(message, except_for=suspect)
         self._fruitless += 1
         if culprit in self._unanswered:
-            self._unanswered.pop(culprit).outcome = Outcome(kind, message=words)
+            died = self._unanswered.pop(culprit)
+            died.outcome = Outcome(kind, message=words)
+            self._spare(died)
             self._fruitless = 0
         if self._fruitless >= STARTS:
             self._give_up(words)
@@ -306,6 +312,14 @@ class Worker:
         self._unsent = deque(requests for requests in again if requests)
         self.restarts += 1
         self.start()
+
+    def _spare(self, died: _Request) -> None:
+        """Answer for the waiting requests that would only end the next process too."""
+        if self._alike is None:
+            return
+        for number, request in list(self._unanswered.items()):
+            if request.options == died.options and self._alike(died.blob, request.blob):
+                self._unanswered.pop(number).outcome = Outcome("spared")
 
     def _last_words(self, kind: str) -> str:
         """How the process ended, and the end of what it wrote, from the fatal error on."""

@@ -47,12 +47,16 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     distinct: list[NDArray[Any]] = []
     index: list[int] = []
     known: dict[bytes, int] = {}
+    proven: dict[Reading, int] = {}
     for reading in readings:
-        codes = np.ascontiguousarray(canonical(reading.evaluate(operands), dtype)).reshape(operands.shape)
-        key = codes.tobytes()
-        if key not in known:
-            known[key] = len(distinct)
-            distinct.append(codes)
-        index.append(known[key])
+        simple = reading.simplified(operands)
+        if simple not in proven:
+            codes = np.ascontiguousarray(canonical(simple.evaluate(operands), dtype)).reshape(operands.shape)
+            key = codes.tobytes()
+            if key not in known:
+                known[key] = len(distinct)
+                distinct.append(codes)
+            proven[simple] = known[key]
+        index.append(proven[simple])
     subnormal = np.logical_or.reduce([is_subnormal(codes, dtype) for codes in distinct])
     return Legal(dtype, operands.shape, readings, tuple(distinct), tuple(index), np.asarray(subnormal))
