@@ -87,7 +87,7 @@ class Tally:
             values = self._values(judged, label, outcome, comparison, cell, is_judged)
         else:
             odd = verdicts.shape_or_type(judged, label, outcome)
-            cell.wrong += judged.call.values if odd else 0
+            cell.wrong += max(1, judged.call.values) if odd else 0
             values = [odd] if odd else []
         return found + (values if is_judged else [])
 
