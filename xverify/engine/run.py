@@ -104,7 +104,6 @@ class Sweep:
         self.failures: dict[str, str] = {}
         self.readings: dict[str, dict[str, Reading]] = {}
         self.spared: Counter[str] = Counter()
-        self._fatal: set[tuple[str, ...]] = set()
         self._under_way: list[_Batch] = []
         self._supported: dict[tuple[Subject, Cell], bool] = {}
         self._open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
@@ -121,7 +120,7 @@ class Sweep:
             self.subjects[oracle.name] = tuple(
                 Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths
             )
-            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell, alike=self._alike)
+            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell, likeness=self._likeness)
             worker.start()
             self.workers[oracle.name] = worker
         names = tuple(subject.label for subjects in self.subjects.values() for subject in subjects)
@@ -246,10 +245,14 @@ class Sweep:
         workers = [self.workers[oracle.name] for oracle in self._answering(contract)]
         return all(worker.failed or (worker.ready and worker.pending < IN_ALL) for worker in workers)
 
-    def _alike(self, died: bytes, other: bytes) -> bool:
-        a, b = decode_call(died), decode_call(other)
-        first, second = self._contract(a.contract), self._contract(b.contract)
-        return _likeness("", first, a) == _likeness("", second, b)
+    def _likeness(self, blob: bytes) -> tuple[str, ...]:
+        """What a call that ends a process has in common with others that would. The report counts those that were spared."""
+        call = decode_call(blob)
+        judgement = self._contract(call.contract).judge(call)
+        kind = "empty" if call.values == 0 else "not empty"
+        allowed = judgement.verdict == "allowed"
+        values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
+        return (call.contract, kind, judgement.verdict, *values, *judgement.clauses)
 
     def _announce(self, announced: set[str]) -> None:
         for name, worker in self.workers.items():
@@ -278,9 +281,6 @@ class Sweep:
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     if int((case.number + 1) * path.share) == int(case.number * path.share):
                         continue
-                    if self._fatal and (_likeness(subject.label, contract, case.call) in self._fatal):
-                        self.spared[subject.label] += 1
-                        continue
                     one.places.append((place, subject, False))
                     one.requests.append((blob, path.options))
                     if case.number % REPEAT_EACH == 0 and not path.options:
@@ -305,8 +305,6 @@ class Sweep:
                         self._add(found, subject, judged[place], outcome)
                 else:
                     outcomes[place][subject] = outcome
-                    if outcome.kind in ("crash", "hang"):
-                        self._fatal.add(_likeness(subject.label, batch.contract, batch.cases[place].call))
         for one, given in zip(judged, outcomes, strict=True):
             self._observe(one, given)
         for case in batch.cases:
@@ -386,6 +384,8 @@ class Sweep:
     def _conclude(self) -> None:
         """What can be said only when all outcomes are in: refusals, and readings that differ between
         implementations."""
+        for worker in self.workers.values():
+            worker.likeness = None  # from here on calls are asked one by one, on purpose
         for disagreement, subject, judged, outcome, reference in self._open_refusals:
             if self._supports(subject if outcome.refused else reference, judged):
                 self._add(disagreement, subject, judged, outcome, reference)
@@ -468,14 +468,3 @@ def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
     shares = {name: int(cases * weight / total) for name, weight in weights.items()}
     left = cases - sum(shares.values())
     return {name: share + (i < left) for i, (name, share) in enumerate(shares.items())}
-
-
-def _likeness(label: str, contract: Contract, call: Call) -> tuple[str, ...]:
-    """What a call that ends a process has in common with others that would; one of them is enough, since each costs a
-    restart. The report says how many were spared."""
-    judgement = contract.judge(call)
-    clauses = (clause.removeprefix(contract.id) for clause in judgement.clauses)
-    kind = "empty" if call.values == 0 else "not empty"
-    allowed = judgement.verdict == "allowed"
-    values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
-    return (label, contract.id.partition("@")[0], kind, judgement.verdict, *values, *clauses)

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,8 @@ class Worker:
     """One oracle in a process of its own. Used by one thread at a time.
 
     bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
-    alike(died, other): whether a call that waits is so like the one that ended the process that it is not worth another
-    process; it then gets the outcome "spared".
+    likeness(call): what it shares with others; when one has ended the process, those after it that are equal in this get
+    the outcome "spared", since each would cost a process. None spares nothing.
     """
 
     def __init__(
@@ -88,14 +88,15 @@ class Worker:
         call_timeout: float = 10.0,
         start_timeout: float = 120.0,
         bell: threading.Event | None = None,
-        alike: Callable[[bytes, bytes], bool] | None = None,
+        likeness: Callable[[bytes], Hashable] | None = None,
     ) -> None:
         self.oracle = oracle
         self.python = python
         self.call_timeout = call_timeout
         self.start_timeout = start_timeout
         self.bell = bell or threading.Event()
-        self._alike = alike
+        self.likeness = likeness
+        self._fatal: set[tuple[str, Hashable]] = set()
         self.failed: str | None = None
         self.versions: dict[str, Any] = {}
         self.seconds = 0.0
@@ -164,8 +165,9 @@ class Worker:
         self._serial += len(batch)
         self._unanswered.update((request.number, request) for request in batch)
         self._batches.append(batch)
-        if batch:
-            self._unsent.append(batch)
+        self._spare()
+        if left := [request for request in batch if request.outcome is None]:
+            self._unsent.append(left)
         self._advance()
 
     def done(self) -> bool:
@@ -303,7 +305,9 @@ class Worker:
         if culprit in self._unanswered:
             died = self._unanswered.pop(culprit)
             died.outcome = Outcome(kind, message=words)
-            self._spare(died)
+            if self.likeness is not None:
+                self._fatal.add((died.options, self.likeness(died.blob)))
+            self._spare()
             self._fruitless = 0
         if self._fruitless >= STARTS:
             self._give_up(words)
@@ -313,12 +317,12 @@ class Worker:
         self.restarts += 1
         self.start()
 
-    def _spare(self, died: _Request) -> None:
+    def _spare(self) -> None:
         """Answer for the waiting requests that would only end the next process too."""
-        if self._alike is None:
+        if self.likeness is None or not self._fatal:
             return
         for number, request in list(self._unanswered.items()):
-            if request.options == died.options and self._alike(died.blob, request.blob):
+            if (request.options, self.likeness(request.blob)) in self._fatal:
                 self._unanswered.pop(number).outcome = Outcome("spared")
 
     def _last_words(self, kind: str) -> str:
