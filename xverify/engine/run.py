@@ -10,35 +10,23 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oracles import answers, installed_version
 from oracles.protocol import Oracle
 from xverify.contracts.model import Cell, Contract, Reading
-from xverify.core.call import Call, Outcome, decode_call, encode_call
-from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted, WorkerFailed, WorkerReady
+from xverify.core.call import Outcome
+from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
+from xverify.engine.fleet import IN_ALL, Batch, Fleet
 from xverify.engine.plan import Case, batches
 from xverify.engine.trust import Trust
-from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Discrepancy, Finding, Findings, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged
-
-DEPTH = 2
-"""Batches of one contract under way: enough that no worker waits for the planner."""
-
-IN_ALL = 12
-"""Batches under way in all; one whose implementation died and restarts does not hold up the others."""
-
-REPEAT_EACH = 40
-"""Every so many calls one is asked twice, to see whether the answer is the same."""
 
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
@@ -64,24 +52,6 @@ class Options:
     cases: int | None = None
 
 
-@dataclass(eq=False)
-class _Asked:
-    """Requests of one batch to one implementation: for each, the case's place in the batch and the subject; repeats are
-    marked."""
-
-    oracle: Oracle
-    places: list[tuple[int, Subject, bool]] = field(default_factory=list)
-    requests: list[tuple[bytes, str]] = field(default_factory=list)
-    outcomes: Sequence[Outcome] | None = None
-
-
-@dataclass(eq=False)
-class _Batch:
-    contract: Contract
-    cases: list[Case]
-    asked: list[_Asked]
-
-
 class Sweep:
     """The state of one run; `explore` fills it, `shrink` and `store` use it."""
 
@@ -90,9 +60,7 @@ class Sweep:
         self.emit = emit
         self.started = time.time()
         self._clock = time.monotonic()
-        self.workers: dict[str, Worker] = {}
-        self.subjects: dict[str, tuple[Subject, ...]] = {}
-        self.oracles = {oracle.name: oracle for oracle in options.oracles}
+        self.fleet = Fleet(options.oracles, options.contracts, options.directory / "workers", emit)
         self.tally = Tally()
         self.findings = Findings()
         self.trust = Trust()
@@ -101,29 +69,17 @@ class Sweep:
         self.values = 0
         self.complete = True
         self.interrupted = threading.Event()
-        self.failures: dict[str, str] = {}
         self.readings: dict[str, dict[str, Reading]] = {}
         self.spared: Counter[str] = Counter()
-        self._under_way: list[_Batch] = []
         self._supported: dict[tuple[Subject, Cell], bool] = {}
         self._open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
-        self._bell = threading.Event()
 
     # -- the parts of a run ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start every worker; each imports its framework while the others work."""
-        for oracle in self.options.oracles:
-            version = installed_version(oracle) or "not installed"
-            if oracle.distribution == "xverify":
-                from xverify import __version__ as version
-            self.subjects[oracle.name] = tuple(
-                Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths
-            )
-            worker = Worker(oracle, self.options.directory / "workers", bell=self._bell, likeness=self._likeness)
-            worker.start()
-            self.workers[oracle.name] = worker
-        names = tuple(subject.label for subjects in self.subjects.values() for subject in subjects)
+        """Start the workers."""
+        self.fleet.start()
+        names = tuple(subject.label for subjects in self.fleet.subjects.values() for subject in subjects)
         contracts = tuple(contract.id for contract in self.options.contracts)
         self.emit(SweepStarted(self.options.run_id, contracts, names, self.options.budget, self.options.cases))
 
@@ -137,73 +93,31 @@ class Sweep:
                 self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
         try:
             for contract, cases in self._turns():
-                self._under_way.append(self._send(contract, cases))
+                self.fleet.send(contract, cases)
                 self._receive_done()
-                while len(self._under_way) >= IN_ALL:
-                    self._wait()
-                    self._receive_done()
-            while self._under_way:
-                self._receive_done()
-                self._wait()
+                while len(self.fleet.under_way) >= IN_ALL:
+                    self._receive_done(wait=0.05)
+            while self.fleet.under_way:
+                self._receive_done(wait=0.05)
         except KeyboardInterrupt:
             self.complete = False
             self._drain()
         self._conclude()
 
+    def stop(self) -> None:
+        self.fleet.stop()
+
     def _drain(self) -> None:
         """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""
         until = time.monotonic() + DRAIN_SECONDS
-        while self._under_way and time.monotonic() < until:
-            self._receive_done()
-            self._wait()
-        if self._under_way:
-            for asked in (asked for batch in self._under_way for asked in batch.asked):
-                self.workers[asked.oracle.name].stop()
-                self.failures.setdefault(asked.oracle.name, "it did not answer before the run was interrupted")
-            self._under_way.clear()
+        while self.fleet.under_way and time.monotonic() < until:
+            self._receive_done(wait=0.05)
+        self.fleet.give_up("it did not answer before the run was interrupted")
 
-    def _receive_done(self) -> bool:
-        """Judge the batches that every implementation has answered; whether there were any."""
-        self._gather()
-        done = self._answered()
-        for batch in done:
-            self._under_way.remove(batch)
+    def _receive_done(self, wait: float = 0.0) -> None:
+        """Judge the batches that every implementation has answered, waiting so long for one at most."""
+        for batch in self.fleet.take_answered(wait):
             self._receive(batch)
-        return bool(done)
-
-    def _gather(self) -> None:
-        """Take from each worker what it has answered; it answers in the order in which it was asked."""
-        behind = set()
-        for asked in (asked for batch in self._under_way for asked in batch.asked if asked.outcomes is None):
-            name = asked.oracle.name
-            if name not in behind and self.workers[name].done():
-                asked.outcomes = self._collect(asked)
-            else:
-                behind.add(name)
-
-    def _answered(self) -> list[_Batch]:
-        """The batches that are answered whole, and no earlier one of their contract is not: what is said of a cell may
-        depend on the order of its calls."""
-        done, waiting = [], set()
-        for batch in self._under_way:
-            if batch.contract.id not in waiting and all(asked.outcomes is not None for asked in batch.asked):
-                done.append(batch)
-            else:
-                waiting.add(batch.contract.id)
-        return done
-
-    def _wait(self) -> None:
-        """Wait a moment for an answer, if there is nothing else to do."""
-        self._gather()
-        if self._under_way and not self._answered():
-            self._bell.wait(0.05)
-            self._bell.clear()
-
-    def stop(self) -> None:
-        for worker in self.workers.values():
-            worker.stop()
-        with suppress(OSError):
-            (self.options.directory / "workers").rmdir()
 
     # -- planning -------------------------------------------------------------------------------------
 
@@ -216,17 +130,14 @@ class Sweep:
         if options.cases is not None:
             quota = _shares(options.cases, weights)
         limit = options.budget * (1 - SHRINK_SHARE)
-        announced: set[str] = set()
         made: Counter[str] = Counter()
         while any(quota.values()) and (options.cases is not None or self.elapsed() < limit):
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
-            self._announce(announced)
-            free = [c for c in options.contracts if quota[c.id] and self._free(c)]
+            self.fleet.announce()
+            free = [c for c in options.contracts if quota[c.id] and self.fleet.free(c)]
             if not free:
-                if not self._receive_done():
-                    self._bell.wait(0.02)
-                    self._bell.clear()
+                self._receive_done(wait=0.02)
                 continue
             # The contract that is farthest behind: one whose worker had to be replaced catches up.
             contract = min(free, key=lambda c: made[c.id] / weights[c.id])
@@ -235,62 +146,9 @@ class Sweep:
             made[contract.id] += len(cases)
             yield contract, cases
 
-    def _answering(self, contract: Contract) -> list[Oracle]:
-        return [o for o in self.options.oracles if self.can_answer(o, contract.id)]
+    # -- judging --------------------------------------------------------------------------------------
 
-    def _free(self, contract: Contract) -> bool:
-        """Whether the contract's implementations are ready for another batch."""
-        if sum(batch.contract is contract for batch in self._under_way) >= DEPTH:
-            return False
-        workers = [self.workers[oracle.name] for oracle in self._answering(contract)]
-        return all(worker.failed or (worker.ready and worker.pending < IN_ALL) for worker in workers)
-
-    def _likeness(self, blob: bytes) -> tuple[str, ...]:
-        """What a call that ends a process has in common with others that would. The report counts those that were spared."""
-        call = decode_call(blob)
-        judgement = self._contract(call.contract).judge(call)
-        kind = "empty" if call.values == 0 else "not empty"
-        allowed = judgement.verdict == "allowed"
-        values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
-        return (call.contract, kind, judgement.verdict, *values, *judgement.clauses)
-
-    def _announce(self, announced: set[str]) -> None:
-        for name, worker in self.workers.items():
-            if name in announced:
-                continue
-            if worker.failed:
-                announced.add(name)
-                self._lost(name)
-            elif worker.ready:
-                announced.add(name)
-                self.emit(WorkerReady(name, self.subjects[name][0].version))
-
-    def _lost(self, name: str) -> None:
-        if name not in self.failures:
-            self.failures[name] = self.workers[name].failed or f"{name} was lost"
-            self.emit(WorkerFailed(name, self.failures[name]))
-
-    # -- sending and receiving ------------------------------------------------------------------------
-
-    def _send(self, contract: Contract, cases: list[Case]) -> _Batch:
-        blobs = [encode_call(case.call) for case in cases]
-        asked = []
-        for oracle in self._answering(contract):
-            one = _Asked(oracle)
-            for place, (case, blob) in enumerate(zip(cases, blobs, strict=True)):
-                for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
-                    if int((case.number + 1) * path.share) == int(case.number * path.share):
-                        continue
-                    one.places.append((place, subject, False))
-                    one.requests.append((blob, path.options))
-                    if case.number % REPEAT_EACH == 0 and not path.options:
-                        one.places.append((place, subject, True))
-                        one.requests.append((blob, path.options))
-            self.workers[oracle.name].submit(one.requests)
-            asked.append(one)
-        return _Batch(contract, cases, asked)
-
-    def _receive(self, batch: _Batch) -> None:
+    def _receive(self, batch: Batch) -> None:
         judged = [verdicts.judge(batch.contract, case.call, case.number, case.legal) for case in batch.cases]
         outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
         for asked in batch.asked:
@@ -313,21 +171,6 @@ class Sweep:
         cases = sum(self.phases.values())
         self.emit(Progressed(batch.cases[-1].phase, cases, self.values, len(self.findings), self.elapsed()))
 
-    def _collect(self, asked: _Asked) -> Sequence[Outcome]:
-        """The outcomes of one batch; none when the worker was given up."""
-        try:
-            return self.workers[asked.oracle.name].collect()
-        except WorkerFailedError:
-            self._lost(asked.oracle.name)
-            return ()
-
-    # -- judging --------------------------------------------------------------------------------------
-
-    def is_judged(self, oracle_name: str, contract: Contract) -> bool:
-        """Whether that edition judges the implementation: its package carries it, or it is the kernel under test."""
-        oracle = self.oracles[oracle_name]
-        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
-
     def _observe(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
         contract = judged.contract
         self.trust.count(judged, outcomes.values())
@@ -337,7 +180,7 @@ class Sweep:
         for clause in verdicts.tested(judged):
             self.clause_cases[clause] += 1
         for subject, outcome in outcomes.items():
-            is_judged = self.is_judged(subject.name, contract)
+            is_judged = self.fleet.judges(contract, subject.name)
             for found in self.tally.observe(judged, subject, outcome, is_judged):
                 self._add(found, subject, judged, outcome)
         if judged.judgement.verdict == "unspecified":
@@ -351,7 +194,7 @@ class Sweep:
 
     def _compare_open(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
         """Where the text leaves a call open, the first implementation that is judged by it is the one compared with."""
-        judged_ones = [s for s in outcomes if self.is_judged(s.name, judged.contract)]
+        judged_ones = [s for s in outcomes if self.fleet.judges(judged.contract, s.name)]
         if not judged_ones:
             return
         reference = judged_ones[0]
@@ -384,8 +227,7 @@ class Sweep:
     def _conclude(self) -> None:
         """What can be said only when all outcomes are in: refusals, and readings that differ between
         implementations."""
-        for worker in self.workers.values():
-            worker.likeness = None  # from here on calls are asked one by one, on purpose
+        self.fleet.spare_nothing()
         for disagreement, subject, judged, outcome, reference in self._open_refusals:
             if self._supports(subject if outcome.refused else reference, judged):
                 self._add(disagreement, subject, judged, outcome, reference)
@@ -398,7 +240,7 @@ class Sweep:
         for subject, _, mixture, judged, outcome in self.tally.mixtures():
             self._add(mixture, subject, judged, outcome)
         for subject, cell, tally in self.tally.refusals():
-            if not tally.answered and subject.name in self.failures:
+            if not tally.answered and subject.name in self.fleet.failures:
                 continue  # nobody left to ask whether the cell is supported
             contract = self._contract(cell.contract)
             if not tally.answered:
@@ -429,7 +271,7 @@ class Sweep:
     def _refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
         from strategies import simplest
 
-        return self.ask(subject, simplest(contract, cell)).kind != "tensor"
+        return self.fleet.ask(subject, simplest(contract, cell)).kind != "tensor"
 
     def _contract(self, identity: str) -> Contract:
         return next(contract for contract in self.options.contracts if contract.id == identity)
@@ -438,21 +280,9 @@ class Sweep:
         """Every reading that the edition admits for some cell that was met, first readings first."""
         return tuple(self.readings.get(contract.id, {}).values())
 
-    def can_answer(self, oracle: Oracle, contract: str) -> bool:
-        """Whether the implementation takes calls of that edition, and still runs."""
-        return oracle.name not in self.failures and answers(oracle, contract)
-
     def contract_of(self, finding: Finding) -> Contract:
         """The contract that a finding is about."""
         return self._contract(finding.key.contract)
-
-    def ask(self, subject: Subject, call: Call) -> Outcome:
-        """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
-        try:
-            return self.workers[subject.name].ask(encode_call(call), subject.options)
-        except WorkerFailedError as error:
-            self._lost(subject.name)
-            return Outcome("hang", message=str(error))
 
 
 def _weight(contract: Contract) -> float:

@@ -106,10 +106,10 @@ def _machine() -> dict[str, Any]:
 
 def _workers(sweep: Sweep) -> list[dict[str, Any]]:
     rows = []
-    for name, worker in sweep.workers.items():
-        status = sweep.failures.get(name, "answered")
-        version = sweep.subjects[name][0].version
-        options = ", ".join(s.options for s in sweep.subjects[name] if s.options)
+    for name, worker in sweep.fleet.workers.items():
+        status = sweep.fleet.failures.get(name, "answered")
+        version = sweep.fleet.subjects[name][0].version
+        options = ", ".join(s.options for s in sweep.fleet.subjects[name] if s.options)
         rows.append(
             {
                 "name": name,
@@ -303,11 +303,10 @@ def ask_others(sweep: Sweep, finding: Finding) -> list[tuple[str, str]]:
     if call is None:
         return []
     others = []
-    for oracle in sweep.options.oracles:
-        subject: Subject = sweep.subjects[oracle.name][0]
-        if subject.name == finding.key.subject or not sweep.can_answer(oracle, finding.key.contract):
-            continue
-        others.append((subject.label, describe(sweep.ask(subject, call))))
+    for oracle in sweep.fleet.answering(finding.key.contract):
+        subject: Subject = sweep.fleet.subjects[oracle.name][0]
+        if subject.name != finding.key.subject:
+            others.append((subject.label, describe(sweep.fleet.ask(subject, call))))
     if finding.key.verdict == "conflict":
         contract = sweep.contract_of(finding)
         if contract.judge(call).verdict == "allowed":

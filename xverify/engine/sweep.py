@@ -115,8 +115,8 @@ def _shrink(run: Sweep, finding: Finding) -> None:
     result = shrinking.shrink(
         finding,
         contract,
-        partial(run.ask, finding.subject),
-        partial(run.ask, reference) if reference is not None else None,
+        partial(run.fleet.ask, finding.subject),
+        partial(run.fleet.ask, reference) if reference is not None else None,
         derived_seed(run.options.seed, finding.id) % 2**63,
         out_of_time,
     )

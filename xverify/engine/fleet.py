@@ -1,0 +1,207 @@
+"""All implementations of a run, each in its worker: batches go out to them, outcomes come back in their own time.
+
+A slow implementation, or one whose process died and is replaced, holds up only the batches that need it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from oracles import answers, installed_version
+from oracles.protocol import Oracle
+from xverify.contracts.model import Contract
+from xverify.core.call import Call, Outcome, decode_call, encode_call
+from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
+from xverify.engine.plan import Case
+from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.verify.findings import Subject
+
+DEPTH = 2
+"""Batches of one contract under way: enough that no worker waits for the planner."""
+
+IN_ALL = 12
+"""Batches under way in all."""
+
+REPEAT_EACH = 40
+"""Every so many calls one is asked twice, to see whether the answer is the same."""
+
+
+@dataclass(eq=False)
+class Asked:
+    """Requests of one batch to one implementation: for each, the case's place in the batch, the subject, and whether it is a
+    repetition. outcomes: None until they are there."""
+
+    oracle: Oracle
+    places: list[tuple[int, Subject, bool]] = field(default_factory=list)
+    requests: list[tuple[bytes, str]] = field(default_factory=list)
+    outcomes: Sequence[Outcome] | None = None
+
+
+@dataclass(eq=False)
+class Batch:
+    contract: Contract
+    cases: list[Case]
+    asked: list[Asked]
+
+
+class Fleet:
+    """The workers of a run, and what is under way with them. failures: for each that was lost, a sentence."""
+
+    def __init__(
+        self, oracles: Sequence[Oracle], contracts: Sequence[Contract], directory: Path, emit: Consumer
+    ) -> None:
+        self.oracles = {oracle.name: oracle for oracle in oracles}
+        self.subjects = {oracle.name: _subjects(oracle) for oracle in oracles}
+        self.workers: dict[str, Worker] = {}
+        self.failures: dict[str, str] = {}
+        self.under_way: list[Batch] = []
+        self._contracts = {contract.id: contract for contract in contracts}
+        self._directory = directory
+        self._emit = emit
+        self._announced: set[str] = set()
+        self._bell = threading.Event()
+
+    def start(self) -> None:
+        """Start every worker; each imports its framework while the others work."""
+        for name, oracle in self.oracles.items():
+            self.workers[name] = Worker(oracle, self._directory, bell=self._bell, likeness=self._likeness)
+            self.workers[name].start()
+
+    def stop(self) -> None:
+        for worker in self.workers.values():
+            worker.stop()
+        with suppress(OSError):
+            self._directory.rmdir()
+
+    def give_up(self, sentence: str) -> None:
+        """Stop the workers that something is still under way with, and forget it."""
+        for asked in (asked for batch in self.under_way for asked in batch.asked if asked.outcomes is None):
+            self.workers[asked.oracle.name].stop()
+            self.failures.setdefault(asked.oracle.name, sentence)
+        self.under_way.clear()
+
+    # -- who answers what -----------------------------------------------------------------------------
+
+    def judges(self, contract: Contract, name: str) -> bool:
+        """Whether that edition judges the implementation: its package carries it, or it is the kernel under test."""
+        oracle = self.oracles[name]
+        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
+
+    def answering(self, contract: str) -> list[Oracle]:
+        """The implementations that take calls of that edition, and still run."""
+        return [o for o in self.oracles.values() if o.name not in self.failures and answers(o, contract)]
+
+    def free(self, contract: Contract) -> bool:
+        """Whether the contract's implementations are ready for another batch of it."""
+        if sum(batch.contract is contract for batch in self.under_way) >= DEPTH:
+            return False
+        workers = [self.workers[oracle.name] for oracle in self.answering(contract.id)]
+        return all(worker.failed or (worker.ready and worker.pending < IN_ALL) for worker in workers)
+
+    def announce(self) -> None:
+        """Say which workers have become ready, or were lost."""
+        for name, worker in self.workers.items():
+            if name not in self._announced and worker.failed:
+                self._lost(name)
+            elif name not in self._announced and worker.ready:
+                self._announced.add(name)
+                self._emit(WorkerReady(name, self.subjects[name][0].version))
+
+    def _lost(self, name: str) -> None:
+        self._announced.add(name)
+        if name not in self.failures:
+            self.failures[name] = self.workers[name].failed or f"{name} was lost"
+            self._emit(WorkerFailed(name, self.failures[name]))
+
+    def _likeness(self, blob: bytes) -> tuple[str, ...]:
+        """What a call that ends a process has in common with others that would."""
+        call = decode_call(blob)
+        judgement = self._contracts[call.contract].judge(call)
+        kind = "empty" if call.values == 0 else "not empty"
+        allowed = judgement.verdict == "allowed"
+        values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
+        return (call.contract, kind, judgement.verdict, *values, *judgement.clauses)
+
+    # -- batches --------------------------------------------------------------------------------------
+
+    def send(self, contract: Contract, cases: list[Case]) -> None:
+        """Send a batch to every implementation that answers the contract: each path takes its share of the calls."""
+        blobs = [encode_call(case.call) for case in cases]
+        batch = Batch(contract, cases, [])
+        for oracle in self.answering(contract.id):
+            one = Asked(oracle)
+            for place, (case, blob) in enumerate(zip(cases, blobs, strict=True)):
+                for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
+                    if int((case.number + 1) * path.share) == int(case.number * path.share):
+                        continue
+                    again = case.number % REPEAT_EACH == 0 and not path.options
+                    for repeated in (False, True)[: 1 + again]:
+                        one.places.append((place, subject, repeated))
+                        one.requests.append((blob, path.options))
+            self.workers[oracle.name].submit(one.requests)
+            batch.asked.append(one)
+        self.under_way.append(batch)
+
+    def take_answered(self, wait: float = 0.0) -> list[Batch]:
+        """The batches that are answered whole, waiting so long for one at most, and no longer under way."""
+        done = self._answered()
+        if not done and wait:
+            self._bell.wait(wait)
+            self._bell.clear()
+            done = self._answered()
+        self.under_way = [batch for batch in self.under_way if batch not in done]
+        return done
+
+    def _answered(self) -> list[Batch]:
+        """Batches that are answered whole, and no earlier one of their contract is not: what is said of a cell may depend on
+        the order of its calls."""
+        behind = set()
+        for asked in (asked for batch in self.under_way for asked in batch.asked if asked.outcomes is None):
+            name = asked.oracle.name
+            if name not in behind and self.workers[name].done():
+                asked.outcomes = self._collect(name)
+            else:
+                behind.add(name)
+        done, waiting = [], set()
+        for batch in self.under_way:
+            if batch.contract.id not in waiting and all(asked.outcomes is not None for asked in batch.asked):
+                done.append(batch)
+            else:
+                waiting.add(batch.contract.id)
+        return done
+
+    def _collect(self, name: str) -> Sequence[Outcome]:
+        """The outcomes of a worker's oldest batch; none when it was given up."""
+        try:
+            return self.workers[name].collect()
+        except WorkerFailedError:
+            self._lost(name)
+            return ()
+
+    # -- one call at a time ---------------------------------------------------------------------------
+
+    def spare_nothing(self) -> None:
+        """From here on calls are asked one by one, on purpose, also those that end a process."""
+        for worker in self.workers.values():
+            worker.likeness = None
+
+    def ask(self, subject: Subject, call: Call) -> Outcome:
+        """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
+        try:
+            return self.workers[subject.name].ask(encode_call(call), subject.options)
+        except WorkerFailedError as error:
+            self._lost(subject.name)
+            return Outcome("hang", message=str(error))
+
+
+def _subjects(oracle: Oracle) -> tuple[Subject, ...]:
+    """An implementation once for each path through it."""
+    version = installed_version(oracle) or "not installed"
+    if oracle.distribution == "xverify":
+        from xverify import __version__ as version
+    return tuple(Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths)
