@@ -209,7 +209,7 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
         "shrunk": finding.shrunk,
-        "reproduce": f"{sweep.options.directory.name}/scripts/{finding.id}.py" if call is not None else "",
+        "reproduce": f"scripts/{finding.id}.py" if call is not None else "",
         "known": False,
         "summary": finding.summary,
     }

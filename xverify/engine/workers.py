@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import shlex
 import shutil
 import signal
@@ -342,7 +343,8 @@ class Worker:
             lines.append(str(error))
         except (EOFError, OSError):
             pass
-        return "\n".join([ending, *lines])[:1500]
+        # Reports are shown to others: where things are installed on this machine is none of their business.
+        return "\n".join([ending, *(re.sub(r'"/[^"]*/(?=[^"/]+/[^"/]+")', '".../', line) for line in lines)])[:1500]
 
     def _kill(self) -> None:
         if self._pid:

@@ -86,14 +86,18 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
         return None
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
     what = "ends the process" if outcome.kind == "crash" else "does not answer"
-    how = {
-        "allowed": "an allowed call",
-        "forbidden": "a forbidden call",
-        "unspecified": "a call that the text leaves open",
-    }
-    detail = f"{judged.judgement.verdict} {clause_text(judged, clause) if judged.judgement.clauses else ''}".strip()
-    first_line = outcome.message.splitlines()[0] if outcome.message else ""
-    summary = f"{subject} {what} on {how[judged.judgement.verdict]} ({detail}): {first_line}"
+    size = "an empty tensor" if judged.call.values == 0 else "values"
+    if judged.judgement.clauses:
+        name = clause_text(judged, clause)
+        detail = f"{judged.judgement.verdict} by {name}, {size}"
+        how = (
+            f"a call that the clause {name!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
+        )
+    else:
+        detail = f"allowed, {size}"
+        how = f"an allowed call of {size} ({_types(judged.cell)})" if judged.cell else "an allowed call"
+    first_line = outcome.message.splitlines()[0] if outcome.message else "no message"
+    summary = f"{subject} {what} on {how}: {first_line}"
     return Discrepancy(Key(subject, judged.contract.id, outcome.kind, clause, detail), summary)
 
 
