@@ -214,3 +214,18 @@ def test_microsoft_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -
     assert contract.judge(call_of(contract.id, "x=int8[3] scale=bfloat16[] zp=int8[]")).verdict == "allowed"
     (clause,) = contract.judge(call_of(contract.id, "x=int8[3] scale=bfloat16[]")).clauses
     assert clause in contract.clauses
+
+
+def test_onnxruntime_carries_the_text_that_it_is_judged_by(monkeypatch) -> None:
+    """Another sentence, or another type, in onnxruntime's own schema would be a finding on the text."""
+    from xverify.contracts import documents, onnx
+
+    key = ("", "DequantizeLinear", 21)
+    assert onnx.contract(21).text_checks() == ()
+    theirs = documents.schemas("onnxruntime")[key]
+    fewer = replace(theirs, types={**theirs.types, "T2": ("float32",)})
+    for other in (replace(theirs, doc=theirs.doc + " Rounds."), fewer):
+        known = {"onnx": documents.schemas("onnx"), "onnxruntime": {key: other}}
+        monkeypatch.setattr(onnx, "schemas", known.__getitem__)
+        (check,) = onnx.contract(21).text_checks()
+        assert "is not that of onnx" in check.summary

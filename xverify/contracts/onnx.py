@@ -15,6 +15,7 @@ from xverify.contracts.model import (
     Judgement,
     Operands,
     Reading,
+    TextCheck,
     judged,
 )
 from xverify.contracts.readings import EXACT, FLOAT32, OUTPUT
@@ -171,6 +172,26 @@ def _value_clause(identity: str, version: int, call: Call, reading: str | None) 
     return f"{identity}/{'multiplication-precision' if precision else 'formula'}"
 
 
+def _essence(schema: Schema) -> tuple[object, ...]:
+    """What a schema says, but for white space and the order of types."""
+    types = {name: frozenset(listed) for name, listed in schema.types.items()}
+    return (" ".join(schema.text().split()), types, schema.inputs, schema.outputs)
+
+
+def _check_onnxruntime(version: int, schema: Schema) -> tuple[TextCheck, ...]:
+    """Whether the installed onnxruntime carries the same edition; it is judged by onnx's, so a difference must be known."""
+    if version_of("onnxruntime") is None:
+        return ()
+    theirs = schemas("onnxruntime").get(("", "DequantizeLinear", version))
+    if theirs is None or _essence(theirs) == _essence(schema):
+        return ()
+    summary = (
+        f"the schema of DequantizeLinear-{version} in onnxruntime {version_of('onnxruntime')} is not that of "
+        f"onnx {version_of('onnx')}"
+    )
+    return (TextCheck(f"ai.onnx/DequantizeLinear-{version}/formula", summary),)
+
+
 def contract(version: int) -> Contract:
     """The edition ai.onnx/DequantizeLinear-<version>. Raises DocumentError when the installed onnx lacks it."""
     known = schemas("onnx")
@@ -200,4 +221,5 @@ def contract(version: int) -> Contract:
         operands=_operands,
         readings=partial(_readings, version),
         value_clause=partial(_value_clause, identity, version),
+        text_checks=partial(_check_onnxruntime, version, schema),
     )
