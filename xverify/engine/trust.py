@@ -9,9 +9,11 @@ import numpy as np
 
 from xverify.core.call import BITS, LAYOUTS, Outcome
 from xverify.core.dtypes import is_float, values
+from xverify.core.rounding import to_dtype
 from xverify.verify.verdicts import Judged
 
 WIDTHS = (16, 32, 64)
+TIES_EACH = 8
 
 _ALWAYS = (
     "negative axes",
@@ -21,6 +23,7 @@ _ALWAYS = (
     "extents past 65 536",
     "subnormal results",
     "infinite results of finite operands",
+    "results halfway between two codes",
     "values that readings disagree on",
     "NaN scales",
     "infinite scales",
@@ -64,6 +67,7 @@ class Trust:
             met[f"tails around {width}"] += bool(x.shape) and x.shape[-1] > 0 and x.shape[-1] % width in (1, width - 1)
         self._blocks(judged)
         self._numbers(judged)
+        self._ties(judged)
         if BITS[x.dtype] <= 8:
             self._codes[x.dtype][x.codes.reshape(-1)] = True
 
@@ -93,6 +97,22 @@ class Trust:
         if np.isfinite(numbers).all():
             infinite = np.isinf(values(legal.dtype, legal.distinct[0]))
             met["infinite results of finite operands"] += int(infinite.sum())
+
+    def _ties(self, judged: Judged) -> None:
+        """Values that lie halfway between two codes of the output type, counted in one call of `TIES_EACH`."""
+        if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
+            return
+        operands = judged.contract.operands(judged.call)
+        x, scale = (values(operands.dtypes[role], operands.codes[role]) for role in ("x", "scale"))
+        if "zero_point" in operands.codes:
+            x = x - values(operands.dtypes["zero_point"], operands.codes["zero_point"])
+        with np.errstate(all="ignore"):
+            exact = x * scale
+            nearest = to_dtype(exact, judged.legal.dtype)
+            mirrored = 2 * exact - nearest
+            # Halfway is where the value mirrored at the exact one is a code as well.
+            tie = (mirrored != nearest) & (to_dtype(mirrored, judged.legal.dtype) == mirrored) & np.isfinite(mirrored)
+        self.met["results halfway between two codes"] += int(tie.sum())
 
     def report(self) -> dict[str, object]:
         """What was met with its count, and what was not."""
