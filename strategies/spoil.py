@@ -130,19 +130,14 @@ def _output_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 
 def _attributes(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    known = (
-        ("mode", "narrow_range", "dtype")
+    # Attributes of other editions, and one of the operator that quantizes.
+    others: dict[str, int | str | bool] = (
+        {"narrow_range": True, "dtype": "float32", "round_mode": "HALF_TO_EVEN"}
         if contract.domain.family == "range"
-        else ("axis", "block_size", "output_dtype")
+        else {"axis": 0, "block_size": 2, "output_dtype": "float32", "saturate": 1}
     )
-    unknown = [name for name in known if name not in contract.domain.attributes]
-    if not unknown:
-        return None
-    values: dict[str, int | str | bool] = {
-        "axis": 0, "block_size": 2, "output_dtype": "float32", "narrow_range": True, "dtype": "float32", "mode": "SCALED",
-    }  # fmt: skip
-    name = str(rng.choice(unknown))
-    return _set(call, **{name: values[name]})
+    name = str(rng.choice([name for name in others if name not in contract.domain.attributes]))
+    return _set(call, **{name: others[name]})
 
 
 def _zero_point_required(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -312,8 +307,6 @@ def breakable(contract: Contract) -> tuple[str, ...]:
     out = {"output-type"} if domain.family == "linear" and not domain.output_dtype_attribute else set()
     if domain.family == "range" and "dtype" not in domain.attributes:
         out = {"output-type"}
-    if {"axis", "block_size", "output_dtype"} <= set(domain.attributes) or "narrow_range" in domain.attributes:
-        out.add("attributes")
     return tuple(name for name in names if name not in out)
 
 
