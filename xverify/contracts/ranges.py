@@ -20,7 +20,7 @@ Precision = Literal["exact", "float32", "float64"]
 
 
 @dataclass(frozen=True)
-class _Inputs:
+class Inputs:
     """The operands decoded: input as integers and the range's ends as float64, of equal shape."""
 
     codes: NDArray[np.int64]
@@ -34,14 +34,15 @@ class _Inputs:
         return (1 << BITS[self.dtype]) - 1
 
 
-def _inputs(operands: Operands) -> _Inputs:
+def decoded(operands: Operands) -> Inputs:
+    """The operands of a range call as numbers."""
     dtype = operands.dtypes["input"]
     codes, low, high = np.broadcast_arrays(
         integers(dtype, operands.codes["input"]),
         floats("float32", operands.codes["min_range"]),
         floats("float32", operands.codes["max_range"]),
     )
-    return _Inputs(codes, low, high, dtype)
+    return Inputs(codes, low, high, dtype)
 
 
 def _round_once(estimate: F64, error: F64, exact: Callable[[tuple[int, ...]], Fraction], out: str) -> NDArray[Any]:
@@ -71,7 +72,7 @@ def _as(real: Any, *arrays: NDArray[Any]) -> list[Any]:
     return [np.asarray(array).astype(real) for array in arrays]
 
 
-class _AsItIs:
+class AsItIs:
     """A recipe of which no stage can be left out."""
 
     def simplified(self, operands: Operands) -> Self:
@@ -79,7 +80,7 @@ class _AsItIs:
 
 
 @dataclass(frozen=True)
-class MinCombined(_AsItIs):
+class MinCombined(AsItIs):
     """min + (in * range) / R, or min + in * (range / R), in one precision.
 
     Source: TensorFlow's Dequantize, mode MIN_COMBINED; the second association is the text's own "multiply by 6 / 255".
@@ -102,7 +103,7 @@ class MinCombined(_AsItIs):
         return f"computes min + {order}, each step in {self.precision}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        given = _inputs(operands)
+        given = decoded(operands)
         shifted = given.codes + (128 if given.dtype == "int8" else 0)
         out = operands.output_dtype
         real = _REAL[self.precision]
@@ -125,7 +126,7 @@ class MinCombined(_AsItIs):
     def _exactly(
         estimate: F64,
         shifted: NDArray[np.int64],
-        given: _Inputs,
+        given: Inputs,
         exact: Callable[[tuple[int, ...]], Fraction],
         out: str,
     ) -> NDArray[Any]:
@@ -140,7 +141,7 @@ class MinCombined(_AsItIs):
 
 
 @dataclass(frozen=True)
-class MinFirst(_AsItIs):
+class MinFirst(AsItIs):
     """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode
     MIN_FIRST."""
 
@@ -148,7 +149,7 @@ class MinFirst(_AsItIs):
     words: str = "computes MIN_FIRST's formula in float64 and casts the result once"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        given = _inputs(operands)
+        given = decoded(operands)
         values_of_type = float(given.levels + 1)
         with np.errstate(all="ignore"):
             adjust = values_of_type / (values_of_type - 1.0)
@@ -160,7 +161,7 @@ class MinFirst(_AsItIs):
 
 
 @dataclass(frozen=True)
-class ScaledSymmetric(_AsItIs):
+class ScaledSymmetric(AsItIs):
     """SCALED as the older text has it: s = 2 m / (max_fixed - min_fixed), m = max(|min|, |max|); result = input * s.
 
     Source: TensorFlow 1's Dequantize, mode SCALED; the fixed range of a signed type is symmetric (-127..127), as its
@@ -179,7 +180,7 @@ class ScaledSymmetric(_AsItIs):
         return f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {how}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        given = _inputs(operands)
+        given = decoded(operands)
         out = operands.output_dtype
         lowest, highest = integer_range(given.dtype)
         buckets = 2 * highest if lowest < 0 else highest
@@ -201,7 +202,7 @@ class ScaledSymmetric(_AsItIs):
 
 
 @dataclass(frozen=True)
-class ScaledByFloat(_AsItIs):
+class ScaledByFloat(AsItIs):
     """SCALED as the newer text has it: input times a ``const float`` scale_factor.
 
     The factor is max / max_T for unsigned types, else the larger of min / min_T and max / max_T, in float32 as it is
@@ -221,7 +222,7 @@ class ScaledByFloat(_AsItIs):
         return f"takes the scale factor in float32, {how}"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        given = _inputs(operands)
+        given = decoded(operands)
         factor = scale_factor(given.dtype, given.low, given.high, bool(operands.options.get("narrow_range", False)))
         with np.errstate(all="ignore"):
             # Exact in float64 but for int32, whose 32 bits and the factor's 24 make 56.
@@ -255,6 +256,3 @@ MIN_COMBINED = (
 MIN_FIRST = (MinFirst(),)
 SCALED_SYMMETRIC = (ScaledSymmetric("exact"), ScaledSymmetric("float32"), ScaledSymmetric("float64"))
 SCALED_FLOAT = (ScaledByFloat(input_rounded=False), ScaledByFloat(input_rounded=True))
-
-RANGE_READINGS = (*MIN_COMBINED, *MIN_FIRST, *SCALED_FLOAT, *SCALED_SYMMETRIC)
-"""Every reading of a range formula known here, legal or not; attribution searches them in this order."""

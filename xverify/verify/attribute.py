@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.contracts.affine import RANGE_READINGS
 from xverify.contracts.model import Contract, Reading
-from xverify.contracts.ranges import RANGE_READINGS
 from xverify.contracts.readings import LINEAR_READINGS
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor
@@ -27,7 +27,8 @@ class Attribution:
 
 def candidates(contract: Contract) -> tuple[Reading, ...]:
     """The readings that are searched for a contract, in the order of their preference."""
-    return RANGE_READINGS if contract.domain.family == "range" else LINEAR_READINGS
+    linear: tuple[Reading, ...] = LINEAR_READINGS
+    return RANGE_READINGS if contract.domain.family == "range" else linear
 
 
 def explaining(contract: Contract, call: Call, got: Tensor, among: tuple[str, ...] | None = None) -> tuple[str, ...]:
