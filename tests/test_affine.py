@@ -147,3 +147,18 @@ def test_scaled_flushed_differs_from_scaled_only_where_something_is_subnormal() 
     kept = floats("float32", np.asarray(plain.evaluate(TF.operands(call))))
     zeros = floats("float32", np.asarray(flushed.evaluate(TF.operands(call)))) == 0
     assert zeros[np.abs(kept) < 2.0**-126].all()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
+def test_a_simplified_recipe_gives_the_same_bits(dtype: str) -> None:
+    left_out = 0
+    for n, recipe in enumerate(
+        ("drawn", "symmetric", "narrow", "wide", "tiny", "from-zero", "to-zero", "far-from-zero")
+    ):
+        call = call_of(dtype, "MIN_FIRST", recipe, n, (24,))
+        for reading in AFFINE:
+            simple = reading.simplified(TF.operands(call))
+            left_out += simple != reading
+            if simple != reading:
+                assert same(simple, reading, call), f"{reading.name} of {dtype}, {recipe}"
+    assert left_out > 100

@@ -3,7 +3,7 @@ range formulas may compute instead of what the text says. None of them is admitt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, get_args
 
@@ -20,6 +20,7 @@ from xverify.contracts.ranges import (
     decoded,
     scale_factor,
 )
+from xverify.core.call import BITS
 from xverify.core.dtypes import integer_range
 from xverify.core.rounding import cast
 
@@ -52,7 +53,7 @@ _SMALLEST = np.float32(2.0**-126)
 
 
 @dataclass(frozen=True)
-class Affine(AsItIs):
+class Affine:
     """base + (input - origin) * step, each stage in its own precision.
 
     span: max - min. step: how it becomes the step from one code to the next. snap: whether the base is min or min rounded
@@ -79,6 +80,20 @@ class Affine(AsItIs):
             f"{_ORIGIN[self.origin]}, takes the range in {self.span} and {_STEP[self.step]}{_SNAP[self.snap]}, "
             f"multiplies and adds in {self.steps}{flushed}"
         )
+
+    def simplified(self, operands: Operands) -> Affine:
+        """An equal recipe for the type of the input, so that recipes which cannot differ are evaluated once."""
+        dtype = operands.dtypes["input"]
+        changes: dict[str, Any] = {}
+        if self.origin in ("lowest", "lowest-of-int8"):
+            shifts = integer_range(dtype)[0] != 0 and (self.origin == "lowest" or dtype == "int8")
+            changes["origin"] = "lowest" if shifts else "zero"
+        # A quotient of two 24-bit numbers is the same when it is rounded to 53 bits first (Figueroa, 1995).
+        if self.step == "float64-to-float32" and self.span == "float32" and BITS[dtype] <= 16:
+            changes["step"] = "float32"
+        if self.snap == "snapped" and self.step.endswith("float32"):
+            changes["snap"] = "snapped-float32"
+        return replace(self, **changes)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         given = decoded(operands)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,26 +27,31 @@ class Attribution:
     values: int
 
 
-def candidates(contract: Contract) -> tuple[Reading, ...]:
-    """The readings that are searched for a contract, in the order of their preference."""
-    linear: tuple[Reading, ...] = LINEAR_READINGS
-    return RANGE_READINGS if contract.domain.family == "range" else linear
-
-
 def explaining(contract: Contract, call: Call, got: Tensor, among: tuple[str, ...] | None = None) -> tuple[str, ...]:
     """Names of the known readings (of those ``among``, when given) that give every value of ``got``."""
     operands = contract.operands(call)
     if got.dtype != operands.output_dtype or got.shape != operands.shape:
         return ()
     codes: NDArray[Any] = canonical(got.codes, got.dtype)
-    return tuple(
-        reading.name
-        for reading in candidates(contract)
-        if (among is None or reading.name in among)
-        and np.array_equal(canonical(reading.evaluate(operands), got.dtype), codes)
-    )
+    known = readings_of(contract.domain.family)
+    gives: dict[Reading, bool] = {}
+    names = []
+    for name in known if among is None else among:
+        simple = known[name].simplified(operands)
+        if simple not in gives:
+            gives[simple] = np.array_equal(canonical(simple.evaluate(operands), got.dtype), codes)
+        if gives[simple]:
+            names.append(name)
+    return tuple(names)
+
+
+@cache
+def readings_of(family: str) -> Mapping[str, Reading]:
+    """The readings of a family by name, in the order of their preference."""
+    linear: tuple[Reading, ...] = LINEAR_READINGS
+    return {reading.name: reading for reading in (RANGE_READINGS if family == "range" else linear)}
 
 
 def named(contract: Contract, name: str) -> Reading:
     """The known reading of that name."""
-    return next(reading for reading in candidates(contract) if reading.name == name)
+    return readings_of(contract.domain.family)[name]

@@ -10,7 +10,7 @@ from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome, Tensor
 from xverify.verify import verdicts
-from xverify.verify.attribute import candidates, explaining
+from xverify.verify.attribute import explaining, readings_of
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.verdicts import Judged
@@ -229,7 +229,7 @@ class Tally:
 
 def _suspects(judged: Judged, admitted: list[str], cell: CellTally) -> tuple[str, ...]:
     """Recipes that may be a cell's though the text does not admit them: those that also give what was right before."""
-    names = tuple(known.name for known in candidates(judged.contract) if known.name not in admitted)
+    names = tuple(name for name in readings_of(judged.contract.domain.family) if name not in admitted)
     for before, reading in cell.earlier:
         assert before.legal is not None
         given = Tensor(before.legal.dtype, before.legal.codes(reading))
