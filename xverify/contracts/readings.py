@@ -67,7 +67,10 @@ class Stepwise:
         x, zero_point, scale = dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"]
         precision = MANTISSA_BITS[out] + 1
         operand = max(_significant_bits(x), _significant_bits(zero_point))
-        whole = operand if not zero_point or self.subtraction == "ignored" else operand + 1
+        whole = operand
+        if zero_point and self.subtraction != "ignored":
+            # Of integers the difference has one bit more; of small floats it is not bounded by their own precision.
+            whole = operand + 1 if x in INTEGERS else 64
         changes: dict[str, Any] = {"name": ""}
         if self.scale_cast and _fits(scale, out):
             changes["scale_cast"] = False
@@ -120,11 +123,11 @@ class Stepwise:
 
 
 def _significant_bits(dtype: str) -> int:
-    """Bits of the largest magnitude of an integer type, which every float type of this house has the range for; of a float
-    type more than any of them holds, since its differences are not bounded by its own precision."""
+    """Bits of the largest magnitude of an integer type, or of the significand of a small float type. Every output type has
+    the range for them: those of all small floats lie between 2^-17 and 57344, those of integers of 11 bits below 2048."""
     if not dtype:
         return 0
-    return BITS[dtype] if dtype in INTEGERS else 64
+    return BITS[dtype] if dtype in INTEGERS else 4
 
 
 def _fits(scale: str, out: str) -> bool:
