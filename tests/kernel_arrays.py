@@ -1,0 +1,66 @@
+"""Arrays of any dtype from codes, and what the kernels must give for them by rational arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import exact
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8")
+SMALL_FLOATS = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+WIDTHS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+SCALES = {
+    "float32": (0x3DCCCCCD, 0xBF99999A, 1, 0x80000003, 0x7F7FFFFF, 0x00800001, 0, 0x80000000, 0x7F800000, 0x7FC00000),
+    "float16": (0x2E66, 0xBCCD, 0x0001, 0x8003, 0x7BFF, 0x0401, 0, 0x8000, 0x7C00, 0x7E00),
+    "bfloat16": (0x3DCD, 0xBF9A, 0x0001, 0x8003, 0x7F7F, 0x0081, 0, 0x8000, 0x7F80, 0x7FC0),
+    "float8_e8m0fnu": (0, 1, 126, 127, 130, 254, 255),
+}
+"""Ordinary, negative, subnormal, huge, zero, infinite, NaN, in each type's codes."""
+
+NEWEST = "ai.onnx/DequantizeLinear-25"
+MULTIPLY, DIVIDE = "onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"
+SEED, INSTALLED = "tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def coded(name: str, codes: Any) -> Array:
+    """The array of a dtype with these codes."""
+    dtype = dtype_of(name)
+    return np.asarray(np.asarray(codes).astype(f"u{dtype.itemsize}")).view(dtype)
+
+
+def codes_of(array: Array) -> list[int]:
+    """The codes of float results in C order, with every NaN made the exact oracle's."""
+    name = array.dtype.name
+    canonical = np.where(np.isnan(array.astype(np.float64)), coded(name, exact.NAN[name]), array)
+    return [int(code) for code in canonical.astype(array.dtype).view(f"u{array.itemsize}").ravel()]
+
+
+def all_codes(name: str) -> Array:
+    return coded(name, np.arange(1 << WIDTHS.get(name, 8)))
+
+
+def expected(x: Array, scale: Array, zero_point: Array | None, out: str, by_division: bool = False) -> list[int]:
+    """The exact oracle's codes; scale and zero point are broadcast to x."""
+
+    def listed(array: Array) -> list[int]:
+        return [int(code) for code in np.broadcast_to(array.view(f"u{array.itemsize}"), x.shape).ravel()]
+
+    offsets: list[Any] = [None] * x.size if zero_point is None else listed(zero_point)
+    z_name = "" if zero_point is None else zero_point.dtype.name
+    return [
+        exact.linear(x.dtype.name, a, scale.dtype.name, s, z_name, z, out, by_division)
+        for a, s, z in zip(listed(x), listed(scale), offsets, strict=True)
+    ]
+
+
+def some_zero_points(name: str) -> tuple[int | None, ...]:
+    top = (1 << WIDTHS.get(name, 8)) - 1
+    return (None, 0, 1, top, top // 2, top // 2 + 1)

@@ -1,0 +1,122 @@
+"""The in-house range kernel, bit for bit against rational arithmetic."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import exact
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_arrays import (
+    INSTALLED,
+    SEED,
+    Array,
+    coded,
+    codes_of,
+    dtype_of,
+)
+
+import xverify
+
+RANGES = (
+    (0xBFA66666, 0x402CCCCD),
+    (0, 0x40C00000),
+    (0xC3000000, 0x42FE0000),
+    (0x00000001, 0x00000009),
+    (0x80000000, 0x3F800000),
+    (0xFF7FFFFF, 0x7F7FFFFF),
+    (0xC0400000, 0xBF800000),
+    (0x80800000, 0x00000001),
+)
+"""Ends as float32 codes: -1.3..2.7, 0..6, -128..127, subnormal, -0..1, all of float32, below 0, and tiny."""
+
+
+def ends(low: int, high: int) -> tuple[Array, Array]:
+    return coded("float32", low), coded("float32", high)
+
+
+def range_inputs(name: str) -> Array:
+    info = np.iinfo(name)
+    if name in ("int8", "uint8"):
+        return np.arange(info.min, info.max + 1).astype(name)
+    edges = [info.min, info.min + 1, 0, 1, info.max // 2, info.max // 2 + 1, info.max - 1, info.max]
+    return np.array(edges + np.random.default_rng(3).integers(info.min, info.max, 60).tolist()).astype(name)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_ranges(name: str, low: int, high: int) -> None:
+    x = range_inputs(name)
+    codes = [int(c) for c in x.view(f"u{x.itemsize}")]
+    for contract, mode, out, formula in (
+        (SEED, "MIN_COMBINED", None, exact.min_combined),
+        (INSTALLED, "MIN_COMBINED", "bfloat16", partial(exact.min_combined, out="bfloat16")),
+        (SEED, "MIN_FIRST", None, exact.min_first),
+        (SEED, "SCALED", None, exact.scaled_symmetric),
+        (INSTALLED, "SCALED", None, exact.scaled_factor),
+    ):
+        want = [formula(name, code, low, high) for code in codes]
+        got = xverify.dequantize_range(x, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
+        assert codes_of(got) == want, (contract, mode)
+        many = np.tile(x, 300)
+        got = xverify.dequantize_range(many, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
+        assert codes_of(got) == want * 300, (contract, mode)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["int8", "uint16", "int32"]),
+    st.integers(0, 2**32 - 1),
+    st.floats(-100, 100, width=32),
+    st.floats(-100, 100, width=32),
+    st.booleans(),
+)
+def test_drawn_ranges(name: str, code: int, a: float, b: float, narrow: bool) -> None:
+    x = coded(name, [code % (1 << (8 * dtype_of(name).itemsize))])
+    low, high = sorted((a, b))
+    low, high = (low, high) if low < high else (low, np.nextafter(np.float32(high), np.float32(np.inf)))
+    pair = np.array([low, high], np.float32)
+    first, second = (int(c) for c in pair.view(np.uint32))
+    raw = int(x.view(f"u{x.itemsize}")[0])
+    got = xverify.dequantize_range(x, pair[0], pair[1])
+    assert codes_of(got) == [exact.min_combined(name, raw, first, second)]
+    got = xverify.dequantize_range(x, pair[0], pair[1], mode="SCALED", narrow_range=narrow)
+    assert codes_of(got) == [exact.scaled_factor(name, raw, first, second, narrow)]
+
+
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
+def test_ranges_along_an_axis(mode: str) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (3, 4, 2)).astype(np.int8)
+    for axis in (0, 1, 2, -2, -3):
+        low = -np.arange(1, x.shape[axis] + 1, dtype=np.float32)
+        high = np.float32(3) - low
+        got = xverify.dequantize_range(x, low, high, mode=mode, axis=axis)
+        for i in range(x.shape[axis]):
+            one = xverify.dequantize_range(x.take(i, axis), low[i], high[i], mode=mode)
+            assert got.take(i, axis).tobytes() == one.tobytes()
+    scalar = xverify.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode)
+    assert xverify.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode, axis=-1).tobytes() == scalar.tobytes()
+
+
+@pytest.mark.parametrize("name", ["int8", "int16", "int32"])
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
+@pytest.mark.parametrize("contract", [SEED, INSTALLED])
+@pytest.mark.parametrize(
+    ("low", "high"), [(1, -1), (0, 0), (-0.0, -0.0), (2, 2), (np.nan, 1), (-np.inf, np.inf), (0, np.inf)]
+)
+def test_ranges_outside_the_text_are_answered(contract: str, mode: str, name: str, low: float, high: float) -> None:
+    x = np.arange(-100, 100, dtype=name)
+    got = xverify.dequantize_range(x, np.float32(low), np.float32(high), mode=mode, contract=contract)
+    assert got.shape == x.shape
+    assert np.isfinite([low, high]).all() == np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("name", ["int8", "uint16", "int32"])
+def test_an_infinite_range_spoils_its_own_channel_only(name: str) -> None:
+    x = np.arange(8, dtype=name).reshape(2, 4)
+    low, high = np.array([-1, -np.inf], np.float32), np.array([2, 1], np.float32)
+    got = xverify.dequantize_range(x, low, high, axis=0)
+    assert got[0].tobytes() == xverify.dequantize_range(x[0], low[0], high[0]).tobytes()
+    assert not np.isfinite(got[1, 1:]).any()
