@@ -104,6 +104,7 @@ SEED_OF = {MS + "seed": "003_*", DNN + "multiply": "001_*", DNN + "divide": "002
 
 
 def seed(pattern: str) -> str:
+    # The seed documents are not ours to commit: they lie beside the checkout where the project is built, not with its users.
     if not SEEDS.is_dir():
         pytest.skip(f"the seed documents are not in {SEEDS}")
     (path,) = SEEDS.glob(pattern)

@@ -84,7 +84,7 @@ def test_int32_is_exact_where_float64_is_not(xs: list[int], zero: int, scale: in
 
 
 def test_figures_that_went_wrong_elsewhere() -> None:
-    """FACTS: 57-bit products, and float16 of a product that stopped in float32."""
+    """57-bit products, and float16 of a product that stopped in float32."""
     got = xverify.dequantize_linear(np.int32(1347502757), np.float32(16045357))
     assert codes_of(got) == [exact.round_to("float32", Fraction(1347502757 * 16045357))]
     scale = np.float32(float.fromhex("0x1.ebc2p-21"))

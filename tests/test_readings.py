@@ -234,7 +234,7 @@ def operands_of(x_dtype: str, x: float, scale: float, out: str, zero_point: floa
 
 
 def test_figures_of_a_stop_in_float32() -> None:
-    """FACTS: 1675 when rounded once, 1676 when the exact product is rounded to float32 and then cast. S is neither of
+    """1675 when rounded once, 1676 when the exact product is rounded to float32 and then cast. S is neither of
     the two recipes, since it rounds the difference to float32 first; here that undoes the harm."""
     operands = operands_of("int32", 1829207725, float.fromhex("0x1.ebc2p-21"), "float16")
     stopped = next(r for r in LINEAR_READINGS if replace(r, name="") == Stepwise("", rounding="float32"))

@@ -256,7 +256,7 @@ def test_pitfalls_of_casts(dtype: str, number: float, code: int, why: str) -> No
 
 
 def test_ml_dtypes_still_rounds_twice() -> None:
-    """If this fails, the reason for a cast of our own is gone, and FACTS should say so."""
+    """If this fails, the reason for a cast of our own is gone."""
     number = np.array([1 + 2.0**-8 + 2.0**-40])
     assert int(number.astype(ml_dtypes.bfloat16).view(np.uint16)[0]) == 0x3F80
 
@@ -329,7 +329,7 @@ def test_quotients_beside_a_tie(half: int, seed: int, offset: int, exponent: int
 
 
 def test_a_product_that_float64_gets_wrong() -> None:
-    """FACTS: 1347502757 x 16045357 has 55 bits, and the product that float64 rounds leads to another float32."""
+    """1347502757 x 16045357 has 55 bits, and the product that float64 rounds leads to another float32."""
     difference, factor = 1347502757, 16045357
     through_float64 = rounding.cast(np.array([float(difference) * float(factor)]), "float32")
     assert int(through_float64[0]) != exact.round_to("float32", Fraction(difference * factor))
@@ -337,7 +337,7 @@ def test_a_product_that_float64_gets_wrong() -> None:
 
 
 def test_a_product_that_stops_in_float32() -> None:
-    """FACTS: float16 of the exact product is 1675; of the product once rounded to float32, 1676."""
+    """float16 of the exact product is 1675; of the product once rounded to float32, 1676."""
     difference, factor = 1829207725, float.fromhex("0x1.ebc2p-21")
     whole = exact.round_to("float16", difference * Fraction(factor))
     stopped = exact.round_to(

@@ -63,11 +63,6 @@ def float32_to_bfloat16(codes: NDArray[np.uint32]) -> NDArray[np.uint16]:
     return np.where(is_nan, np.uint16(_QUIET_NAN["bfloat16"]), rounded)
 
 
-def cast_float32(numbers: NDArray[np.float32], dtype: str) -> NDArray[Any]:
-    """Codes of float32 numbers in float32, float16 or bfloat16, rounded once."""
-    return cast(numbers.astype(np.float64), dtype)
-
-
 def to_dtype(numbers: F64, dtype: str) -> F64:
     """The float64 numbers, each rounded once to ``dtype``."""
     return floats(dtype, cast(numbers, dtype))
