@@ -289,7 +289,7 @@ def _weight(contract: Contract) -> float:
     """A contract's share of the calls: the square root of its types times granularities, so that a large domain gets more
     and a small one is not forgotten; and more for modes, since each is a formula of its own."""
     domain = contract.domain
-    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * max(1, len(domain.modes)) ** 0.75
+    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(max(1, len(domain.modes)), 0.75)
 
 
 def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
