@@ -146,6 +146,7 @@ class Contract:
     the indexed operands. readings(call): what the formula clause admits, the first being what the
     in-house kernel computes. value_clause(call, reading name or None): the clause that a value
     outside the legal set contradicts. text_checks(): contradictions inside the document itself.
+    like: for an edition that no implementation knows by its id, the edition whose calls have the same form.
     """
 
     id: str
@@ -159,3 +160,9 @@ class Contract:
     readings: Callable[[Call], tuple[Reading, ...]]
     value_clause: Callable[[Call, str | None], str]
     text_checks: Callable[[], tuple[TextCheck, ...]] = tuple
+    like: str = ""
+
+    @property
+    def asked_as(self) -> str:
+        """The id under which implementations are asked for calls of this edition."""
+        return self.like or self.id

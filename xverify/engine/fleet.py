@@ -14,6 +14,7 @@ from pathlib import Path
 
 from oracles import answers, installed_version
 from oracles.protocol import Oracle
+from xverify.contracts import get
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
@@ -61,6 +62,8 @@ class Fleet:
         self.failures: dict[str, str] = {}
         self.under_way: list[Batch] = []
         self._contracts = {contract.id: contract for contract in contracts}
+        for other in {contract.like for contract in contracts} - {"", *self._contracts}:
+            self._contracts[other] = get(other)
         self._directory = directory
         self._emit = emit
         self._announced: set[str] = set()
@@ -93,8 +96,13 @@ class Fleet:
         return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
 
     def answering(self, contract: str) -> list[Oracle]:
-        """The implementations that take calls of that edition, and still run."""
-        return [o for o in self.oracles.values() if o.name not in self.failures and answers(o, contract)]
+        """The implementations that take calls of that edition (or of the one it is like), and still run."""
+        asked_as = self._asked_as(contract)
+        return [o for o in self.oracles.values() if o.name not in self.failures and answers(o, asked_as)]
+
+    def _asked_as(self, contract: str) -> str:
+        known = self._contracts.get(contract)
+        return contract if known is None else known.asked_as
 
     def free(self, contract: Contract) -> bool:
         """Whether the contract's implementations are ready for another batch of it."""
@@ -131,7 +139,7 @@ class Fleet:
 
     def send(self, contract: Contract, cases: list[Case]) -> None:
         """Send a batch to every implementation that answers the contract: each path takes its share of the calls."""
-        blobs = [encode_call(case.call) for case in cases]
+        blobs = [encode_call(case.call.under(contract.asked_as)) for case in cases]
         batch = Batch(contract, cases, [])
         for oracle in self.answering(contract.id):
             one = Asked(oracle)
@@ -192,8 +200,9 @@ class Fleet:
 
     def ask(self, subject: Subject, call: Call) -> Outcome:
         """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
+        asked = call.under(self._asked_as(call.contract))
         try:
-            return self.workers[subject.name].ask(encode_call(call), subject.options)
+            return self.workers[subject.name].ask(encode_call(asked), subject.options)
         except WorkerFailedError as error:
             self._lost(subject.name)
             return Outcome("hang", message=str(error))
