@@ -34,11 +34,18 @@ def schema() -> Mapping[str, Any]:
 
 def check(report: object) -> None:
     """Raise ValueError, with one sentence, unless ``report`` is a report of this schema."""
+    hint = f"expected is the report.json of a run, of schema {SCHEMA!r}; make one with: xverify sweep"
     if not isinstance(report, dict):
-        raise ValueError(f"it is not a report of xverify: a {_kind(report)} where an object is due")
+        raise ValueError(f"it is not a report of xverify but JSON of type {_kind(report)}; {hint}")
     name = report.get("schema")
+    if isinstance(name, str) and re.fullmatch(r"xverify\.report/[0-9.]{1,12}", name) and name != SCHEMA:
+        raise ValueError(
+            f"it is a report of another version of xverify: its schema is {name!r}, and this version reads {SCHEMA!r} "
+            "only; read it with the version that wrote it, or make the run again"
+        )
     if name != SCHEMA:
-        raise ValueError(f"it is not a report of schema {SCHEMA}: its schema is {name!r}"[:300])
+        shown = f"its schema is {name!r}"[:100] if "schema" in report else "it names no schema"
+        raise ValueError(f"it is not a report of xverify: {shown}; {hint}")
     for sentence in _errors(schema(), report, "the report"):
         raise ValueError(f"the report is damaged: {sentence}")
 

@@ -51,6 +51,8 @@ WORDS = {
 }
 """Statuses and verdicts that are not their own words."""
 
+NO_REGION = "no simple region"
+
 _NOUNS = {
     "memory": ("memory fault", "memory faults"),
     "violation": ("violation", "violations"),
@@ -235,3 +237,75 @@ def headline(report: Json) -> str:
     answering = {base(cell["subject"]) for cell in coverage["cells"]}
     who = f"{plural(len(answering), 'implementation')}, {plural(len(contracts(report)), 'edition')}"
     return f"{what} in {asked} ({who})"
+
+
+def region(finding: Json) -> str:
+    """Where a finding holds, as a predicate; empty when that is not known, or no simple predicate says it."""
+    found = finding.get("region")
+    return "" if found is None or found["words"] == NO_REGION else str(found["words"])
+
+
+def distance(entry: Json) -> str:
+    """One range of a histogram of distances in units in the last place: "1", "2 to 3", "NaN"."""
+    if entry["from"] < 0:
+        return "NaN"
+    low, high = grouped(entry["from"]), grouped(entry["to"])
+    return low if low == high else f"{low} to {high}"
+
+
+def follows(entry: Json, titles: Mapping[str, str] | None = None) -> str:
+    """Which edition an implementation follows, as a sentence's predicate; ``titles`` names editions for strangers."""
+    name = (titles or {}).get(entry["contract"], entry["contract"])
+    return f"follows {name} on {grouped(entry['values'])} of {plural(entry['of'], 'value')}"
+
+
+def remaining(cell: Json) -> str:
+    """What the values of a cell do not tell apart: recipes proven equal, and recipes that no value excluded."""
+    left = cell.get("remaining")
+    if left is None:
+        return ""
+    said = []
+    if left["equal"]:
+        said.append(f"indistinguishable here: {plural(left['equal'], 'equal recipe')}")
+    if left["others"] or left["more"]:
+        names = ", ".join(left["others"]) + (f" and {grouped(left['more'])} more" if left["more"] else "")
+        by = cell["attribution"]["values"] if cell.get("attribution") else cell["values"]
+        said.append(f"not distinguished by {plural(by, 'value')}: {names.strip()}")
+    return "; ".join(said)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How the implementations stand to one clause.
+
+    follow: labels, or None where the report does not say. depart: (label, finding's id). untold: (label, why).
+    besides: other findings on the clause, on texts and on calls that it leaves open.
+    """
+
+    follow: tuple[str, ...] | None
+    depart: tuple[tuple[str, str], ...]
+    untold: tuple[tuple[str, str], ...]
+    besides: tuple[Json, ...]
+
+
+def answers(report: Json) -> dict[str, Answers]:
+    """How the implementations stand to every clause, by its id. Where the report does not say who departs from a
+    clause, those do who are at fault in a finding on it."""
+    on: dict[str, list[Json]] = defaultdict(list)
+    for finding in findings(report):
+        on[finding["clause"]].append(finding)
+    return {identity: _answers(clause, on[identity]) for identity, clause in clauses(report).items()}
+
+
+def _answers(clause: Json, found: Sequence[Json]) -> Answers:
+    if "depart" in clause:
+        depart = [(entry["subject"], entry["finding"]) for entry in clause["depart"]]
+    else:
+        depart = [(label(f["subject"]), f["id"]) for f in found if f["verdict"] in FAULTS and not on_texts(f)]
+    named = {identity for _, identity in depart}
+    return Answers(
+        follow=tuple(clause["follow"]) if "follow" in clause else None,
+        depart=tuple(depart),
+        untold=tuple((entry["subject"], entry["why"]) for entry in clause.get("untold", ())),
+        besides=tuple(finding for finding in found if finding["id"] not in named),
+    )
