@@ -1,0 +1,272 @@
+"""The shortest script that shows a finding, for a maintainer: the framework's own calls on the witness, and prints.
+
+Where `script` makes a file that decides whether a discrepancy is still there, this makes twenty lines to be read in an
+issue. Nothing from a report becomes code but numbers that were parsed, names that were looked up, and ``repr`` of
+attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xverify.core.call import BITS, Tensor, code_dtype
+from xverify.core.codec import tensor_from_json
+from xverify.report.script_literals import is_numpy, onnx_type, operand
+from xverify.report.summary import Json
+
+MOST_PLACES = 4
+"""Places of a result that a script prints one by one."""
+
+_ONNX_ROLES = ("x", "scale", "zero_point")
+_RANGE_ROLES = ("input", "min_range", "max_range")
+_QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "quint16", "int32": "qint32"}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A witness that was read: tensors by role in the operator's order, attributes, and who is asked by which way."""
+
+    contract: str
+    tensors: dict[str, Tensor]
+    attributes: dict[str, int | str | bool]
+    name: str
+    options: str
+    out_dtype: str
+
+
+@dataclass(frozen=True)
+class _Script:
+    """Imports and set-up before the tensors, and the lines that make the call; the last assigns y."""
+
+    imports: list[str]
+    body: list[str]
+
+
+def short_script(finding: Json) -> str | None:
+    """The script's text, or None: on a text alone, on an implementation that this module does not know, or with a
+    witness whose values are in a file."""
+    write = _WRITERS.get(finding["subject"]["name"])
+    call = _read(finding)
+    if write is None or call is None:
+        return None
+    made = write(call)
+    operands = [line for role, tensor in call.tensors.items() for line in operand(role, tensor, call.name)]
+    imports = ["import numpy as np", *made.imports]
+    text = "\n".join(operands)
+    standard = [f"import {name}" for name in ("base64", "ctypes", "zlib") if f"{name}." in text + "\n".join(made.body)]
+    if "ml_dtypes." in text + "\n".join(made.body):
+        imports.insert(0, "import ml_dtypes")
+    head = [*standard, *([""] if standard else []), *imports]
+    return "\n".join([*head, "", *operands, "", *_shown(finding, call, made)]) + "\n"
+
+
+def _read(finding: Json) -> _Call | None:
+    witness, subject = finding["witness"], finding["subject"]
+    if witness is None or subject["role"] == "edition":
+        return None
+    given, attributes = witness["call"]["tensors"], witness["call"]["attributes"]
+    roles = _ONNX_ROLES if "x" in given else _RANGE_ROLES
+    if not set(given) <= set(roles) or not all(re.fullmatch("[a-z_]{1,40}", name) for name in attributes):
+        return None
+    try:
+        tensors = {role: tensor_from_json(given[role]) for role in roles if role in given}
+    except (KeyError, ValueError, OverflowError):
+        return None
+    got = (witness["got"] or {}).get("tensor")
+    out = got["dtype"] if got and got["dtype"] in BITS else finding["out_dtype"]
+    return _Call(
+        witness["call"]["contract"], tensors, dict(attributes), subject["name"], subject["options"], out or "float32"
+    )
+
+
+def _onnx_node(call: _Call) -> list[str]:
+    domain, _, operator = call.contract.partition("/")
+    version = int(re.sub(r"\D", "", operator.partition("@")[0].rpartition("-")[2])[:6] or 0)
+    domain = "" if domain == "ai.onnx" else domain
+    given = {name: _spelled(value) for name, value in call.attributes.items()}
+    if given.get("output_dtype", "").strip('"') in BITS:
+        given["output_dtype"] = onnx_type(str(call.attributes["output_dtype"]))
+    if domain:
+        given["domain"] = _spelled(domain)
+    keywords = "".join(f", {name}={value}" for name, value in given.items())
+    constants = _constants(call)
+    inputs = [
+        f'    helper.make_tensor_value_info("{role}", {onnx_type(tensor.dtype)}, None),'
+        for role, tensor in call.tensors.items()
+        if role not in constants
+    ]
+    listed = ", ".join(f'numpy_helper.from_array({role}, "{role}")' for role in constants)
+    return [
+        f'node = helper.make_node("DequantizeLinear", {_quoted(call.tensors)}, ["y"]{keywords})',
+        "inputs = [",
+        *inputs,
+        "]",
+        f'graph = helper.make_graph([node], "g", inputs, [ValueInfoProto(name="y")]{listed and f", [{listed}]"})',
+        f"opset = helper.make_opsetid({_spelled(domain)}, {version})",
+        "model = helper.make_model(graph, opset_imports=[opset], ir_version=10)",
+    ]
+
+
+def _spelled(value: object) -> str:
+    """An attribute as a literal."""
+    plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.@/-]*", value)
+    return f'"{value}"' if plain else repr(value)
+
+
+def _constants(call: _Call) -> list[str]:
+    return [role for role in call.tensors if role != "x"] if call.options == "initializers" else []
+
+
+def _quoted(names: Mapping[str, object] | list[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+
+def _feeds(roles: list[str]) -> str:
+    return "{" + ", ".join(f'"{role}": {role}' for role in roles) + "}"
+
+
+def _onnx_imports(call: _Call) -> str:
+    helper = ", numpy_helper" if _constants(call) else ""
+    return f"from onnx import TensorProto, ValueInfoProto, helper{helper}"
+
+
+def _onnxruntime(call: _Call) -> _Script:
+    constants = _constants(call)
+    roles = [role for role in call.tensors if role not in constants]
+    body = _onnx_node(call)
+    options = ""
+    if call.options == "optimization=off":
+        body += [
+            "options = ort.SessionOptions()",
+            "options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL",
+        ]
+        options = ", options"
+    body.append(
+        f'session = ort.InferenceSession(model.SerializeToString(){options}, providers=["CPUExecutionProvider"])'
+    )
+    imports = ["import onnxruntime as ort", _onnx_imports(call)]
+    if is_numpy(call.out_dtype):
+        return _Script(imports, [*body, f"y = session.run(None, {_feeds(roles)})[0]"])
+    held = [
+        f"{role} = ort.OrtValue.ortvalue_from_numpy({role})" for role in roles if is_numpy(call.tensors[role].dtype)
+    ]
+    codes = code_dtype(call.out_dtype).name
+    return _Script(
+        imports,
+        [
+            *body,
+            *held,
+            f"result = session.run_with_ort_values(None, {_feeds(roles)})[0]",
+            "memory = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())",
+            f"y = np.frombuffer(memory, np.{codes}).reshape(result.shape()).view(ml_dtypes.{call.out_dtype})",
+        ],
+    )
+
+
+def _onnx_reference(call: _Call) -> _Script:
+    imports = [_onnx_imports(call), "from onnx.reference import ReferenceEvaluator"]
+    return _Script(
+        imports,
+        [*_onnx_node(call), f"y = np.asarray(ReferenceEvaluator(model).run(None, {_feeds(list(call.tensors))})[0])"],
+    )
+
+
+def _tensorflow(call: _Call) -> _Script:
+    data = call.tensors["input"]
+    quantized = _QUANTIZED.get(data.dtype)
+    first = f"tf.bitcast(tf.constant(input), tf.{quantized})" if quantized else "tf.constant(input)"
+    words = {name: _spelled(value) for name, value in call.attributes.items()}
+    if words.get("dtype", "").strip('"') in BITS:
+        words["dtype"] = f"tf.{call.attributes['dtype']}"
+    keywords = "".join(f", {name}={value}" for name, value in words.items())
+    operands = ", ".join([first, *(role for role in call.tensors if role != "input")])
+    imports = [
+        "import os",
+        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # it was seen on the CPU',
+        "import tensorflow as tf",
+    ]
+    return _Script(imports, [f"y = tf.quantization.dequantize({operands}{keywords}).numpy()"])
+
+
+def _onednn_formula(call: _Call) -> _Script:
+    combine = "divide" if call.name.endswith("divide") else "multiply"
+    keywords = "".join(f", {name}={_spelled(value)}" for name, value in call.attributes.items())
+    operands = ", ".join(call.tensors)
+    imports = ["from oracles.onednn_formulas import dequantize"]
+    return _Script(imports, [f"y = dequantize(np.{combine}, {operands}{keywords})"])
+
+
+def _xverify(call: _Call) -> _Script:
+    functions = {"onednn": "dynamic_dequantize", "tensorflow": "dequantize_range"}
+    words = {name: _spelled(value) for name, value in call.attributes.items()}
+    for name in ("output_dtype", "dtype"):
+        if words.pop(name, "").strip('"') in BITS:
+            dtype = str(call.attributes[name])
+            words["out_dtype"] = f"np.{dtype}" if is_numpy(dtype) else f"ml_dtypes.{dtype}"
+    if call.contract.startswith("com.microsoft/"):
+        words.setdefault("axis", "None")
+    words["contract"] = _spelled(call.contract)
+    function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
+    keywords = "".join(f", {name}={value}" for name, value in words.items())
+    return _Script(["import xverify"], [f"y = xverify.{function}({', '.join(call.tensors)}{keywords})"])
+
+
+_WRITERS: dict[str, Callable[[_Call], _Script]] = {
+    "onnxruntime": _onnxruntime,
+    "onnx-reference": _onnx_reference,
+    "tensorflow": _tensorflow,
+    "onednn-formula-multiply": _onednn_formula,
+    "onednn-formula-divide": _onednn_formula,
+    "xverify-numpy": _xverify,
+}
+
+
+# What is printed
+
+
+def _shown(finding: Json, call: _Call, made: _Script) -> list[str]:
+    """The call with the comment that a reader needs before it, and what is printed after it."""
+    verdict, got = finding["verdict"], finding["witness"]["got"]
+    *before, last = made.body
+    if verdict == "crash":
+        return [*before, "# The process ends here instead of raising an exception.", last]
+    if verdict == "hang":
+        return [*before, "# This does not return.", last]
+    if got is not None and got["kind"] in ("rejected", "unsupported"):
+        return [*before, "# One of these lines raises.", last] if before else ["# This raises.", last]
+    if verdict == "nondeterministic":
+        expression = last.partition(" = ")[2]
+        repeated = f"answers = {{{expression}.tobytes() for _ in range(100)}}"
+        return [*before, repeated, 'print(len(answers), "different answers to the same call")']
+    if verdict == "memory":
+        return _watched(call, made)
+    width = BITS[call.out_dtype]
+    entries = finding["witness"]["legal"][:MOST_PLACES]
+    lines = [*made.body, f"bits = y.view(np.uint{max(8, width)})", "print(y.dtype, y.shape)"]
+    for entry in entries:
+        place = ", ".join(map(str, entry["index"])) or "()"
+        due = " or ".join(f"{one['decimal']} {one['hex']}" for one in entry["legal"])
+        lines.append(f"print(y[{place}], hex(bits[{place}]))  # allowed: {_comment(due)}")
+    if entries:
+        return lines
+    return [*lines[:-1], "print(y.dtype, y.shape, y.ravel()[:8], [hex(code) for code in bits.ravel()[:8]])"]
+
+
+def _comment(text: str) -> str:
+    """Text that stays a comment."""
+    return "".join(character for character in text if character.isprintable())[:400]
+
+
+def _watched(call: _Call, made: _Script) -> list[str]:
+    """Whether inputs are written to, and whether the output shares memory with them."""
+    roles = [role for role, tensor in call.tensors.items() if call.name != "onnxruntime" or is_numpy(tensor.dtype)]
+    return [
+        f"handed = {_feeds(roles)}",
+        "before = {name: array.tobytes() for name, array in handed.items()}",
+        *made.body,
+        "for name, array in handed.items():",
+        '    print(name, "unchanged:", array.tobytes() == before[name], '
+        '"shared with the output:", np.may_share_memory(array, y))',
+    ]
