@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from pathlib import Path
 
-from xverify.contracts import microsoft, onednn, onnx, tensorflow
+from xverify.contracts import external, microsoft, onednn, onnx, tensorflow
 from xverify.contracts.documents import DocumentError
+from xverify.contracts.external import ContractFileError
 from xverify.contracts.model import Contract
 
 _BUILDERS: Mapping[str, Callable[[], Contract]] = {
@@ -26,6 +28,17 @@ _BARE = {
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
 }
 """What an id without an edition means."""
+
+
+class UnknownEditionError(KeyError):
+    """No built-in edition has that id; the message is a sentence."""
+
+    def __str__(self) -> str:
+        return (
+            f"no edition is called {self.args[0]!r} here (see: xverify contracts); one that a file defines is known only "
+            "where the file is named: --contract path.py"
+        )
+
 
 _PAIRS = (
     ("com.microsoft/DequantizeLinear-1@seed", "com.microsoft/DequantizeLinear-1@installed"),
@@ -59,9 +72,20 @@ def matching(pattern: str) -> tuple[str, ...]:
 def get(identity: str) -> Contract:
     """The edition of that id (a bare id has its default edition).
 
-    Raises KeyError for an unknown id, DocumentError when its document cannot be read here.
+    Raises UnknownEditionError for an unknown id, DocumentError when its document cannot be read here.
     """
-    return _BUILDERS[_BARE.get(identity, identity)]()
+    builder = _BUILDERS.get(_BARE.get(identity, identity))
+    if builder is None:
+        raise UnknownEditionError(identity)
+    return builder()
+
+
+def from_file(path: Path) -> tuple[Contract, ...]:
+    """The editions that a Python file defines; see `external`. The file's code is run.
+
+    Raises ContractFileError with one sentence for the first mistake in it.
+    """
+    return external.load(path, {identity: partial(get, identity) for identity in _BUILDERS})
 
 
 def rivals(identity: str) -> tuple[str, ...]:
@@ -69,4 +93,15 @@ def rivals(identity: str) -> tuple[str, ...]:
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
-__all__ = ["Contract", "DocumentError", "get", "ids", "matching", "newest", "rivals"]
+__all__ = [
+    "Contract",
+    "ContractFileError",
+    "DocumentError",
+    "UnknownEditionError",
+    "from_file",
+    "get",
+    "ids",
+    "matching",
+    "newest",
+    "rivals",
+]

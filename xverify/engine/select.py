@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from oracles import all_oracles, installed_version
@@ -25,29 +25,54 @@ class UsageError(ValueError):
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
-    """The editions that ids or glob patterns name (all of them when there are none), and a sentence for each whose
-    document
-    cannot be read here.
+    """The editions that ids, glob patterns or Python files name (all built-in ones when there are none), and a sentence for
+    each whose document cannot be read here.
 
-    Raises UsageError when a pattern names nothing, or nothing that is named can be read.
+    Raises UsageError when a pattern names nothing, a file is not one of editions, or nothing that is named can be read.
     """
-    identities: list[str] = []
-    for pattern in patterns or ("*",):
-        found = contracts.matching(pattern)
-        if not found:
-            raise UsageError(
-                f"no contract matches {pattern!r}{_nearest(pattern, contracts.ids())}; see: xverify contracts"
-            )
-        identities += [identity for identity in found if identity not in identities]
-    loaded, sentences = [], []
-    for identity in identities:
+    chosen: dict[str, Contract] = {}
+    sentences: list[str] = []
+    for pattern in dict.fromkeys(patterns or ("*",)):
+        for contract in contracts_of_file(pattern) if is_file(pattern) else _built_in(pattern, sentences):
+            if chosen.get(contract.id, contract) is not contract:
+                raise UsageError(f"{pattern}: {contract.id} is defined by a file that was named before")
+            chosen[contract.id] = contract
+    if not chosen:
+        raise UsageError(sentences[0])
+    return tuple(chosen.values()), tuple(dict.fromkeys(sentences))
+
+
+def is_file(pattern: str) -> bool:
+    """Whether what names a contract is a Python file, and not an id or a glob pattern."""
+    return pattern.endswith(".py") or os.path.isfile(pattern)
+
+
+def contracts_of_file(path: str) -> tuple[Contract, ...]:
+    """The editions that a Python file defines; its code is run. Raises UsageError with the first mistake in it."""
+    try:
+        return contracts.from_file(Path(path))
+    except (contracts.ContractFileError, contracts.DocumentError) as error:
+        raise UsageError(str(error)) from None
+
+
+def contract_named(pattern: str) -> Contract:
+    """The one edition that an id, a pattern or a file names. Raises UsageError when that is none, or more than one."""
+    named, _ = contracts_named([pattern])
+    if len(named) > 1:
+        listed = ", ".join(contract.id for contract in named)
+        raise UsageError(f"{pattern!r} names {len(named)} editions, and one is wanted here: {listed}")
+    return named[0]
+
+
+def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
+    found = contracts.matching(pattern)
+    if not found:
+        raise UsageError(f"no contract matches {pattern!r}{_nearest(pattern, contracts.ids())}; see: xverify contracts")
+    for identity in found:
         try:
-            loaded.append(contracts.get(identity))
+            yield contracts.get(identity)
         except contracts.DocumentError as error:
             sentences.append(f"{identity} is left out: {error}")
-    if not loaded:
-        raise UsageError(sentences[0])
-    return tuple(loaded), tuple(sentences)
 
 
 def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:

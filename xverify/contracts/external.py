@@ -1,0 +1,288 @@
+"""Editions from outside the repository: a Python file that the user names, run here, checked before anything uses it.
+
+The file defines ``contract() -> Contract``, or ``CONTRACTS``, several of them; ``like`` names the built-in edition whose call
+form it shares, as which implementations are asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from xverify.contracts.documents import DocumentError
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands
+from xverify.contracts.single import Number, single_call
+from xverify.core.call import BITS, Call, code_dtype
+from xverify.core.dtypes import FLOATS, QUANTIZED, encode
+
+SCALES = (*FLOATS, "float8_e8m0fnu")
+"""The types of a scale that the recipes can compute with."""
+
+_ID = re.compile(r"[a-z][a-z0-9.-]*/[A-Za-z][A-Za-z0-9]*-[0-9]+(@[a-z0-9.-]+)?")
+
+
+class ContractFileError(ValueError):
+    """A file is not one of an edition; the message says where and why, and is for the author of the file."""
+
+
+def load(path: Path, known: Mapping[str, Callable[[], Contract]]) -> tuple[Contract, ...]:
+    """The editions that a file defines. known: the built-in editions by id.
+
+    Raises ContractFileError with one sentence for the first mistake, DocumentError when the document of the edition that
+    one is ``like`` cannot be read here. The file's code is run.
+    """
+    module = _run(path)
+    found = _defined(path, module)
+    for place, contract in enumerate(found):
+        if not isinstance(contract, Contract):
+            _fail(path, f"an edition is an xverify.contracts.Contract, not a {type(contract).__name__}")
+        if any(contract.id == other.id for other in found[:place]):
+            _fail(path, f"the id {contract.id!r} is given to two editions")
+        for check in (_check_id, _check_clauses, _check_domain, _check_likeness):
+            for mistake in check(contract, known):
+                _fail(path, f"{contract.id}: {mistake}")
+        for mistake in _check_calls(path, contract):
+            _fail(path, f"{contract.id}: {mistake}")
+    return found
+
+
+def _fail(path: Path, sentence: str) -> NoReturn:
+    raise ContractFileError(f"{path}: {sentence}")
+
+
+# -- the file -----------------------------------------------------------------------------------------
+
+
+def _run(path: Path) -> ModuleType:
+    """The module that the file makes. It is registered, since dataclasses look their module up."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        _fail(path, f"the file cannot be read: {error.strerror}")
+    module = ModuleType("xverify_contract_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12])
+    module.__file__ = str(path)
+    try:
+        code = compile(source, str(path), "exec")
+    except SyntaxError as error:
+        _fail(path, f"line {error.lineno or 1}: {error.msg}")
+    except ValueError as error:
+        _fail(path, f"it is not Python: {error}")
+    sys.modules[module.__name__] = module
+    try:
+        exec(code, module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        _fail(path, _raised("running it", error, path))
+    return module
+
+
+def _defined(path: Path, module: ModuleType) -> tuple[Contract, ...]:
+    several, one = getattr(module, "CONTRACTS", None), getattr(module, "contract", None)
+    if several is not None:
+        if not isinstance(several, Sequence) or isinstance(several, str) or not several:
+            _fail(path, "CONTRACTS is a tuple of one or more Contracts")
+        return tuple(several)
+    if not callable(one):
+        _fail(path, "it defines neither a function contract() nor CONTRACTS")
+    try:
+        return (one(),)
+    except DocumentError:
+        raise
+    except Exception as error:
+        _fail(path, _raised("contract()", error, path))
+
+
+def _raised(what: str, error: BaseException, path: Path) -> str:
+    """What raised what, and on which line of the file."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    where = f"line {lines[-1]}: " if lines else ""
+    text = str(error).partition("\n")[0]
+    return f"{where}{what} raised {type(error).__name__}{': ' + text if text else ''}"
+
+
+# -- the edition --------------------------------------------------------------------------------------
+
+Known = Mapping[str, Callable[[], Contract]]
+
+
+def _check_id(contract: Contract, known: Known) -> Iterator[str]:
+    if not isinstance(contract.id, str) or not _ID.fullmatch(contract.id):
+        yield 'an id looks like "vendor/Operator-1", with "@edition" after it where there are several'
+        return
+    owners = {identity.partition("/")[0] for identity in known}
+    if contract.id in known:
+        yield "the id is that of a built-in edition"
+    elif contract.id.partition("/")[0] in owners:
+        yield f"ids of {contract.id.partition('/')[0]} are the built-in editions'; begin yours with the vendor's own name"
+
+
+def _check_clauses(contract: Contract, known: Known) -> Iterator[str]:
+    if not isinstance(contract.clauses, Mapping) or not contract.clauses:
+        yield "clauses maps each clause's id to its Clause, and there is none"
+        return
+    for identity, clause in contract.clauses.items():
+        if not isinstance(clause, Clause):
+            yield f"the clause {identity!r} is a {type(clause).__name__}, not a Clause"
+        elif clause.id != identity:
+            yield f"the clause {clause.id!r} is listed as {identity!r}"
+        elif not clause.id.startswith(contract.id + "/") or "/" in clause.id.removeprefix(contract.id + "/"):
+            yield f"the id of the clause {clause.id!r} does not begin with the edition's: {contract.id}/<name>"
+        elif not clause.text and not clause.note:
+            yield f"the clause {clause.id!r} has no text; where the document is silent, a note says on what"
+    if not any(clause.id.startswith(contract.id + "/formula") and clause.text for clause in contract.clauses.values()):
+        yield f'no clause gives the formula: one is called "{contract.id}/formula" and quotes it'
+
+
+def _check_domain(contract: Contract, known: Known) -> Iterator[str]:
+    domain = contract.domain
+    if not isinstance(domain, Domain):
+        yield f"the domain is a {type(domain).__name__}, not a Domain"
+        return
+    if domain.family not in ("linear", "range"):
+        yield f"the family is linear or range, not {domain.family!r}"
+    scales = SCALES if domain.family == "linear" else ("float32",)
+    for name, admitted in (
+        ("x_dtypes", QUANTIZED),
+        ("scale_dtypes", scales),
+        ("output_dtypes", FLOATS),
+        ("granularities", ("per_tensor", "per_axis", "blocked")),
+    ):
+        listed = getattr(domain, name)
+        if not isinstance(listed, tuple) or not listed:
+            yield f"the domain is empty: {name} is a tuple of one or more of {', '.join(admitted)}"
+        elif set(listed) - set(admitted):
+            odd = sorted(set(listed) - set(admitted), key=str)[0]
+            yield f"{name} has {odd!r}, which is none of {', '.join(admitted)}"
+    if domain.family == "range" and not domain.modes:
+        yield "a range edition has modes, and the domain lists none"
+
+
+def _check_likeness(contract: Contract, known: Known) -> Iterator[str]:
+    if not contract.like:
+        yield "like is empty: it names the built-in edition whose call form this one shares, so that somebody can be asked"
+    elif contract.like not in known:
+        yield f"like is {contract.like!r}, which is no built-in edition; there are {', '.join(known)}"
+    elif known[contract.like]().domain.family != contract.domain.family:
+        yield f"it is of the {contract.domain.family} family, and {contract.like} is not"
+
+
+# -- its functions ------------------------------------------------------------------------------------
+
+
+def _check_calls(path: Path, contract: Contract) -> Iterator[str]:
+    """What goes wrong when each pair of types gets its simplest call: x 1, zero point 0, scale 1, or a range of -1 to 1."""
+    allowed: list[Call] = []
+    refused: tuple[str, ...] = ()
+    for operands, attributes in _simplest(contract.domain):
+        types = ", ".join(f"{role} {dtype}" for role, (dtype, _) in operands.items())
+        asked = "judge"
+        try:
+            call = single_call(contract, operands, attributes)
+            judgement = contract.judge(call)
+            if mistake := _odd_judgement(contract, judgement):
+                yield f"{mistake} ({types})"
+                return
+            if judgement.verdict == "allowed":
+                allowed.append(call)
+                for asked, odd in _USES.items():  # noqa: B007 (said when it raises)
+                    if mistake := odd(contract, call):
+                        yield f"{mistake} ({types})"
+                        return
+            else:
+                refused = judgement.clauses
+        except Exception as error:
+            yield _raised(f"{asked} of the simplest call ({types})", error, path)
+            return
+    if not allowed:
+        yield f"it allows none of its simplest calls, by {', '.join(refused) or 'no clause'}"
+
+
+def _simplest(domain: Domain) -> Iterator[tuple[dict[str, Number], dict[str, int | str | bool]]]:
+    for x in domain.x_dtypes:
+        for scale in domain.scale_dtypes:
+            if domain.family == "range":
+                ends = {"min_range": _number(scale, -1), "max_range": _number(scale, 1)}
+                for mode in domain.modes:
+                    yield {"input": _number(x, 1), **ends}, {"mode": mode}
+                continue
+            given = domain.output_dtype_attribute and scale not in domain.output_dtypes
+            operands = {"x": _number(x, 1), "scale": _number(scale, 1)}
+            if zero_points := domain.zero_points_for(x):
+                operands["zero_point"] = _number(zero_points[0], 0)
+            yield operands, {"output_dtype": domain.output_dtypes[0]} if given else {}
+
+
+def _number(dtype: str, value: int) -> Number:
+    return dtype, int(np.asarray(encode(dtype, value)).reshape(()))
+
+
+def _odd_judgement(contract: Contract, judgement: Any) -> str:
+    if not isinstance(judgement, Judgement):
+        return f"judge gives a {type(judgement).__name__}, not a Judgement"
+    if judgement.verdict not in ("allowed", "forbidden", "unspecified"):
+        return f"judge gives the verdict {judgement.verdict!r}"
+    for clause in judgement.clauses:
+        if clause not in contract.clauses:
+            return f"judge names the clause {clause!r}, which the edition does not have"
+    if judgement.verdict != "allowed" and not judgement.clauses:
+        return f"judge says {judgement.verdict} and names no clause"
+    return ""
+
+
+def _odd_cell(contract: Contract, call: Call) -> str:
+    cell = contract.cell(call)
+    if not isinstance(cell, Cell):
+        return f"cell gives a {type(cell).__name__}, not a Cell"
+    return "" if cell.contract == contract.id else f"cell gives one of the edition {cell.contract!r}"
+
+
+def _odd_operands(contract: Contract, call: Call) -> str:
+    operands = contract.operands(call)
+    if not isinstance(operands, Operands):
+        return f"operands gives a {type(operands).__name__}, not Operands"
+    if operands.output_dtype not in contract.domain.output_dtypes:
+        return f"operands gives the output type {operands.output_dtype!r}, which the domain does not list"
+    return "" if operands.shape == call.data.shape else f"operands gives the shape {operands.shape}, not that of x"
+
+
+def _odd_readings(contract: Contract, call: Call) -> str:
+    operands, readings = contract.operands(call), contract.readings(call)
+    if not isinstance(readings, tuple) or not readings:
+        return "readings gives no reading: it is a tuple of one or more"
+    if len({reading.name for reading in readings}) < len(readings):
+        return "two readings have the same name"
+    for reading in readings:
+        hash(reading)
+        code = code_dtype(operands.output_dtype)
+        for codes in (reading.evaluate(operands), reading.simplified(operands).evaluate(operands)):
+            if np.asarray(codes).dtype != code or np.shape(codes) != operands.shape:
+                got = f"{np.asarray(codes).dtype} {np.shape(codes)}"
+                return (
+                    f"the reading {reading.name!r} gives {got}, not codes of {BITS[operands.output_dtype]} bits: {code}"
+                )
+    return ""
+
+
+def _odd_value_clause(contract: Contract, call: Call) -> str:
+    for name in (None, *(reading.name for reading in contract.readings(call)), "another"):
+        clause = contract.value_clause(call, name)
+        if clause not in contract.clauses:
+            return f"value_clause gives {clause!r}, which the edition does not have"
+    return ""
+
+
+_USES: Mapping[str, Callable[[Contract, Call], str]] = {
+    "cell": _odd_cell,
+    "operands": _odd_operands,
+    "readings": _odd_readings,
+    "value_clause": _odd_value_clause,
+}
+"""What is asked of an allowed call; each gives a sentence, or nothing when all is well."""
