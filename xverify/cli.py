@@ -58,7 +58,13 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--contract", "patterns", multiple=True, metavar="GLOB", help="Editions to sweep (default: all).")
+@click.option(
+    "--contract",
+    "patterns",
+    multiple=True,
+    metavar="GLOB|FILE",
+    help="Editions to sweep: ids, or your own (default: all).",
+)
 @click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
 @click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
@@ -144,8 +150,9 @@ def _verdicts(listed: str) -> set[str]:
 @main.command()
 @click.argument("finding")
 @click.option("--run", metavar="RUN", help="The run that holds the finding (default: the newest).")
+@click.option("--contract", "files", multiple=True, metavar="FILE", help="The Python file of an edition of your own.")
 @_clear
-def replay(finding: str, run: str | None) -> int:
+def replay(finding: str, run: str | None, files: tuple[str, ...]) -> int:
     """Run a finding again: FIXED, STILL or CHANGED.
 
     FINDING is a finding's id, or a report's file: then every finding of it is run."""
@@ -163,10 +170,11 @@ def replay(finding: str, run: str | None) -> int:
             raise select.UsageError(f"{path} has no finding {finding!r}")
     else:
         entries = [entry for entry in entries if entry["witness"] is not None]
+    own = [contract for file in files for contract in select.contracts_of_file(file)]
     unfixed = False
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch)) as ask:
         for entry in entries:
-            result = run_again(finding_from_report(entry, path.parent), ask)
+            result = run_again(finding_from_report(entry, path.parent), ask, own)
             unfixed |= result.state != "FIXED"
             click.echo(f"{result.state:7} {result.id}: {result.summary}")
             if result.got:
@@ -228,7 +236,7 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 @click.argument("pattern", required=False)
 @_clear
 def contracts(pattern: str | None) -> int:
-    """List the editions; with an id or a glob, their clauses and readings."""
+    """List the editions; with an id, a glob or the file of your own edition, their clauses and readings."""
     from rich.console import Console
 
     from xverify.engine import select

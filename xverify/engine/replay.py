@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -79,14 +79,19 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     return finding
 
 
-def replay(finding: Finding, ask: AskAny) -> Replayed:
-    """Run a finding's witness again and judge it. Raises LookupError, DocumentError or WorkerFailedError when that
-    cannot be done."""
-    contract = contracts.get(finding.key.contract)
+def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()) -> Replayed:
+    """Run a finding's witness again and judge it. own: editions of the user's, beside the built-in ones. Raises LookupError,
+    DocumentError or WorkerFailedError when that cannot be done."""
+    identity = finding.key.contract
+    contract = next((one for one in own if one.id == identity), None) or contracts.get(identity)
     call, key = finding.call, finding.key
     assert call is not None
-    ask_it = partial(ask, finding.subject)
-    ask_reference = partial(ask, finding.reference) if finding.reference else None
+
+    def asking_as(subject: Subject, call: Call) -> Outcome:
+        return ask(subject, call.under(contract.asked_as))
+
+    ask_it = partial(asking_as, finding.subject)
+    ask_reference = partial(asking_as, finding.reference) if finding.reference else None
     if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
         still = any(check.summary == key.detail for check in contract.text_checks())
         return Replayed(finding.id, "STILL" if still else "FIXED", finding.summary, "the document's own example")
