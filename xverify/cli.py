@@ -187,16 +187,23 @@ def replay(finding: str, run: str | None, files: tuple[str, ...]) -> int:
 @click.option(
     "--format", "kind", type=click.Choice(["html", "markdown", "json", "junit"]), default="html", show_default=True
 )
+@click.option("--finding", metavar="ID", help="Only this finding, as the body of an issue (with --format markdown).")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 @_clear
-def report(run: str | None, kind: str, output: Path | None) -> int:
+def report(run: str | None, kind: str, finding: str | None, output: Path | None) -> int:
     """Make a run's report in another format.
 
     RUN is a run's id, its directory, or a report.json; the newest run when none is named."""
     from xverify import report as reports
     from xverify.engine import select
 
-    text = reports.render(reports.load(select.report_file(run)), kind)
+    if finding is not None and kind != "markdown":
+        raise select.UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
+    source = select.report_file(run)
+    if output is not None and output.resolve() == source.resolve():
+        raise select.UsageError(f"{output} is the report itself, which would be overwritten; name another file")
+    loaded = reports.load(source)
+    text = reports.render(loaded, kind) if finding is None else reports.issue(loaded, finding)
     if output is None:
         click.echo(text)
         return PASS
@@ -251,4 +258,71 @@ def contracts(pattern: str | None) -> int:
         print_contracts(named, console)
     for sentence in unread:
         click.echo(f"xverify: {sentence}", err=True)
+    return PASS
+
+
+@main.command()
+@click.option("--contract", "pattern", metavar="ID|FILE", help="The edition (default: the newest ONNX version).")
+@click.option("--x", required=True, metavar="NUMBER", help="The quantized value: 218, -3, or its code as bits:0xda.")
+@click.option("--scale", metavar="NUMBER", help="0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
+@click.option("--zero-point", metavar="NUMBER", help="The zero point (default: none).")
+@click.option("--min", "low", metavar="NUMBER", help="TensorFlow's min_range.")
+@click.option("--max", "high", metavar="NUMBER", help="TensorFlow's max_range.")
+@click.option("--mode", default="", metavar="MODE", help="TensorFlow's mode.")
+@click.option("--narrow-range", is_flag=True, help="TensorFlow's narrow_range.")
+@click.option("--x-dtype", default="", metavar="DTYPE", help="Default: the first type of the edition that holds x.")
+@click.option("--scale-dtype", default="", metavar="DTYPE", help="Default: float32, or the first that the edition has.")
+@click.option("--zero-point-dtype", default="", metavar="DTYPE", help="Default: the type of x.")
+@click.option("--out-dtype", default="", metavar="DTYPE", help="Default: what the edition has for it.")
+@click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
+@click.option("--no-oracles", is_flag=True, help="Ask no implementation.")
+@click.option(
+    "--limit", default="60s", show_default=True, metavar="TIME", help="How long each implementation may take."
+)
+@click.option("--all", "every", is_flag=True, help="Show every result, and every reading by name.")
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@_clear
+def explain(
+    pattern: str | None,
+    x: str,
+    scale: str | None,
+    zero_point: str | None,
+    low: str | None,
+    high: str | None,
+    mode: str,
+    narrow_range: bool,
+    x_dtype: str,
+    scale_dtype: str,
+    zero_point_dtype: str,
+    out_dtype: str,
+    names: tuple[str, ...],
+    no_oracles: bool,
+    limit: str,
+    every: bool,
+    kind: str,
+) -> int:
+    """Show what every reading gives for one value, which results are legal by which clause, and who gives what.
+
+    A linear edition takes --x, --scale and perhaps --zero-point; TensorFlow's take --x, --min, --max and --mode."""
+    import json
+
+    from rich.console import Console
+
+    from xverify import contracts
+    from xverify.engine import explain as explaining
+    from xverify.engine import select
+    from xverify.report.explained import explanation_to_json, print_explanation
+
+    types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
+    question = explaining.Question(x, scale, zero_point, low, high, mode, narrow_range, types)
+    contract = select.contract_named(pattern or contracts.newest())
+    within = select.seconds(limit)
+    oracles, left_out = ((), ()) if no_oracles else explaining.implementations(contract, names)
+    explanation = explaining.explain(contract, *explaining.make_call(contract, question))
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+        answers = explaining.ask(explanation, oracles, Path(scratch), within)
+    if kind == "json":
+        click.echo(json.dumps(explanation_to_json(explanation, answers, left_out), indent=1, ensure_ascii=False))
+    else:
+        print_explanation(explanation, answers, left_out, Console(), every)
     return PASS

@@ -67,7 +67,7 @@ def contract_named(pattern: str) -> Contract:
 def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
     found = contracts.matching(pattern)
     if not found:
-        raise UsageError(f"no contract matches {pattern!r}{_nearest(pattern, contracts.ids())}; see: xverify contracts")
+        raise UsageError(f"no contract matches {pattern!r}{nearest(pattern, contracts.ids())}; see: xverify contracts")
     for identity in found:
         try:
             yield contracts.get(identity)
@@ -92,7 +92,7 @@ def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracl
     chosen, sentences = [kernels[under_test]], []
     for name in names or [name for name in known if name not in kernels]:
         if name not in known:
-            hint = " (a version is not taken here)" if "==" in name else _nearest(name, known)
+            hint = " (a version is not taken here)" if "==" in name else nearest(name, known)
             raise UsageError(f"no implementation is called {name!r}{hint}; see: xverify oracles")
         oracle = known[name]
         if installed_version(oracle) is None:
@@ -140,6 +140,7 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that may have been meant, as a question in brackets; nothing when none is near."""
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -68,6 +68,8 @@ def print_contract(contract: Contract, console: Console) -> None:
     domain = contract.domain
     console.print(f"[bold]{contract.id}[/bold]  {contract.title}", soft_wrap=True, highlight=False)
     console.print(f"from {contract.document}", soft_wrap=True, highlight=False, markup=False)
+    if contract.like:
+        console.print(f"implementations are asked as for {contract.like}", soft_wrap=True, highlight=False)
     for name, listed in (("x", domain.x_dtypes), ("scale", domain.scale_dtypes), ("output", domain.output_dtypes)):
         console.print(f"{name}: {', '.join(listed)}", soft_wrap=True, highlight=False, markup=False)
     for clause in contract.clauses.values():

@@ -1,0 +1,265 @@
+"""One value explained, in the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from xverify.contracts.model import Clause, Reading
+from xverify.core.codec import call_to_json, outcome_to_json
+from xverify.core.dtypes import decimal, hexadecimal
+from xverify.engine.explain import Answer, Explanation, Result, is_subnormal_code
+from xverify.engine.store import describe
+
+MOST_NAMES = 3
+"""Readings that are named of each result, unless all are asked for."""
+
+MOST_RESULTS = 12
+"""Results shown that nothing admits and nobody gives, unless all are asked for."""
+
+_VERDICTS = {
+    "allowed": "The edition allows this call.",
+    "forbidden": "The edition forbids this call, so no result of it is legal, by",
+    "unspecified": "The edition leaves this call open, so no result of it is legal or illegal, by",
+}
+_LEGAL = {True: "legal", False: "illegal", None: ""}
+
+
+def print_explanation(
+    explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str], console: Console, every: bool = False
+) -> None:
+    """Tables of the call, of what the readings give and of what the implementations give, with the clauses quoted.
+
+    every: all readings by name and all results, where otherwise the most important are shown.
+    """
+    contract = explanation.contract
+    _line(console, Text.assemble((contract.id, "bold"), "  ", contract.title))
+    _print_call(explanation, console)
+    for sentence in explanation.assumed:
+        _line(console, Text(f"  {sentence}", style="dim"))
+    console.print()
+    _line(console, _VERDICTS[explanation.judgement.verdict])
+    for identity in explanation.judgement.clauses:
+        _quote(contract.clauses[identity], contract.id, console)
+    if explanation.problem:
+        _line(console, explanation.problem)
+    else:
+        console.print()
+        _print_results(explanation, answers, console, every)
+    if answers or left_out:
+        console.print()
+        _print_answers(explanation, answers, left_out, console)
+    console.print()
+    for clause in _cited(explanation):
+        _quote(clause, contract.id, console)
+
+
+def _line(console: Console, text: Text | str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in table.columns[:-1]:
+        column.no_wrap = True
+    return table
+
+
+def _print_call(explanation: Explanation, console: Console) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    for role, tensor in explanation.call.tensors.items():
+        code = int(tensor.codes.reshape(-1)[0])
+        table.add_row(
+            role.replace("_", " "), decimal(tensor.dtype, code), hexadecimal(tensor.dtype, code), tensor.dtype
+        )
+    for name, value in explanation.call.attributes.items():
+        table.add_row(name, str(value), "", "")
+    if explanation.out_dtype:
+        table.add_row("output", "", "", explanation.out_dtype)
+    console.print(table)
+
+
+def _print_results(explanation: Explanation, answers: Sequence[Answer], console: Console, every: bool) -> None:
+    dtype = explanation.out_dtype
+    given = {answer.code for answer in answers}
+    chosen = [r for r in explanation.results if r.admitted or r.code in given]
+    rest = [r for r in explanation.results if not r.admitted and r.code not in given]
+    shown = rest if every else rest[:MOST_RESULTS]
+    table = _table("result", "bits", "", "clause", "ULP off", "given by a reading that")
+    for result in (*chosen, *shown):
+        admitted = explanation.judgement.verdict != "allowed" and result.admitted
+        table.add_row(
+            decimal(dtype, result.code),
+            bits(dtype, result.code),
+            "formula's" if admitted else _LEGAL[result.legal],
+            result.clause.id.removeprefix(explanation.contract.id + "/") if result.legal is not None else "",
+            _ulp(result),
+            _readings(result, every),
+        )
+    console.print(table, highlight=False)
+    if len(shown) < len(rest):
+        _line(
+            console, f"and {len(rest) - len(shown)} other results of readings that are not admitted; --all shows them"
+        )
+    if explanation.subnormal is not None:
+        _line(console, "A subnormal result may also come out as zero of its sign: see 'subnormal' below.")
+
+
+def bits(dtype: str, code: int) -> str:
+    """A result's bits; of NaN every code is as good."""
+    return "any NaN" if decimal(dtype, code) == "nan" else hexadecimal(dtype, code)
+
+
+def _ulp(result: Result) -> str:
+    if result.admitted:
+        return ""
+    return str(result.ulp) if result.ulp >= 0 else "NaN"
+
+
+def _readings(result: Result, every: bool) -> str:
+    """What the first reading does, in words, and the names of the others; of a legal result, those that are admitted."""
+    if every:
+        return "\n".join(f"{reading.words} ({reading.name})" for reading in result.readings)
+    listed = result.admitted or result.others
+    return f"{listed[0].words} ({_named(listed)})"
+
+
+def _named(readings: Sequence[Reading]) -> str:
+    names = ", ".join(reading.name for reading in readings[:MOST_NAMES])
+    return names if len(readings) <= MOST_NAMES else f"{names} + {len(readings) - MOST_NAMES} more"
+
+
+def _print_answers(
+    explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str], console: Console
+) -> None:
+    table = _table("implementation", "gives", "bits", "which")
+    for answer in answers:
+        table.add_row(_who(answer), *_gives(explanation, answer))
+    if answers:
+        console.print(table, highlight=False)
+    like = explanation.contract.like
+    if answers and like:
+        _line(
+            console, f"They were asked as for {like}, whose calls have the same form, and know nothing of this edition."
+        )
+    for sentence in left_out:
+        _line(console, sentence)
+
+
+def _who(answer: Answer) -> str:
+    paths = [path or "plain" for path in answer.paths]
+    others = f" [{', '.join(paths)}]" if any(answer.paths) and len(paths) == 1 else ""
+    return f"{answer.name} {answer.version}{others}"
+
+
+def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
+    """The value, its bits, and which of the results it is."""
+    outcome = answer.outcome
+    if outcome is None:
+        return "nothing", "", answer.problem
+    if outcome.tensor is None:
+        first_line = outcome.message.partition("\n")[0]
+        return outcome.kind, "", ": ".join(part for part in (outcome.error, first_line) if part)
+    if answer.code is None:
+        odd = "" if explanation.problem else "is not of the due type and shape, or not the same everywhere"
+        return describe(outcome), "", odd
+    dtype = explanation.out_dtype
+    return decimal(dtype, answer.code), bits(dtype, answer.code), which(explanation, answer.code)
+
+
+def which(explanation: Explanation, code: int) -> str:
+    """Which of the results a code is, in words."""
+    result = explanation.result_of(code)
+    if result is None:
+        admitted = [r.code for r in explanation.results if r.admitted]
+        zero = decimal(explanation.out_dtype, code) in ("0.0", "-0.0")
+        if zero and any(is_subnormal_code(c, explanation.out_dtype) for c in admitted):
+            return "is a subnormal result flushed to zero, which the edition leaves open"
+        return "is given by no known reading" if explanation.results else ""
+    if result.legal:
+        return f"is legal: {_named(result.admitted)}"
+    by = _named(result.admitted or result.others)
+    return f"is illegal, as by {by}" if result.legal is False else f"is as by {by}"
+
+
+def _cited(explanation: Explanation) -> Iterable[Clause]:
+    """The clauses that make results legal or that they contradict, each once."""
+    if explanation.judgement.verdict != "allowed":
+        return ()
+    clauses = {result.clause.id: result.clause for result in explanation.results}
+    if explanation.subnormal is not None:
+        clauses[explanation.subnormal.id] = explanation.subnormal
+    return clauses.values()
+
+
+def _quote(clause: Clause, edition: str, console: Console) -> None:
+    said = f'"{clause.text}"' if clause.text else "the document is silent"
+    note = f" ({clause.note})" if clause.note else ""
+    name = clause.id.removeprefix(edition + "/")
+    _line(console, Text.assemble("  ", (name, "bold"), f", {clause.document}: {said}{note}"))
+
+
+# -- JSON ---------------------------------------------------------------------------------------------
+
+
+def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str]) -> dict[str, Any]:
+    """Everything that is known of one value, as data: every result with every reading."""
+    contract, dtype = explanation.contract, explanation.out_dtype
+    cited = [contract.clauses[identity] for identity in explanation.judgement.clauses]
+    return {
+        "schema": "xverify.explanation/1",
+        "contract": contract.id,
+        "document": contract.document,
+        "asked_as": contract.asked_as,
+        "call": call_to_json(explanation.call),
+        "assumed": list(explanation.assumed),
+        "verdict": explanation.judgement.verdict,
+        "clauses": [_clause(clause) for clause in (*cited, *_cited(explanation))],
+        "problem": explanation.problem,
+        "out_dtype": dtype,
+        "results": [
+            {
+                "hex": bits(dtype, result.code),
+                "decimal": decimal(dtype, result.code),
+                "legal": result.legal,
+                "clause": result.clause.id,
+                "ulp": result.ulp,
+                "admitted": [_reading(reading) for reading in result.admitted],
+                "readings": [_reading(reading) for reading in result.others],
+            }
+            for result in explanation.results
+        ],
+        "implementations": [
+            {
+                "name": answer.name,
+                "version": answer.version,
+                "paths": list(answer.paths),
+                "outcome": None if answer.outcome is None else outcome_to_json(answer.outcome),
+                "hex": None if answer.code is None else bits(dtype, answer.code),
+                "legal": _legality(explanation, answer),
+                "problem": answer.problem,
+            }
+            for answer in answers
+        ],
+        "not_asked": list(left_out),
+    }
+
+
+def _legality(explanation: Explanation, answer: Answer) -> bool | None:
+    """Whether an answer is legal; None where the call has no legal set, or nothing that could be compared was given."""
+    if explanation.judgement.verdict != "allowed" or answer.code is None:
+        return None
+    result = explanation.result_of(answer.code)
+    return bool(result and result.legal)
+
+
+def _clause(clause: Clause) -> dict[str, str]:
+    return {"id": clause.id, "text": clause.text, "document": clause.document, "note": clause.note}
+
+
+def _reading(reading: Reading) -> dict[str, str]:
+    return {"name": reading.name, "words": reading.words}
