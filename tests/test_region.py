@@ -1,0 +1,353 @@
+"""The region of a finding: mismatches made from a known predicate must be named, and noise must not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strategies import walk
+from strategies.structures import Linear, Range, build
+from xverify import contracts
+from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import numpy_dtype, tensor
+from xverify.verify.legal import legal_set
+from xverify.verify.region import NOWHERE_SIMPLE, Region, Sample, holds, region
+from xverify.verify.simplest import plain, simplest
+
+ONNX = "ai.onnx/DequantizeLinear-25"
+TENSORFLOW = "tensorflow/Dequantize@installed"
+Predicate = Callable[[Call, np.ndarray], Any]
+
+
+def sample_of(call: Call, predicate: Predicate) -> Sample:
+    """wrong: where the predicate of (call, legal result as float64) holds."""
+    contract = contracts.get(call.contract)
+    legal = legal_set(contract, call)
+    y = legal.codes(0).view(numpy_dtype(legal.dtype)).astype(np.float64)
+    with np.errstate(all="ignore"):
+        wrong = np.broadcast_to(np.asarray(predicate(call, y), np.bool_), legal.shape)
+    return Sample(contract, call, legal, np.array(wrong))
+
+
+def numbers(given: Tensor) -> np.ndarray:
+    """The numbers of a tensor of at least 8 bits."""
+    return given.codes.view(numpy_dtype(given.dtype)).astype(np.float64)
+
+
+def per_tensor(count: int, **changes: Any) -> list[Call]:
+    """Calls of several shapes and scales; int8 to float32 unless changed."""
+    shapes = ((64,), (3, 50), (257,), (5, 3, 17), (100,))
+    made = []
+    for seed in range(count):
+        given = {"x_dtype": "int8", "scale_dtype": "float32", "zero_point_dtype": "int8", **changes}
+        made.append(
+            build(contracts.get(ONNX), Linear(granularity="per_tensor", shape=shapes[seed % 5], seed=seed, **given))
+        )
+    return made
+
+
+def blocked(count: int) -> list[Call]:
+    """Blocked calls along the last axis, whose blocks divide it in every second one."""
+    made = []
+    for seed in range(count):
+        shape, size = ((3, 96), 16) if seed % 2 else ((4, 50), 13)
+        made.append(
+            build(contracts.get(ONNX), Linear("uint8", "float32", "blocked", shape, "uint8", "", -1, size, seed=seed))
+        )
+    return made
+
+
+def per_axis(count: int) -> list[Call]:
+    return [
+        build(contracts.get(ONNX), Linear("int8", "float32", "per_axis", (5 + seed % 4, 30), "int8", "", 0, seed=seed))
+        for seed in range(count)
+    ]
+
+
+def is_exact(found: Region, samples: Sequence[Sample]) -> bool:
+    """Whether a region holds all mismatches and no agreement."""
+    return all(np.array_equal(holds(found, sample), sample.wrong) for sample in samples)
+
+
+def last_of_row(n: int) -> Predicate:
+    return lambda call, y: np.arange(y.shape[-1]) >= y.shape[-1] - n
+
+
+def tail_of_row(width: int) -> Predicate:
+    return lambda call, y: np.arange(y.shape[-1]) >= y.shape[-1] // width * width
+
+
+def difference(call: Call) -> np.ndarray:
+    return numbers(call.tensors["x"]) - numbers(call.tensors["zero_point"])
+
+
+TWO_OUTPUTS = [
+    *per_tensor(8, scale_dtype="float16", scale_recipe="small"),
+    *per_tensor(8, scale_dtype="bfloat16", scale_recipe="small"),
+    *per_tensor(8, scale_dtype="float16", scale_recipe="table"),
+    *per_tensor(8, scale_dtype="bfloat16", scale_recipe="table"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "calls", "predicate"),
+    [
+        ("the scale is negative", per_tensor(6) + per_tensor(6, scale_recipe="negative"),
+         lambda call, y: numbers(call.tensors["scale"]) < 0),
+        ("y is subnormal", per_tensor(6, scale_dtype="float16", scale_recipe="special"),
+         lambda call, y: (np.abs(y) < 2.0**-14) & (y != 0)),
+        ("the zero point is not 0", per_tensor(5) + per_tensor(5, zero_point_recipe="zero"),
+         lambda call, y: numbers(call.tensors["zero_point"]) != 0),
+        ("x is negative", per_tensor(2), lambda call, y: numbers(call.tensors["x"]) < 0),
+        ("x - zero point is outside the type of x", per_tensor(4), lambda call, y: np.abs(difference(call) + 0.5) > 128),
+        ("x = -128", per_tensor(5), lambda call, y: numbers(call.tensors["x"]) == -128),
+        ("|x - zero point| >= 100", per_tensor(4), lambda call, y: np.abs(difference(call)) >= 100),
+        ("|y| < 0.25", per_tensor(6, scale_recipe="table"), lambda call, y: np.abs(y) < 0.25),
+        ("x - zero point < 0", per_tensor(3),
+         lambda call, y: difference(call) < 0),
+        ("float16 output, |y| < 2^-4", TWO_OUTPUTS,
+         lambda call, y: (call.tensors["scale"].dtype == "float16") & (np.abs(y) < 2.0**-4)),
+        ("float16 output, y is rounded away from zero", TWO_OUTPUTS,
+         lambda call, y: (call.tensors["scale"].dtype == "float16")
+         & (np.abs(y) > np.abs(difference(call) * numbers(call.tensors["scale"])))),
+        ("float16 output", per_tensor(8) + per_tensor(8, scale_dtype="float16"),
+         lambda call, y: call.tensors["scale"].dtype == "float16"),
+        ("x is not contiguous", per_tensor(8) + per_tensor(4, layout="reversed") + per_tensor(4, layout="strided"),
+         lambda call, y: call.data.layout != "C"),
+        ("block_size does not divide the axis", blocked(16), lambda call, y: call.data.shape[-1] == 50),
+        ("the last block, a partial one", blocked(8),
+         lambda call, y: (np.arange(y.shape[-1]) >= 39) & (call.data.shape[-1] == 50)),
+        ("block >= 1", blocked(8), lambda call, y: np.arange(y.shape[-1]) >= (16 if y.shape[-1] == 96 else 13)),
+        ("channel = 3", per_axis(12), lambda call, y: np.arange(y.shape[0])[:, None] == 3),
+        ("the last channel", per_axis(12), lambda call, y: np.arange(y.shape[0])[:, None] == y.shape[0] - 1),
+        ("the last 3 values of a row", per_tensor(8), last_of_row(3)),
+        ("the last value of a row", per_tensor(10), last_of_row(1)),
+        ("the last n % 16 values of a row of n", [*per_tensor(10), *per_axis(10)], tail_of_row(16)),
+        ("odd positions", per_tensor(3), lambda call, y: np.arange(y.size).reshape(y.shape) % 2 == 1),
+        ("flat index >= 200", per_tensor(8), lambda call, y: np.arange(y.size).reshape(y.shape) >= 200),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)  # fmt: skip
+def test_a_known_predicate_is_named(words, calls, predicate):
+    samples = [sample_of(call, predicate) for call in calls]
+    found = region(samples)
+    assert found.words == words
+    assert is_exact(found, samples)
+    assert found.inside == found.wrong == sum(int(sample.wrong.sum()) for sample in samples)
+    backwards = region(samples[::-1])
+    assert (backwards.words, backwards.name) == (found.words, found.name)
+
+
+def test_the_end_of_int32_is_told_from_a_difference_of_2_31():
+    x = np.array([-(2**31), -(2**31) + 1, *range(-20, 20), 2**31 - 1] * 8, np.int64)
+    zero_point = [0, 1, -1, 5, -(2**31), 2**31 - 1]
+    calls = [
+        Call(ONNX, {"x": tensor("int32", x), "scale": tensor("float32", 0.5), "zero_point": tensor("int32", z)})
+        for z in zero_point
+    ]
+    wraps = [sample_of(c, lambda c, y: (difference(c) < -(2**31)) | (difference(c) > 2**31 - 1)) for c in calls]
+    assert region(wraps).words == "x - zero point is outside int32"
+    large = [sample_of(c, lambda c, y: np.abs(difference(c)) >= 2**31) for c in calls]
+    assert region(large).words == "|x - zero point| >= 2^31"
+    larger = [sample_of(c, lambda c, y: np.abs(difference(c)) > 2**31) for c in calls]
+    assert region(larger).words == "|x - zero point| > 2^31"
+
+
+def ranges(mode: str, recipes: Sequence[str]) -> list[Call]:
+    """TensorFlow's calls, three of each recipe."""
+    contract = contracts.get(TENSORFLOW)
+    return [
+        build(contract, Range("uint8", mode, (61,), None, "", "C", recipe, seed))
+        for seed in range(3)
+        for recipe in recipes
+    ]
+
+
+def test_ranges_have_features_of_their_own():
+    recipes = ("drawn", "from-zero", "to-zero", "far-from-zero")
+    calls = ranges("MIN_COMBINED", recipes) + ranges("SCALED", recipes)
+    zero = [sample_of(call, lambda call, y: numbers(call.tensors["min_range"]) == 0) for call in calls]
+    assert region(zero).words == "min_range is zero"
+    mode = [sample_of(call, lambda call, y: call.attributes["mode"] == "SCALED") for call in calls]
+    assert region(mode).words == "mode SCALED"
+    code = [sample_of(call, lambda call, y: numbers(call.tensors["input"]) >= 128) for call in calls]
+    assert region(code).words in ("|x| >= 128", "x >= 128")
+    assert is_exact(region(code), code)
+
+
+@pytest.mark.parametrize("identity", contracts.ids())
+def test_every_edition_has_regions(identity):
+    calls = islice((call for call in walk(contracts.get(identity)) if call.values <= 300), 10)
+    samples = [sample_of(call, lambda call, y: np.arange(y.size).reshape(y.shape) % 2 == 1) for call in calls]
+    found = region(samples)
+    assert found.words == "odd positions"
+    assert is_exact(found, samples)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.02])
+def test_noise_has_no_simple_region(share):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        samples = [sample_of(call, lambda call, y, rng=rng: rng.random(y.shape) < share) for call in per_tensor(6)]
+        found = region(samples)
+        assert (found.words, found.name, found.inside, found.terms) == (NOWHERE_SIMPLE, "", 0, ())
+        assert found.wrong == sum(int(sample.wrong.sum()) for sample in samples)
+        assert not holds(found, samples[0]).any()
+
+
+def test_whole_calls_that_mismatch_without_a_pattern_have_no_simple_region():
+    calls = per_tensor(7) + per_tensor(7, scale_dtype="float16") + per_axis(6)
+    named = 0
+    for seed in range(10):
+        bad = set(np.random.default_rng(seed).choice(len(calls), 6, replace=False))
+        samples = [sample_of(call, lambda call, y, i=i, bad=bad: i in bad) for i, call in enumerate(calls)]
+        named += region(samples).words != NOWHERE_SIMPLE
+    assert named <= 2
+
+
+def test_few_values_prove_nothing():
+    call = per_tensor(1)[0]
+    short = Call(ONNX, {**call.tensors, "x": tensor("int8", np.arange(9))})
+    assert region([sample_of(short, last_of_row(1))]).words == NOWHERE_SIMPLE
+    two = [sample_of(call, lambda call, y, wrong=wrong: wrong) for wrong, call in enumerate(per_tensor(2))]
+    assert region(two).words == NOWHERE_SIMPLE
+
+
+def test_everywhere_and_nothing():
+    calls = per_tensor(3)
+    everywhere = [sample_of(call, lambda call, y: True) for call in calls]
+    found = region(everywhere)
+    assert (found.words, found.name) == ("everywhere", "everywhere")
+    assert found.inside == found.wrong == sum(call.values for call in calls)
+    assert is_exact(found, everywhere)
+    nothing = Region(NOWHERE_SIMPLE, "", 0, 0)
+    assert region([sample_of(call, lambda call, y: False) for call in calls]) == nothing
+    assert region([]) == nothing
+    empty = Call(ONNX, {"x": tensor("int8", np.zeros((0, 3))), "scale": tensor("float32", 1.0)})
+    assert region([sample_of(empty, lambda call, y: True)]) == nothing
+    assert region([*everywhere, sample_of(empty, lambda call, y: True)]) == found
+
+
+def test_of_large_calls_the_values_that_were_left_out_count_too():
+    contract = contracts.get(ONNX)
+    calls = [
+        build(contract, Linear("uint8", "float32", "per_tensor", (2, 33000), "uint8", seed=seed)) for seed in range(3)
+    ]
+
+    def from_39_999(call: Call, y: np.ndarray) -> Any:
+        return np.arange(y.size).reshape(y.shape) >= 39_999
+
+    samples = [sample_of(call, from_39_999) for call in calls]
+    found = region(samples)
+    assert found.words == "flat index >= 39999"
+    assert is_exact(found, samples)
+
+    def but_one(call: Call, y: np.ndarray) -> Any:
+        wrong = from_39_999(call, y)
+        wrong[0, 12_345] = True
+        return wrong
+
+    assert region([sample_of(call, but_one) for call in calls]).words == NOWHERE_SIMPLE
+
+
+WALK = [call for call in islice(walk(contracts.get(ONNX)), 1500) if call.values <= 1000]
+
+PREDICATES: dict[str, Predicate] = {
+    "y": lambda call, y: np.abs(y) < 0.5,
+    "sign": lambda call, y: np.signbit(y) & (y != 0),
+    "infinite": lambda call, y: np.isinf(y),
+    "bfloat16": lambda call, y: (call.tensors["scale"].dtype == "bfloat16") & (np.abs(y) >= 1),
+    "row": lambda call, y: np.arange(y.shape[-1]) >= 5 if y.shape else False,
+    "noise": lambda call, y: np.random.default_rng(y.size).random(y.shape) < 0.3,
+}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from(range(len(WALK))), min_size=1, max_size=12, unique=True), st.sampled_from([*PREDICATES])
+)
+def test_a_region_that_is_named_holds_all_mismatches_and_no_agreement(places, name):
+    samples = [sample_of(WALK[place], PREDICATES[name]) for place in places]
+    found = region(samples)
+    if found.words == NOWHERE_SIMPLE:
+        assert found.inside == 0
+    else:
+        assert is_exact(found, samples)
+        assert found.inside == found.wrong
+
+
+def test_it_is_quick():
+    shape = (8, 512)
+    contract = contracts.get(ONNX)
+    rng = np.random.default_rng(0)
+    samples = [
+        sample_of(
+            build(
+                contract, Linear("int8", "float16", ("per_axis", "blocked")[k % 2], shape, "int8", "", 1, k % 2 * 16)
+            ),
+            lambda call, y: rng.random(y.shape) < 0.1,
+        )
+        for k in range(20)
+    ]
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        region(samples)
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "near", "number"),
+    [
+        (-3.0, 5.0, 5.0, 0.0),
+        (2.0**31 - 200, 3e9, 3e9, 2.0**31),
+        (100.0, 3e9, 3e9, 2.0**31),
+        (0.0, 3.0, 3.0, 0.0),
+        (5.0, 9.0, 9.0, 8.0),
+        (5.0, 40.0, 40.0, 32.0),
+        (5.0, 40.0, 5.0, 8.0),
+        (1023 * 2.0**-24, 2.0**-14, 1023 * 2.0**-24, 2.0**-14),
+        (60000.0, 65530.0, 65530.0, 65504.0),
+        (60000.0, float("inf"), float("inf"), 65536.0),
+        (0.26, 0.49, 0.49, 0.4),
+        (0.26, 0.49, 0.26, 0.3),
+        (0.1234, 0.1238, 0.1238, 0.1238),
+        (-0.49, -0.26, -0.26, -0.3),
+        (99.0, 117.0, 117.0, 100.0),
+        (99.0, 100.0, 100.0, 100.0),
+    ],
+)
+def test_the_simplest_number_between_two(low, high, near, number):
+    assert simplest(low, high, near) == number
+
+
+def test_of_whole_numbers_the_lower_end_does_not_count():
+    assert simplest(8.0, 9.0, 9.0) == 8.0
+    assert simplest(8.0, 9.0, 9.0, whole=True) == 9.0
+    assert simplest(0.0, 3.0, 0.0, whole=True) == 2.0
+
+
+@given(st.floats(allow_nan=False, width=32), st.floats(allow_nan=False, width=32), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_the_simplest_number_lies_between(a, b, near_low):
+    low, high = min(a, b), max(a, b)
+    if low == high:
+        return
+    assert low <= simplest(low, high, low if near_low else high) <= high
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(2.0**31, "2^31"), (-(2.0**31), "-2^31"), (2.0**-14, "2^-14"), (0.5, "0.5"), (128.0, "128"), (65504.0, "65504"),
+     (0.1, "0.1"), (-3.0, "-3"), (float("inf"), "infinity"), (0.0, "0")],
+)  # fmt: skip
+def test_numbers_in_words(number, words):
+    assert plain(number) == words

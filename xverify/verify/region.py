@@ -1,0 +1,344 @@
+"""The region of a finding: where its mismatches hold, in words, and no agreement does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.verify.features import FEATURES, UNDEFINED, Feature, column
+from xverify.verify.simplest import is_notable, plain, simplest
+from xverify.verify.view import Sample, View
+
+__all__ = ["NOWHERE_SIMPLE", "Region", "Sample", "Term", "holds", "region"]
+
+NOWHERE_SIMPLE = "no simple region"
+EVERYWHERE = "everywhere"
+
+_MOST_VALUES = 1 << 15
+"""Of the values of all samples, those among which is searched; the answer is checked on all."""
+_ROUNDS = 8
+_COUNTEREXAMPLES = 64
+_MOST_PAIRS = 200
+_SIMPLE = 8
+"""How many numbers that are simple by themselves (0, powers of two) a feature is reckoned to have."""
+
+_SPARE_BITS = 2.0
+"""A region must be this much less likely by luck than one: 2 bits are one chance in four, a generous bound."""
+
+Bools = NDArray[np.bool_]
+_BY_NAME = {feature.name: feature for feature in FEATURES}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A feature at least, above, below, at most or equal to a number, or at (or not at) one of its levels."""
+
+    feature: str
+    op: str
+    value: float
+
+    @property
+    def words(self) -> str:
+        feature = _BY_NAME[self.feature]
+        if feature.levels:
+            words = feature.levels[int(self.value)]
+            return words if self.op == "=" else f"not {words}"
+        if feature.texts:
+            text = feature.texts[(">=", "<", "=").index(self.op)].format(plain(self.value))
+            return re.sub(r"\blast 1 (\w+)s\b", r"last \1", text)
+        return f"{self.feature} {self.op} {plain(self.value)}"
+
+    def of(self, column: NDArray[np.float64]) -> Bools:
+        """Where it holds in a column of its feature; never where the feature means nothing."""
+        known = column != UNDEFINED if _BY_NAME[self.feature].levels else ~np.isnan(column)
+        compared = {
+            ">=": np.greater_equal, ">": np.greater, "<": np.less, "<=": np.less_equal, "=": np.equal,
+            "not": np.not_equal,
+        }[self.op]  # fmt: skip
+        return np.asarray(compared(column, self.value) & known)
+
+
+@dataclass(frozen=True)
+class Region:
+    """words: the terms in words, or `EVERYWHERE` or `NOWHERE_SIMPLE`. name: the same for machines, "" for no simple one.
+
+    inside: how many values of the samples lie in it. wrong: how many values mismatch; the two are equal where a
+    region is named. terms: what must hold of a value together.
+    """
+
+    words: str
+    name: str
+    inside: int
+    wrong: int
+    terms: tuple[Term, ...] = ()
+
+
+def region(samples: Sequence[Sample]) -> Region:
+    """Where the mismatches of these calls are and no agreement is.
+
+    A single predicate if one separates them, else two together. Among many predicates one always separates a few
+    values by luck, so a predicate is named only if that is unlikely: out of N independent units (calls, sets of
+    parameters or values, whatever the mismatches follow) of which K mismatch, one predicate picks just those with
+    a chance of 1 in C(N, K), and as many chances were taken as predicates come before it.
+    """
+    samples = [sample for sample in samples if sample.wrong.size]
+    wrong = sum(int(sample.wrong.sum()) for sample in samples)
+    if not wrong:
+        return Region(NOWHERE_SIMPLE, "", 0, 0)
+    if all(sample.wrong.all() for sample in samples):
+        return Region(EVERYWHERE, EVERYWHERE, wrong, wrong)
+    chosen = [_choice(sample, max(256, _MOST_VALUES // len(samples))) for sample in samples]
+    for _ in range(_ROUNDS):
+        terms = _search([View(sample, at) for sample, at in zip(samples, chosen, strict=True)])
+        if not terms:
+            break
+        missed = [_missed(terms, sample, at) for sample, at in zip(samples, chosen, strict=True)]
+        if not any(each.size for each in missed):
+            words = ", ".join(term.words for term in terms)
+            name = " & ".join(f"{term.feature} {term.op} {term.value!r}" for term in terms)
+            return Region(words, name, wrong, wrong, terms)
+        chosen = [np.union1d(at, more) for at, more in zip(chosen, missed, strict=True)]
+    return Region(NOWHERE_SIMPLE, "", 0, wrong)
+
+
+def holds(found: Region, sample: Sample) -> Bools:
+    """Which values of the sample lie in the region, in the shape of its output; none for `NOWHERE_SIMPLE`."""
+    if not found.terms:
+        return np.full(sample.wrong.shape, found.name == EVERYWHERE)
+    view = View(sample, np.arange(sample.wrong.size))
+    columns = [column(_BY_NAME[term.feature], view) for term in found.terms]
+    inside = [
+        np.broadcast_to(term.of(np.asarray(c)), view.at.shape) for term, c in zip(found.terms, columns, strict=True)
+    ]
+    return np.asarray(np.logical_and.reduce(inside), np.bool_).reshape(sample.wrong.shape)
+
+
+def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
+    """Flat indices of at most so many values, the same in every run: mismatches first, and never only those."""
+    wrong = sample.wrong.reshape(-1)
+    if wrong.size <= most:
+        return np.arange(wrong.size)
+    bad, good = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+    rng = np.random.default_rng(0)
+    kept = min(bad.size, max(most // 2, most - good.size))
+    parts = [rng.choice(bad, kept, replace=False), rng.choice(good, min(good.size, most - kept), replace=False)]
+    return np.sort(np.concatenate(parts))
+
+
+def _missed(terms: tuple[Term, ...], sample: Sample, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Flat indices of values for which the terms do not say whether they mismatch."""
+    if at.size == sample.wrong.size:
+        return np.empty(0, np.int64)
+    inside = holds(Region("", "", 0, 0, terms), sample)
+    return np.flatnonzero(inside != sample.wrong)[:_COUNTEREXAMPLES]
+
+
+# -- search -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Hull:
+    """The smallest region of one form that contains all mismatches. tried: how many predicates came before it.
+
+    agreeing: which agreements it contains. When none, it separates.
+    """
+
+    feature: Feature
+    term: Term
+    column: NDArray[np.float64]
+    tried: float
+    agreeing: Bools
+
+    @property
+    def price(self) -> float:
+        """What it must make up for as one of two: nothing if it only leaves out where a mismatch could not show."""
+        hides = self.feature.hiding and self.term.op == "=" and self.term.value == 0
+        return 1.0 if hides else self.tried
+
+
+class _Values:
+    """The chosen values of all samples, one after another."""
+
+    def __init__(self, views: Sequence[View]) -> None:
+        self.views = views
+        parts = [view.sample.wrong.reshape(-1)[view.at] for view in views]
+        self.wrong = np.concatenate(parts)
+        self.bad, self.good = np.flatnonzero(self.wrong), np.flatnonzero(~self.wrong)
+        self.calls = np.repeat(np.arange(len(views)), [part.size for part in parts])
+
+    def column(self, feature: Feature) -> NDArray[np.float64] | None:
+        """A feature of all values; None when it is the same for all."""
+        parts = [column(feature, view) for view in self.views]
+        first = parts[0]
+        if all(isinstance(part, float) and (part == first or (part != part and first != first)) for part in parts):
+            return None
+        return np.concatenate([np.broadcast_to(part, v.at.shape) for part, v in zip(parts, self.views, strict=True)])
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64]:
+        """A number for each call and set of parameters."""
+        width = max(view.at.size for view in self.views) + 1
+        return np.concatenate([number * width + view.group for number, view in enumerate(self.views)])
+
+    def evidence(self, inside: Bools, within: Bools) -> float:
+        """Bits: how unlikely it is that all mismatches lie inside by luck, given that they are within.
+
+        Values of a call, or of a set of parameters, count as one where ``inside`` does not tell them apart.
+        """
+        for whole in (lambda: self.calls, lambda: self.groups):
+            units = np.unique(whole()[within], return_inverse=True)[1]
+            size, held = np.bincount(units), np.bincount(units[inside[within]], minlength=int(units.max()) + 1)
+            if ((held == 0) | (held == size)).all():
+                bad = np.unique(units[self.wrong[within]]).size
+                return _bits(size.size, int((held > 0).sum()), bad)
+        return _bits(int(within.sum()), int((inside & within).sum()), int((self.wrong & within).sum()))
+
+
+def _bits(units: int, inside: int, wrong: int) -> float:
+    """log2 of C(units, wrong) / C(inside, wrong)."""
+
+    def choose(n: int, k: int) -> float:
+        return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
+
+    return choose(units, wrong) - choose(inside, wrong)
+
+
+def _search(views: Sequence[View]) -> tuple[Term, ...]:
+    """The terms of the first predicate, or the first two, that separate and can be trusted; () when there are none."""
+    values = _Values(views)
+    if not values.good.size:
+        return ()
+    everything = np.ones(values.wrong.size, np.bool_)
+    luck = values.evidence(values.wrong, everything) - _SPARE_BITS
+    hulls = []
+    for hull in _hulls(values):
+        if not hull.agreeing.any() and math.log2(hull.tried) <= luck:
+            return (_placed(hull, values, values.good),)
+        hulls.append(hull)
+    # The search for one predicate came before, which doubles the chances.
+    return _pair(hulls, values, luck - 1)
+
+
+def _hulls(values: _Values) -> Iterator[_Hull]:
+    tried = 0.0
+    for feature in FEATURES:
+        whole = values.column(feature)
+        if whole is None:
+            continue
+        bad, good = whole[values.bad], whole[values.good]
+        if feature.levels:
+            present = np.flatnonzero(np.bincount((whole[whole != UNDEFINED]).astype(np.int64)))
+            tried += 2 * max(0, present.size - 1)
+            terms = _levels(feature, bad, present)
+        else:
+            tried += 2
+            terms = _ends(feature, bad)
+        for term in terms:
+            agreeing = term.of(good)
+            known = good != UNDEFINED if feature.levels else ~np.isnan(good)
+            if (agreeing == known).all():
+                continue
+            chances = tried
+            if term.op == "=" and not feature.levels:
+                # Any value can be equalled: this one is one of as many chances, or of the few that are simple.
+                chances *= min(np.unique(whole).size, _SIMPLE if is_notable(term.value) else math.inf)
+            yield _Hull(feature, term, whole, chances, agreeing)
+
+
+def _levels(feature: Feature, bad: NDArray[np.float64], present: NDArray[np.int64]) -> list[Term]:
+    met = np.unique(bad)
+    if UNDEFINED in met:
+        return []
+    terms = [Term(feature.name, "=", float(met[0]))] if met.size == 1 else []
+    if present.size > 2:
+        terms += [Term(feature.name, "not", float(level)) for level in present if level not in met]
+    return terms
+
+
+def _ends(feature: Feature, bad: NDArray[np.float64]) -> list[Term]:
+    lowest, highest = float(bad.min()), float(bad.max())
+    if math.isnan(lowest):
+        return []
+    same = lowest == highest and (feature.texts is None or feature.texts[2])
+    terms = [Term(feature.name, "=", lowest)] if same else []
+    below = Term(feature.name, "<", highest + 1) if feature.texts else Term(feature.name, "<=", highest)
+    return [*terms, Term(feature.name, ">=", lowest), below]
+
+
+def _placed(hull: _Hull, values: _Values, agreements: NDArray[np.int64]) -> Term:
+    """The hull's term with its bound moved to the simplest number between mismatches and the agreements beyond."""
+    term, feature = hull.term, hull.feature
+    if feature.levels or term.op == "=":
+        return term
+    bad, good = hull.column[values.bad], hull.column[agreements]
+    good = good[~np.isnan(good)]
+    if term.op == ">=":
+        edge = float(bad.min())
+        beyond = good[good < edge]
+        if not beyond.size:
+            return term
+        low = float(beyond.max())
+        bound = simplest(low, edge, near=edge, whole=feature.texts is not None)
+        return Term(term.feature, ">=" if bound > low else ">", bound)
+    edge = float(bad.max())
+    beyond = good[good > edge]
+    if not beyond.size:
+        return term
+    high = float(beyond.min())
+    bound = simplest(edge, high, near=edge, whole=feature.texts is not None)
+    return Term(term.feature, "<" if bound > edge else "<=", bound)
+
+
+_FIRST = {"fact": 0, "size": 0, "special": 1, "number": 1, "position": 2}
+"""The order of two terms in words: of the call, of the numbers, of the place."""
+
+_TELLING = 8
+"""How far a pair of a fact and a number goes forward: the code that is run, and what breaks it."""
+
+
+def _pair(hulls: list[_Hull], values: _Values, luck: float) -> tuple[Term, ...]:
+    """The likeliest two terms that together separate and can be trusted; () when there are none."""
+    if not hulls:
+        return ()
+    masks = np.stack([hull.agreeing for hull in hulls])
+    # Most pairs fail on a few agreements already.
+    few = np.packbits(masks[:, :: max(1, masks.shape[1] // 4096)], axis=1)
+    clash = np.stack([(few & each).any(axis=1) for each in few])
+
+    def order(pair: tuple[int, int]) -> float:
+        a, b = hulls[pair[0]], hulls[pair[1]]
+        telling = {a.feature.kind, b.feature.kind} in ({"fact", "special"}, {"fact", "number"})
+        return a.price * b.price / (_TELLING if telling else 1)
+
+    def cheap(i: int, j: int) -> bool:
+        return math.log2(hulls[i].tried * hulls[j].tried) <= luck
+
+    pairs = [(i, j) for i, j in combinations(range(len(hulls)), 2) if not clash[i, j] and cheap(i, j)]
+    left = _MOST_PAIRS
+    for i, j in sorted(pairs, key=order):
+        if (masks[i] & masks[j]).any():
+            continue
+        first, second = sorted((hulls[i], hulls[j]), key=lambda hull: _FIRST[hull.feature.kind])
+        outer = _placed(first, values, values.good[second.agreeing])
+        within = outer.of(first.column)
+        inner = _placed(second, values, values.good[within[values.good]])
+        if _both_matter(values, within, first, second):
+            return (outer, inner)
+        left -= 1
+        if not left:
+            break
+    return ()
+
+
+def _both_matter(values: _Values, within: Bools, first: _Hull, second: _Hull) -> bool:
+    """Whether each of two terms alone is more than luck, so that none only cuts off a call that happens to be there."""
+    everything = np.ones(within.size, np.bool_)
+    outer, inner = values.evidence(within, everything), values.evidence(values.wrong, within)
+    return math.log2(first.price) <= outer and math.log2(second.price) <= inner
