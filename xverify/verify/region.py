@@ -192,8 +192,10 @@ class _Values:
 
         Values of a call, or of a set of parameters, count as one where ``inside`` does not tell them apart.
         """
-        for whole in (lambda: self.calls, lambda: self.groups):
-            units = np.unique(whole()[within], return_inverse=True)[1]
+        for name in ("calls", "groups"):
+            # Asked for by name, since the groups cost time and are seldom needed.
+            every: NDArray[np.int64] = getattr(self, name)
+            units = np.unique(every[within], return_inverse=True)[1]
             size, held = np.bincount(units), np.bincount(units[inside[within]], minlength=int(units.max()) + 1)
             if ((held == 0) | (held == size)).all():
                 bad = np.unique(units[self.wrong[within]]).size
