@@ -9,15 +9,18 @@ from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree as Xml
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from sample_report import HOSTILE, ONNX, hostile_report, sample_report
 
+from xverify import cli
 from xverify.engine import events
-from xverify.report import FORMATS, check, load, render, summary
+from xverify.report import FORMATS, check, load, markdown, render, summary
 from xverify.report.check import schema
 from xverify.report.console import ConsoleProgress, print_summary
 
@@ -58,6 +61,8 @@ def sentence_of(report: object) -> str:
 def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
     """Each value of the report is dropped, and replaced by values of other types."""
     report = sample_report()
+    report["findings"][0]["ulp_histogram"] = report["findings"][1]["ulp_histogram"]
+    report["findings"][0]["followed"] = report["findings"][3]["followed"]
     report["findings"] = report["findings"][:1] + report["findings"][4:5] + report["findings"][9:10]
     report["coverage"]["cells"] = report["coverage"]["cells"][:1]
     report["editions"] = report["editions"][:1]
@@ -176,12 +181,16 @@ def test_the_html_is_whole_and_needs_nothing_else(make: Any) -> None:
     assert set(identities.values()) == {1}
     targets = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
     if make is sample_report:
-        assert {str(target)[1:] for target in targets} <= set(identities)
+        assert {unquote(str(target)[1:]) for target in targets} <= set(identities)
 
 
 def test_the_html_escapes_whatever_is_in_the_report() -> None:
-    scripts = {finding["id"]: "</pre></script><script>alert(4)" for finding in hostile_report()["findings"]}
-    page = Page(render(hostile_report(), "html", scripts))
+    report = hostile_report()
+    # A script is shown of implementations that are known by name: its comments hold text of the report.
+    report["findings"][0]["subject"]["name"] = "onnxruntime"
+    report["findings"][0]["witness"] = sample_report()["findings"][0]["witness"]
+    report["findings"][0]["witness"]["legal"][0]["legal"][0]["decimal"] = "</pre></script><script>alert(4)"
+    page = Page(render(report, "html"))
     assert Counter(tag for tag, _ in page.tags)["script"] == 1
     assert "alert" not in "".join(page.scripts)
     shown = "".join(page.text)
@@ -212,6 +221,9 @@ def test_the_html_shows_what_a_finding_is_about() -> None:
         "0xcf000000",
         "explains 88 204 of 88 204 mismatches",
         "not attributed to a known recipe",
+        "where: |x - zero point| >= 2^31",
+        "Everywhere else it rounds the exact value of (x - zero point) * scale once",
+        "where: no simple region",
         "the text declares max_scale_factor twice",
         "untested",
         "extents past 65 536",
@@ -219,6 +231,77 @@ def test_the_html_shows_what_a_finding_is_about() -> None:
         "walk 412: every code, permuted",
     ):
         assert part in text, part
+
+
+def section(page: str, identity: str) -> str:
+    """The text of one clause's section, on one line."""
+    start = page.index(f'<section class="clause" id="c-{identity}">')
+    return " ".join(" ".join(Page(page[start : page.index("</section>", start)]).text).split())
+
+
+def test_each_clause_has_a_section_that_says_who_follows_it() -> None:
+    report = sample_report()
+    page = render(report, "html")
+    for clause in summary.clauses(report).values():
+        text = section(page, clause["id"])
+        assert " ".join((clause["text"] or f"The text is silent: {clause['note']}").split()) in text
+        assert ("untested" in text) == (not clause["tested"])
+    formula = section(page, f"{ONNX}/formula")
+    assert "tested by 21 400 calls" in formula.replace("\N{NO-BREAK SPACE}", " ")
+    assert "follow it xverify-numpy do not onnxruntime cannot be told onnx-reference (not told apart)" in formula
+    start = page.index(f'id="c-{ONNX}/formula"')
+    assert f'href="#f-{report["findings"][0]["id"]}"' in page[start : page.index("</section>", start)]
+    assert f'<a href="#c-{ONNX}/formula">' in page
+
+
+def test_a_histogram_is_drawn_to_scale() -> None:
+    page = Page(render(sample_report(), "html"))
+    widths = [float(attributes["width"] or 0) for tag, attributes in page.tags if tag == "rect"]
+    assert widths == [100.0, 10.3, 0.0]
+    assert "2 to 3 8 203 NaN 1 " in " ".join(" ".join(page.text).split())
+
+
+def test_cells_are_gathered_by_recipe() -> None:
+    text = " ".join("".join(Page(render(sample_report(), "html")).text).split()).replace("\N{NO-BREAK SPACE}", " ")
+    assert "It rounds the exact value of (x - zero point) * scale once agrees 1 872 000 values in 18 cells" in text
+    assert "indistinguishable here: 12 equal recipes" in text
+    assert "wraps-int32, which the text does not admit" in text
+    assert "not distinguished by 104 000 values: " + ", ".join(f"wraps-{n}" for n in range(6)) + " and 5 more" in text
+
+
+def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
+    page = render(sample_report(), "html")
+    assert "DequantizeLinear&#34;, [&#34;x&#34;" in page
+    assert "def introduce" not in page
+    assert len(page) < 200_000
+
+
+NEW = {
+    "cells": ("attribution", "remaining"),
+    "findings": ("region", "ulp_histogram", "followed"),
+    "clauses": ("follow", "depart", "untold"),
+}
+
+
+def test_reports_that_lack_what_was_added_are_read_and_rendered() -> None:
+    report = sample_report()
+    clauses = [clause for edition in report["editions"] for clause in edition["clauses"]]
+    for name, entries in (
+        ("cells", report["coverage"]["cells"]),
+        ("findings", report["findings"]),
+        ("clauses", clauses),
+    ):
+        for entry in entries:
+            for field in NEW[name]:
+                entry.pop(field, None)
+            if name == "findings" and entry["attribution"]:
+                entry["attribution"].pop("elsewhere", None)
+    check(report)
+    for name in FORMATS:
+        render(report, name)
+    page = render(report, "html")
+    assert "do not onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"
+    printed(report)
 
 
 def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> str:
@@ -241,6 +324,8 @@ def test_the_console_gives_a_finding_a_line_where_nobody_watches() -> None:
         (line,) = [line for line in lines if finding["id"] in line]
         assert finding["contract"] in line
         assert finding["summary"].strip() in line
+        assert ("(|x - zero point| >= 2^31)" in line) == (finding["verdict"] == "violation")
+        assert "no simple region" not in line
 
 
 def test_the_console_takes_markup_in_text_as_text() -> None:
@@ -276,6 +361,69 @@ def test_markdown_shows_text_as_text() -> None:
     outside = "".join(part for i, part in enumerate(text.split("`")) if i % 2 == 0)
     assert "<script>" not in outside.replace("\\<", "")
     assert "| x" in render(sample_report(), "markdown")
+
+
+def test_markdown_lists_clauses_recipes_and_regions() -> None:
+    report = sample_report()
+    text = render(report, "markdown")
+    identity = report["findings"][0]["id"]
+    assert (
+        f"- `formula`: tested by 21 400 calls; followed by xverify-numpy; not by onnxruntime (`{identity}`); "
+        "cannot be told: onnx-reference (not told apart)"
+    ) in text
+    assert "- `subnormal`: **untested**" in text
+    assert "Where: `|x - zero point| >= 2^31`." in text
+    assert (
+        "- onnxruntime: subtracts in int32 with wrap-around (312 000 values in 3 cells; the text does not admit it)"
+        in text
+    )
+    assert "1: 80 000 values, 2 to 3: 8 203 values, NaN: 1 value" in text
+    assert "follows onednn/DynamicDequantize-1@<!-- -->multiply on 1 204 of 1 204 values" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [("- item", "\\- item"), ("1. item", "1\\. item"), ("# head", "\\# head"), ("---", "\\---"), ("-2.5", "-2.5"),
+     ("a @person", "a @<!-- -->person"), ("see #12", "see \\#<!-- -->12"), ("+ item", "\\+ item"), ("1.5", "1.5")],
+)  # fmt: skip
+def test_markdown_text_begins_no_list_and_notifies_nobody(line: str, shown: str) -> None:
+    assert markdown.text(line) == shown
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"schema": "xverify.report/2"}, "a report of another version of xverify"),
+        ({"schema": "xverify.report/10.1"}, "a report of another version of xverify"),
+        ({"schema": "xverify.reports/1"}, "not a report of xverify"),
+        ({"schema": None}, "not a report of xverify"),
+        ({"schema": ["xverify.report/1"]}, "not a report of xverify"),
+    ],
+)
+@pytest.mark.parametrize("command", [["report", "--format", "html", "-o"], ["replay"]])
+def test_a_report_of_another_version_is_one_sentence_and_nothing_is_overwritten(
+    tmp_path: Path, command: list[str], change: dict[str, Any], sentence: str
+) -> None:
+    other, out = tmp_path / "other.json", tmp_path / "out.html"
+    other.write_text(json.dumps({**sample_report(), **change}))
+    out.write_text("what was there")
+    before = other.read_bytes()
+    words = [command[0], str(other), *command[1:], *([str(out)] if command[0] == "report" else [])]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 2
+    assert result.output.count("\n") == 1, result.output
+    for part in (sentence, "'xverify.report/1'", "make"):
+        assert part in result.output
+    assert (out.read_text(), other.read_bytes()) == ("what was there", before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "out.html"]
+
+
+def test_a_report_is_not_written_over_by_its_own_html(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(sample_report()))
+    result = CliRunner().invoke(cli.main, ["report", str(path), "-o", str(path)])
+    assert (result.exit_code, "would be overwritten" in result.output) == (2, True)
+    assert load(path)["run"]["seed"] == 0
 
 
 EVENTS: list[events.Event] = [

@@ -203,7 +203,7 @@ def report(run: str | None, kind: str, finding: str | None, output: Path | None)
     if output is not None and output.resolve() == source.resolve():
         raise select.UsageError(f"{output} is the report itself, which would be overwritten; name another file")
     loaded = reports.load(source)
-    text = reports.render(loaded, kind) if finding is None else reports.issue(loaded, finding)
+    text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)
     if output is None:
         click.echo(text)
         return PASS

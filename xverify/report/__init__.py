@@ -14,7 +14,7 @@ from typing import Any
 from xverify.core.codec import MOST_BYTES, DamagedFileError, read_json
 from xverify.report.check import SCHEMA, check
 
-__all__ = ["FORMATS", "SCHEMA", "check", "load", "render"]
+__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render"]
 
 FORMATS = ("html", "markdown", "json", "junit")
 """What `render` makes."""
@@ -32,19 +32,26 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     return loaded
 
 
-def render(report: Mapping[str, Any], format: str, scripts: Mapping[str, str] | None = None) -> str:  # noqa: A002
-    """The report in one of `FORMATS`.
-
-    ``scripts`` holds the text of the reproduction script of findings, by id, for the formats that show it; without
-    it the scripts are made anew from the report.
-    """
+def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
+    """The report in one of `FORMATS`."""
     if format not in FORMATS:
         raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
     if format == "json":
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    else:
-        make: Callable[[Mapping[str, Any], Mapping[str, str] | None], str]
-        make = import_module(f"xverify.report.{format}").render
-        text = make(report, scripts)
-    # Half a surrogate pair, which JSON can spell and UTF-8 cannot hold, becomes a question mark.
+        return _encodable(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    make: Callable[[Mapping[str, Any]], str] = import_module(f"xverify.report.{format}").render
+    return _encodable(make(report))
+
+
+def issue_body(report: Mapping[str, Any], finding: str) -> str:
+    """The body of an issue on one finding, in Markdown, for the people who maintain what it is about.
+
+    Raises UsageError, a ValueError, when the report has no finding of that id.
+    """
+    from xverify.report.issue import render as make
+
+    return _encodable(make(report, finding))
+
+
+def _encodable(text: str) -> str:
+    """Half a surrogate pair, which JSON can spell and UTF-8 cannot hold, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -85,7 +85,7 @@ def _print_findings(findings: list[Json], console: Console) -> None:
     _line(console, Text(heading, style="bold"))
     if not console.is_terminal:
         for finding in findings:
-            _line(console, Text(f"{finding['id']}  {finding['contract']}  {_one_line(finding['summary'])}"))
+            _line(console, Text(f"{finding['id']}  {finding['contract']}  {_sentence(finding)}"))
         console.print()
         return
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0), collapse_padding=True)
@@ -93,7 +93,7 @@ def _print_findings(findings: list[Json], console: Console) -> None:
     table.add_column(overflow="fold", ratio=1)
     for finding in findings[:MOST_FINDINGS]:
         verdict = Text(summary.words(finding["verdict"]), style=_STYLES[summary.tone(finding["verdict"])])
-        about = Text(_one_line(finding["summary"]))
+        about = Text(_sentence(finding))
         about.append(f"\n{finding['contract']}  {finding['id']}", style="dim")
         table.add_row(verdict, about)
     console.print(table)
@@ -120,6 +120,12 @@ def _print_trust(report: Json, console: Console) -> None:
 
 def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def _sentence(finding: Json) -> str:
+    """A finding's summary, and where it holds."""
+    where = summary.region(finding)
+    return _one_line(finding["summary"] + (f" ({where})" if where else ""))
 
 
 def _one_line(text: str) -> str:

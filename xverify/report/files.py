@@ -12,9 +12,8 @@ from xverify.report.script import scripts_of
 
 def write_files(report: Mapping[str, Any], directory: Path) -> None:
     """Write ``report.html`` and ``scripts/<finding id>.py`` into a run's directory."""
-    scripts = scripts_of(report)
     folder = directory / "scripts"
     folder.mkdir(parents=True, exist_ok=True)
-    for identity, text in scripts.items():
+    for identity, text in scripts_of(report).items():
         (folder / f"{identity}.py").write_text(text, encoding="utf-8")
-    (directory / "report.html").write_text(render(report, "html", scripts), encoding="utf-8")
+    (directory / "report.html").write_text(render(report, "html"), encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,15 +18,19 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 
 from xverify.report import summary
-from xverify.report.script import scripts_of
+from xverify.report.characterisation import characterise, indistinguishable, undistinguished
+from xverify.report.script_short import short_script
 from xverify.report.summary import Json
+
+MOST_PLACES = 12
+"""Places of a result that are compared with what is legal there."""
 
 MOST_SHOWN = 64
 """Values of a tensor that are shown; the rest is in the report."""
 
 
-def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
-    """The whole file. ``scripts``: by finding id, see `xverify.report.render`."""
+def render(report: Json) -> str:
+    """The whole file. It shows the short form of scripts; those that decide are files beside it."""
     ordered = summary.findings(report)
     return _template().render(
         report=report,
@@ -40,8 +44,10 @@ def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
         texts=[finding for finding in ordered if summary.on_texts(finding)],
         verdicts=_verdicts(ordered),
         clauses=summary.clauses(report),
-        characterisation=_characterisation(report),
-        scripts=scripts_of(report) if scripts is None else scripts,
+        most_places=MOST_PLACES,
+        answers=summary.answers(report),
+        characterisation=characterise(report),
+        scripts={finding["id"]: script for finding in ordered if (script := short_script(finding)) is not None},
     )
 
 
@@ -96,45 +102,6 @@ def _field(entries: Mapping[tuple[str, str], summary.Entry], contract: str, subj
     return Field(entry, subject, next(iter(entry.findings), ""))
 
 
-@dataclass(frozen=True)
-class Characterised:
-    """One edition's cells as a table: a row for each cell, a column for each implementation."""
-
-    contract: str
-    subjects: tuple[str, ...]
-    rows: tuple[tuple[Json, tuple[Json | None, ...]], ...]
-    statuses: tuple[tuple[str, int], ...]
-
-
-_KEY = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
-
-
-def _characterisation(report: Json) -> list[Characterised]:
-    cells: dict[str, dict[tuple[str, ...], dict[str, Json]]] = defaultdict(lambda: defaultdict(dict))
-    for cell in report["coverage"]["cells"]:
-        cells[cell["contract"]][tuple(cell[name] for name in _KEY)][cell["subject"]] = cell
-    tables = []
-    for contract in summary.contracts(report):
-        rows = cells.get(contract)
-        if not rows:
-            continue
-        present = {subject for row in rows.values() for subject in row}
-        subjects = tuple(subject for subject in summary.subjects(report) if subject in present)
-        statuses = Counter(cell["status"] for row in rows.values() for cell in row.values())
-        tables.append(
-            Characterised(
-                contract,
-                subjects,
-                tuple(
-                    (dict(zip(_KEY, key, strict=True)), tuple(rows[key].get(subject) for subject in subjects))
-                    for key in sorted(rows)
-                ),
-                tuple((name, statuses[name]) for name in summary.STATUSES if name in statuses),
-            )
-        )
-    return tables
-
-
 @cache
 def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -150,6 +117,11 @@ def _template() -> Template:
         base=summary.base,
         shown=_shown,
         clause_name=lambda identity: identity.rpartition("/")[2],
+        region=summary.region,
+        distance=summary.distance,
+        follows=summary.follows,
+        undistinguished=undistinguished,
+        indistinguishable=indistinguishable,
         csp_digest=_csp_digest,
     )
     return environment.from_string(files("xverify.report").joinpath("report.html").read_text("utf-8"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from xml.etree import ElementTree as Xml
 
 from xverify.report import summary
@@ -17,7 +16,7 @@ _KEY = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "
 _SILENT = ("unsupported", "unspecified")
 
 
-def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
+def render(report: Json) -> str:
     """One suite for each edition and implementation. A finding that the ledger knows is no failure."""
     faults = _faults(report)
     suites: dict[tuple[str, str], list[Json]] = defaultdict(list)
@@ -67,10 +66,17 @@ def _say(case: Xml.Element, entry: Json, found: list[Json]) -> None:
     if found:
         first = found[0]
         failure = Xml.SubElement(case, "failure", type=clean(first["verdict"]), message=clean(first["summary"]))
-        lines = (f"{f['verdict']}: {f['summary']}\n{f['clause']}\n{f['id']}\n{f['reproduce']}" for f in found)
+        lines = (
+            f"{f['verdict']}: {f['summary']}\n{_where(f)}{f['clause']}\n{f['id']}\n{f['reproduce']}" for f in found
+        )
         failure.text = clean("\n".join(lines))
     elif entry.get("status") in _SILENT:
         Xml.SubElement(case, "skipped", message=clean(summary.words(entry["status"])))
+
+
+def _where(finding: Json) -> str:
+    where = summary.region(finding)
+    return f"where: {where}\n" if where else ""
 
 
 def clean(text: str) -> str:

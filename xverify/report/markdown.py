@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
 
 from xverify.report import summary
+from xverify.report.characterisation import Characterised, characterise
 from xverify.report.summary import Json
 
+_AT_LINE_START = re.compile(r"^(\d*)([-+=.)])(?=\s|$|[-=])")
+_MENTION = re.compile(r"([@#])(?=\w)")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
+def render(report: Json) -> str:
     """The whole run: a table for each operator, then the findings one by one."""
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['findings']), 'finding')}", ""]
@@ -28,11 +31,9 @@ def render(report: Json, scripts: Mapping[str, str] | None = None) -> str:
         lines += _finding(finding, clauses.get(finding["clause"]))
     if not report["findings"]:
         lines += ["None.", ""]
+    lines += _recipes(report) + _clauses(report)
     lines += ["## Not met", ""]
     lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or ["Everything on the list was met."]
-    untested = [clause["id"] for clause in clauses.values() if not clause["tested"]]
-    if untested:
-        lines += ["", "## Clauses that no call tested", "", *(f"- {code(identity)}" for identity in untested)]
     return "\n".join(lines) + "\n"
 
 
@@ -41,16 +42,17 @@ def _table(report: Json, operator: str, contracts: list[str]) -> list[str]:
     subjects = [s for s in summary.subjects(report) if any((contract, s) in matrix for contract in contracts)]
     if not subjects:
         return []
-    lines = [_row([operator, *subjects]), "|" + " --- |" * (len(subjects) + 1)]
+    lines = [row([operator, *subjects]), "|" + " --- |" * (len(subjects) + 1)]
     for contract in contracts:
         entries = [matrix.get((contract, subject)) for subject in subjects]
         cells = ["" if e is None else f"{', '.join(e.headlines)} ({summary.short(e.values)} values)" for e in entries]
-        lines.append(_row([contract, *cells]))
+        lines.append(row([code(contract).replace("|", "\\|"), *map(text, cells)], escape=False))
     return [*lines, ""]
 
 
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(text(cell) for cell in cells) + " |"
+def row(cells: list[str], escape: bool = True) -> str:
+    """One row of a table; what is Markdown already is not escaped."""
+    return "| " + " | ".join(text(cell) if escape else cell for cell in cells) + " |"
 
 
 def _finding(finding: Json, clause: Json | None) -> list[str]:
@@ -68,7 +70,64 @@ def _finding(finding: Json, clause: Json | None) -> list[str]:
     if by is not None:
         explained = f"{summary.grouped(by['explained_values'])} of {summary.grouped(by['values'])} mismatches"
         lines += [f"What it does instead: {text(by.get('words', by['reading']))} ({explained}).", ""]
+        if by.get("elsewhere"):
+            lines += [f"Everywhere else: {text(by['elsewhere']['words'])}, which the text allows.", ""]
+    if finding.get("region"):
+        lines += [f"Where: {code(finding['region']['words'])}.", ""]
+    if finding.get("ulp_histogram"):
+        counts = (f"{summary.distance(e)}: {summary.plural(e['count'], 'value')}" for e in finding["ulp_histogram"])
+        lines += [f"Distance from the nearest legal value, in ULP: {', '.join(counts)}.", ""]
+    for entry in finding.get("followed", ()):
+        lines.append(f"- {text(entry['subject'])} {text(summary.follows(entry))}")
+    if finding.get("followed"):
+        lines.append("")
     return lines + _witness(finding)
+
+
+def _recipes(report: Json) -> list[str]:
+    """For each edition what every implementation computes, in how many cells and values."""
+    lines = []
+    for contract, implementations in characterise(report).items():
+        said = [f"- {text(one.subject)}: {text(recipe)}" for one in implementations for recipe in _in_words(one)]
+        lines += [f"### {code(contract)}", "", *said, ""] if said else []
+    return ["## What each implementation computes", "", *lines] if lines else []
+
+
+def _in_words(one: Characterised) -> list[str]:
+    """The recipes of one implementation, whatever the verdict on its cells and however many recipes are equal to them."""
+    counts: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])
+    for recipe in one.recipes:
+        if recipe.words:
+            counts[recipe.words, recipe.legal][0] += recipe.cells
+            counts[recipe.words, recipe.legal][1] += recipe.values
+    return [
+        f"{words} ({summary.plural(values, 'value')} in {summary.plural(cells, 'cell')}"
+        + ("" if legal else "; the text does not admit it")
+        + ")"
+        for (words, legal), (cells, values) in counts.items()
+    ]
+
+
+def _clauses(report: Json) -> list[str]:
+    """For each edition its clauses: by how many calls tested, who follows them, who does not, of whom it cannot be told."""
+    answers, lines = summary.answers(report), []
+    for edition in report["editions"]:
+        lines += [f"### {code(edition['id'])}", ""]
+        for clause in edition["clauses"]:
+            answer = answers[clause["id"]]
+            tested = f"tested by {summary.plural(clause['tested'], 'call')}" if clause["tested"] else "**untested**"
+            said = [
+                f"followed by {', '.join(map(text, answer.follow))}" if answer.follow else "",
+                f"not by {', '.join(f'{text(name)} ({code(finding)})' for name, finding in answer.depart)}"
+                if answer.depart
+                else "",
+                f"cannot be told: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"
+                if answer.untold
+                else "",
+            ]
+            lines.append(f"- {code(clause['id'].rpartition('/')[2])}: {'; '.join([tested, *filter(None, said)])}")
+        lines.append("")
+    return ["## Clauses", "", *lines] if lines else []
 
 
 def _witness(finding: Json) -> list[str]:
@@ -82,8 +141,8 @@ def _witness(finding: Json) -> list[str]:
             if "hex" in tensor
             else (tensor["generator"], tensor["file"])
         )
-        lines.append(_row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
-    lines += [_row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
+        lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
+    lines += [row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
     lines.append("")
     for entry in witness["legal"][:8]:
         due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
@@ -111,8 +170,11 @@ def _first(values: list[str]) -> str:
 
 
 def text(value: str) -> str:
-    """Text as Markdown that shows it and does nothing else, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
+    """Text as Markdown that shows it and does nothing else, on one line: no markup, no list or heading where a line
+    begins, nobody notified and no issue linked."""
+    escaped = _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
+    escaped = _AT_LINE_START.sub(r"\1\\\2", escaped)
+    return _MENTION.sub(r"\1<!-- -->", escaped)
 
 
 def code(value: str) -> str:

@@ -87,7 +87,7 @@ def _laid_out(role: str, tensor: Tensor) -> list[str]:
     line = {
         "F": f"{role} = np.asfortranarray({role})",
         "reversed": f"{role} = {role}[..., ::-1].copy()[..., ::-1]",
-        "strided": f"{role} = np.repeat({role}, 2, axis=-1)[..., ::2]",
+        "strided": f"{role} = np.concatenate([{role}[..., :1], np.repeat({role}, 2, axis=-1)], -1)[..., 1::2]",
         "offset": f"{role} = np.concatenate([np.zeros(1, {role}.dtype), {role}.ravel()])[1:].reshape({role}.shape)",
         "read-only": f"{role}.flags.writeable = False",
     }[tensor.layout]

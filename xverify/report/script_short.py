@@ -38,10 +38,12 @@ class _Call:
 
 @dataclass(frozen=True)
 class _Script:
-    """Imports and set-up before the tensors, and the lines that make the call; the last assigns y."""
+    """Imports and set-up before the tensors, the lines that make the call, of which the last assigns y, and the modules
+    that they need besides."""
 
     imports: list[str]
     body: list[str]
+    modules: tuple[str, ...] = ()
 
 
 def short_script(finding: Json) -> str | None:
@@ -54,10 +56,12 @@ def short_script(finding: Json) -> str | None:
     made = write(call)
     operands = [line for role, tensor in call.tensors.items() for line in operand(role, tensor, call.name)]
     imports = ["import numpy as np", *made.imports]
+    # Of the literals it can be read which modules they need: they hold numbers only.
     text = "\n".join(operands)
-    standard = [f"import {name}" for name in ("base64", "ctypes", "zlib") if f"{name}." in text + "\n".join(made.body)]
-    if "ml_dtypes." in text + "\n".join(made.body):
+    modules = {name for name in ("base64", "ml_dtypes", "zlib") if f"{name}." in text} | set(made.modules)
+    if "ml_dtypes" in modules:
         imports.insert(0, "import ml_dtypes")
+    standard = [f"import {name}" for name in sorted(modules - {"ml_dtypes"})]
     head = [*standard, *([""] if standard else []), *imports]
     return "\n".join([*head, "", *operands, "", *_shown(finding, call, made)]) + "\n"
 
@@ -162,6 +166,7 @@ def _onnxruntime(call: _Call) -> _Script:
             "memory = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())",
             f"y = np.frombuffer(memory, np.{codes}).reshape(result.shape()).view(ml_dtypes.{call.out_dtype})",
         ],
+        ("ctypes", "ml_dtypes"),
     )
 
 
@@ -176,18 +181,19 @@ def _onnx_reference(call: _Call) -> _Script:
 def _tensorflow(call: _Call) -> _Script:
     data = call.tensors["input"]
     quantized = _QUANTIZED.get(data.dtype)
-    first = f"tf.bitcast(tf.constant(input), tf.{quantized})" if quantized else "tf.constant(input)"
+    first = [f"quantized = tf.bitcast(tf.constant(input), tf.{quantized})"] if quantized else []
     words = {name: _spelled(value) for name, value in call.attributes.items()}
     if words.get("dtype", "").strip('"') in BITS:
         words["dtype"] = f"tf.{call.attributes['dtype']}"
     keywords = "".join(f", {name}={value}" for name, value in words.items())
-    operands = ", ".join([first, *(role for role in call.tensors if role != "input")])
+    operands = ", ".join(
+        ["quantized" if quantized else "tf.constant(input)", *(role for role in call.tensors if role != "input")]
+    )
     imports = [
-        "import os",
-        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # it was seen on the CPU',
+        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # seen on the CPU',
         "import tensorflow as tf",
     ]
-    return _Script(imports, [f"y = tf.quantization.dequantize({operands}{keywords}).numpy()"])
+    return _Script(imports, [*first, f"y = tf.quantization.dequantize({operands}{keywords}).numpy()"], ("os",))
 
 
 def _onednn_formula(call: _Call) -> _Script:
@@ -210,7 +216,8 @@ def _xverify(call: _Call) -> _Script:
     words["contract"] = _spelled(call.contract)
     function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
     keywords = "".join(f", {name}={value}" for name, value in words.items())
-    return _Script(["import xverify"], [f"y = xverify.{function}({', '.join(call.tensors)}{keywords})"])
+    modules = ("ml_dtypes",) if words.get("out_dtype", "").startswith("ml_dtypes.") else ()
+    return _Script(["import xverify"], [f"y = xverify.{function}({', '.join(call.tensors)}{keywords})"], modules)
 
 
 _WRITERS: dict[str, Callable[[_Call], _Script]] = {
@@ -235,7 +242,7 @@ def _shown(finding: Json, call: _Call, made: _Script) -> list[str]:
     if verdict == "hang":
         return [*before, "# This does not return.", last]
     if got is not None and got["kind"] in ("rejected", "unsupported"):
-        return [*before, "# One of these lines raises.", last] if before else ["# This raises.", last]
+        return ["# One of the lines below raises." if before else "# This raises.", *before, last]
     if verdict == "nondeterministic":
         expression = last.partition(" = ")[2]
         repeated = f"answers = {{{expression}.tobytes() for _ in range(100)}}"

@@ -253,25 +253,9 @@ def distance(entry: Json) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def follows(entry: Json, titles: Mapping[str, str] | None = None) -> str:
-    """Which edition an implementation follows, as a sentence's predicate; ``titles`` names editions for strangers."""
-    name = (titles or {}).get(entry["contract"], entry["contract"])
-    return f"follows {name} on {grouped(entry['values'])} of {plural(entry['of'], 'value')}"
-
-
-def remaining(cell: Json) -> str:
-    """What the values of a cell do not tell apart: recipes proven equal, and recipes that no value excluded."""
-    left = cell.get("remaining")
-    if left is None:
-        return ""
-    said = []
-    if left["equal"]:
-        said.append(f"indistinguishable here: {plural(left['equal'], 'equal recipe')}")
-    if left["others"] or left["more"]:
-        names = ", ".join(left["others"]) + (f" and {grouped(left['more'])} more" if left["more"] else "")
-        by = cell["attribution"]["values"] if cell.get("attribution") else cell["values"]
-        said.append(f"not distinguished by {plural(by, 'value')}: {names.strip()}")
-    return "; ".join(said)
+def follows(entry: Json, name: str = "") -> str:
+    """Which edition an implementation follows, as a sentence's predicate; ``name`` is the edition's for strangers."""
+    return f"follows {name or entry['contract']} on {grouped(entry['values'])} of {plural(entry['of'], 'value')}"
 
 
 @dataclass(frozen=True)
