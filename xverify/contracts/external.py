@@ -11,6 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -20,7 +21,7 @@ import numpy as np
 from xverify.contracts.documents import DocumentError
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands
 from xverify.contracts.single import Number, single_call
-from xverify.core.call import BITS, Call, code_dtype
+from xverify.core.call import Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, encode
 
 SCALES = (*FLOATS, "float8_e8m0fnu")
@@ -70,7 +71,7 @@ def _run(path: Path) -> ModuleType:
     module = ModuleType("xverify_contract_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12])
     module.__file__ = str(path)
     try:
-        code = compile(source, str(path), "exec")
+        code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         _fail(path, f"line {error.lineno or 1}: {error.msg}")
     except ValueError as error:
@@ -177,27 +178,30 @@ def _check_likeness(contract: Contract, known: Known) -> Iterator[str]:
 # -- its functions ------------------------------------------------------------------------------------
 
 
+class _OddError(Exception):
+    """A function of the edition gives what it must not; the message is a sentence."""
+
+
 def _check_calls(path: Path, contract: Contract) -> Iterator[str]:
     """What goes wrong when each pair of types gets its simplest call: x 1, zero point 0, scale 1, or a range of -1 to 1."""
-    allowed: list[Call] = []
+    checked = replace(contract, judge=lambda call: _judgement(contract, contract.judge(call)))
+    allowed = 0
     refused: tuple[str, ...] = ()
     for operands, attributes in _simplest(contract.domain):
         types = ", ".join(f"{role} {dtype}" for role, (dtype, _) in operands.items())
         asked = "judge"
         try:
-            call = single_call(contract, operands, attributes)
+            call = single_call(checked, operands, attributes)
             judgement = contract.judge(call)
-            if mistake := _odd_judgement(contract, judgement):
-                yield f"{mistake} ({types})"
-                return
-            if judgement.verdict == "allowed":
-                allowed.append(call)
-                for asked, odd in _USES.items():  # noqa: B007 (said when it raises)
-                    if mistake := odd(contract, call):
-                        yield f"{mistake} ({types})"
-                        return
-            else:
+            if judgement.verdict != "allowed":
                 refused = judgement.clauses
+                continue
+            allowed += 1
+            for asked, check in _USES.items():  # noqa: B007 (said when it raises)
+                check(contract, call)
+        except _OddError as error:
+            yield f"{error} ({types})"
+            return
         except Exception as error:
             yield _raised(f"{asked} of the simplest call ({types})", error, path)
             return
@@ -224,65 +228,64 @@ def _number(dtype: str, value: int) -> Number:
     return dtype, int(np.asarray(encode(dtype, value)).reshape(()))
 
 
-def _odd_judgement(contract: Contract, judgement: Any) -> str:
+def _judgement(contract: Contract, judgement: Any) -> Judgement:
+    """The judgement as it is. Raises _OddError unless it is one by clauses of the edition."""
     if not isinstance(judgement, Judgement):
-        return f"judge gives a {type(judgement).__name__}, not a Judgement"
+        raise _OddError(f"judge gives a {type(judgement).__name__}, not a Judgement")
     if judgement.verdict not in ("allowed", "forbidden", "unspecified"):
-        return f"judge gives the verdict {judgement.verdict!r}"
+        raise _OddError(f"judge gives the verdict {judgement.verdict!r}")
     for clause in judgement.clauses:
         if clause not in contract.clauses:
-            return f"judge names the clause {clause!r}, which the edition does not have"
+            raise _OddError(f"judge names the clause {clause!r}, which the edition does not have")
     if judgement.verdict != "allowed" and not judgement.clauses:
-        return f"judge says {judgement.verdict} and names no clause"
-    return ""
+        raise _OddError(f"judge says {judgement.verdict} and names no clause")
+    return judgement
 
 
-def _odd_cell(contract: Contract, call: Call) -> str:
+def _check_cell(contract: Contract, call: Call) -> None:
     cell = contract.cell(call)
     if not isinstance(cell, Cell):
-        return f"cell gives a {type(cell).__name__}, not a Cell"
-    return "" if cell.contract == contract.id else f"cell gives one of the edition {cell.contract!r}"
+        raise _OddError(f"cell gives a {type(cell).__name__}, not a Cell")
+    if cell.contract != contract.id:
+        raise _OddError(f"cell gives one of the edition {cell.contract!r}")
 
 
-def _odd_operands(contract: Contract, call: Call) -> str:
+def _check_operands(contract: Contract, call: Call) -> None:
     operands = contract.operands(call)
     if not isinstance(operands, Operands):
-        return f"operands gives a {type(operands).__name__}, not Operands"
+        raise _OddError(f"operands gives a {type(operands).__name__}, not Operands")
     if operands.output_dtype not in contract.domain.output_dtypes:
-        return f"operands gives the output type {operands.output_dtype!r}, which the domain does not list"
-    return "" if operands.shape == call.data.shape else f"operands gives the shape {operands.shape}, not that of x"
+        raise _OddError(f"operands gives the output type {operands.output_dtype!r}, which the domain does not list")
+    if operands.shape != call.data.shape:
+        raise _OddError(f"operands gives the shape {operands.shape}, not that of x")
 
 
-def _odd_readings(contract: Contract, call: Call) -> str:
+def _check_readings(contract: Contract, call: Call) -> None:
     operands, readings = contract.operands(call), contract.readings(call)
     if not isinstance(readings, tuple) or not readings:
-        return "readings gives no reading: it is a tuple of one or more"
+        raise _OddError("readings gives no reading: it is a tuple of one or more")
     if len({reading.name for reading in readings}) < len(readings):
-        return "two readings have the same name"
+        raise _OddError("two readings have the same name")
+    due = code_dtype(operands.output_dtype)
     for reading in readings:
         hash(reading)
-        code = code_dtype(operands.output_dtype)
         for codes in (reading.evaluate(operands), reading.simplified(operands).evaluate(operands)):
-            if np.asarray(codes).dtype != code or np.shape(codes) != operands.shape:
+            if np.asarray(codes).dtype != due or np.shape(codes) != operands.shape:
                 got = f"{np.asarray(codes).dtype} {np.shape(codes)}"
-                return (
-                    f"the reading {reading.name!r} gives {got}, not codes of {BITS[operands.output_dtype]} bits: {code}"
-                )
-    return ""
+                raise _OddError(f"the reading {reading.name!r} gives {got}, not {due} codes in the shape of x")
 
 
-def _odd_value_clause(contract: Contract, call: Call) -> str:
+def _check_value_clause(contract: Contract, call: Call) -> None:
     for name in (None, *(reading.name for reading in contract.readings(call)), "another"):
         clause = contract.value_clause(call, name)
         if clause not in contract.clauses:
-            return f"value_clause gives {clause!r}, which the edition does not have"
-    return ""
+            raise _OddError(f"value_clause gives {clause!r}, which the edition does not have")
 
 
-_USES: Mapping[str, Callable[[Contract, Call], str]] = {
-    "cell": _odd_cell,
-    "operands": _odd_operands,
-    "readings": _odd_readings,
-    "value_clause": _odd_value_clause,
+_USES: Mapping[str, Callable[[Contract, Call], None]] = {
+    "cell": _check_cell,
+    "operands": _check_operands,
+    "readings": _check_readings,
+    "value_clause": _check_value_clause,
 }
-"""What is asked of an allowed call; each gives a sentence, or nothing when all is well."""
+"""What is asked of an allowed call; each raises _OddError."""
