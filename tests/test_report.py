@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from sample_report import HOSTILE, ONNX, hostile_report, sample_report
+from sample_report import DIVIDE, HOSTILE, ONNX, hostile_report, sample_report
 
 from xverify import cli
 from xverify.engine import events
@@ -252,6 +252,15 @@ def test_each_clause_has_a_section_that_says_who_follows_it() -> None:
     start = page.index(f'id="c-{ONNX}/formula"')
     assert f'href="#f-{report["findings"][0]["id"]}"' in page[start : page.index("</section>", start)]
     assert f'<a href="#c-{ONNX}/formula">' in page
+
+
+def test_a_conflict_quotes_both_texts() -> None:
+    page = render(sample_report(), "html")
+    start = page.index('data-verdict="conflict"')
+    card = page[start : page.index("</details>\n<details", start)]
+    assert "dst = (src - zps) * scales" in card
+    assert "output_{i} = (input_{i} - zp) / scale" in card
+    assert f"onednn-formula-divide follows {DIVIDE} on 1 204 of 1 204 values" in card
 
 
 def test_a_histogram_is_drawn_to_scale() -> None:
