@@ -18,6 +18,7 @@ from xverify.contracts import get
 from xverify.core.call import Outcome, Tensor, code_dtype
 from xverify.engine import explain as explaining
 from xverify.engine.numerals import code_of, holds, numeral
+from xverify.engine.question import Question, make_call
 from xverify.engine.select import UsageError
 from xverify.report.explained import which
 
@@ -352,7 +353,7 @@ def oracle(load: str, paths: tuple[str, ...] = ("",)) -> Oracle:
 
 def test_each_way_through_an_implementation_is_told_from_those_that_differ_and_a_hang_holds_up_nobody(tmp_path):
     contract = get("ai.onnx/DequantizeLinear-21")
-    call, _ = explaining.make_call(contract, explaining.Question("5", "0.5"))
+    call, _ = make_call(contract, Question("5", "0.5"))
     explanation = explaining.explain(contract, call)
     known = [oracle("load_double", ("", "again", "refuses")), oracle("load_hanging")]
     gave, refused, hung = explaining.ask(explanation, known, tmp_path, 5.0)
@@ -369,7 +370,7 @@ def test_each_way_through_an_implementation_is_told_from_those_that_differ_and_a
 
 def test_an_answer_that_is_no_result_is_said_to_be_none():
     contract = get("ai.onnx/DequantizeLinear-21")
-    call, _ = explaining.make_call(contract, explaining.Question("5", "0x1p-140"))
+    call, _ = make_call(contract, Question("5", "0x1p-140"))
     explanation = explaining.explain(contract, call)
     assert which(explanation, 0x12345678) == "is given by no known reading"
     assert which(explanation, exact.round_to("float32", 5 * Fraction(1, 2**140))).startswith("is legal: exact")

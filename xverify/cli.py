@@ -311,14 +311,15 @@ def explain(
     from xverify import contracts
     from xverify.engine import explain as explaining
     from xverify.engine import select
+    from xverify.engine.question import Question, make_call
     from xverify.report.explained import explanation_to_json, print_explanation
 
     types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
-    question = explaining.Question(x, scale, zero_point, low, high, mode, narrow_range, types)
+    question = Question(x, scale, zero_point, low, high, mode, narrow_range, types)
     contract = select.contract_named(pattern or contracts.newest())
     within = select.seconds(limit)
     oracles, left_out = ((), ()) if no_oracles else explaining.implementations(contract, names)
-    explanation = explaining.explain(contract, *explaining.make_call(contract, question))
+    explanation = explaining.explain(contract, *make_call(contract, question))
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         answers = explaining.ask(explanation, oracles, Path(scratch), within)
     if kind == "json":
