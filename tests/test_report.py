@@ -6,17 +6,16 @@ import copy
 import io
 import json
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 from xml.etree import ElementTree as Xml
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
-from sample_report import DIVIDE, HOSTILE, ONNX, hostile_report, sample_report
+from sample_report import ONNX, hostile_report, sample_report
+from test_report_html import section
 
 from xverify import cli
 from xverify.engine import events
@@ -136,153 +135,6 @@ def test_every_format_renders(name: str, change: str) -> None:
 def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(ValueError, match="no format 'pdf'"):
         render(sample_report(), "pdf")
-
-
-class Page(HTMLParser):
-    """What an HTML file consists of, with unclosed and stray tags counted."""
-
-    VOID = frozenset(["meta", "input", "br", "wbr", "img", "link"])
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.stray: list[str] = []
-        self.text: list[str] = []
-        self.scripts: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.open and self.open[-1] == tag:
-            self.open.pop()
-        else:
-            self.stray.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        (self.scripts if self.open and self.open[-1] == "script" else self.text).append(data)
-
-
-@pytest.mark.parametrize("make", [sample_report, hostile_report])
-def test_the_html_is_whole_and_needs_nothing_else(make: Any) -> None:
-    page = Page(render(make(), "html"))
-    assert (page.open, page.stray) == ([], [])
-    for tag, attributes in page.tags:
-        assert tag not in ("img", "iframe", "object", "embed", "base", "form")
-        assert not any(name.startswith("on") or name == "style" for name in attributes), (tag, attributes)
-        for name in ("src", "href", "action"):
-            assert (attributes.get(name) or "#").startswith("#")
-    identities = Counter(attributes["id"] for _, attributes in page.tags if "id" in attributes)
-    assert set(identities.values()) == {1}
-    targets = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
-    if make is sample_report:
-        assert {unquote(str(target)[1:]) for target in targets} <= set(identities)
-
-
-def test_the_html_escapes_whatever_is_in_the_report() -> None:
-    report = hostile_report()
-    # A script is shown of implementations that are known by name: its comments hold text of the report.
-    report["findings"][0]["subject"]["name"] = "onnxruntime"
-    report["findings"][0]["witness"] = sample_report()["findings"][0]["witness"]
-    report["findings"][0]["witness"]["legal"][0]["legal"][0]["decimal"] = "</pre></script><script>alert(4)"
-    page = Page(render(report, "html"))
-    assert Counter(tag for tag, _ in page.tags)["script"] == 1
-    assert "alert" not in "".join(page.scripts)
-    shown = "".join(page.text)
-    assert HOSTILE in shown
-    assert "</pre></script><script>alert(4)" in shown
-    assert "{{7*7}}" in shown
-
-
-def test_the_html_allows_its_own_style_and_script_only() -> None:
-    page = Page(render(sample_report(), "html"))
-    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy") or ""
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    from xverify.report.html import _csp_digest
-
-    assert _csp_digest(page.scripts[0]) in policy
-
-
-def test_the_html_shows_what_a_finding_is_about() -> None:
-    text = "".join(Page(render(sample_report(), "html")).text)
-    text = " ".join(text.split())
-    for part in (
-        "The dequantization formula is `y = (x - x_zero_point) * x_scale`.",
-        "DequantizeLinear-21 in onnx.defs of onnx 1.23.2",
-        "-2147483648",
-        "0x80000000",
-        "2147483648.0",
-        "0xcf000000",
-        "explains 88 204 of 88 204 mismatches",
-        "not attributed to a known recipe",
-        "where: |x - zero point| >= 2^31",
-        "Everywhere else it rounds the exact value of (x - zero point) * scale once",
-        "where: no simple region",
-        "the text declares max_scale_factor twice",
-        "untested",
-        "extents past 65 536",
-        "No module named 'openvino'",
-        "walk 412: every code, permuted",
-    ):
-        assert part in text, part
-
-
-def section(page: str, identity: str) -> str:
-    """The text of one clause's section, on one line."""
-    start = page.index(f'<section class="clause" id="c-{identity}">')
-    return " ".join(" ".join(Page(page[start : page.index("</section>", start)]).text).split())
-
-
-def test_each_clause_has_a_section_that_says_who_follows_it() -> None:
-    report = sample_report()
-    page = render(report, "html")
-    for clause in summary.clauses(report).values():
-        text = section(page, clause["id"])
-        assert " ".join((clause["text"] or f"The text is silent: {clause['note']}").split()) in text
-        assert ("untested" in text) == (not clause["tested"])
-    formula = section(page, f"{ONNX}/formula")
-    assert "tested by 21 400 calls" in formula.replace("\N{NO-BREAK SPACE}", " ")
-    assert "follow it xverify-numpy do not onnxruntime cannot be told onnx-reference (not told apart)" in formula
-    start = page.index(f'id="c-{ONNX}/formula"')
-    assert f'href="#f-{report["findings"][0]["id"]}"' in page[start : page.index("</section>", start)]
-    assert f'<a href="#c-{ONNX}/formula">' in page
-
-
-def test_a_conflict_quotes_both_texts() -> None:
-    page = render(sample_report(), "html")
-    start = page.index('data-verdict="conflict"')
-    card = page[start : page.index("</details>\n<details", start)]
-    assert "dst = (src - zps) * scales" in card
-    assert "output_{i} = (input_{i} - zp) / scale" in card
-    assert f"onednn-formula-divide follows {DIVIDE} on 1 204 of 1 204 values" in card
-
-
-def test_a_histogram_is_drawn_to_scale() -> None:
-    page = Page(render(sample_report(), "html"))
-    widths = [float(attributes["width"] or 0) for tag, attributes in page.tags if tag == "rect"]
-    assert widths == [100.0, 10.3, 0.0]
-    assert "2 to 3 8 203 NaN 1 " in " ".join(" ".join(page.text).split())
-
-
-def test_cells_are_gathered_by_recipe() -> None:
-    text = " ".join("".join(Page(render(sample_report(), "html")).text).split()).replace("\N{NO-BREAK SPACE}", " ")
-    assert "It rounds the exact value of (x - zero point) * scale once agrees 1 872 000 values in 18 cells" in text
-    assert "indistinguishable here: 12 equal recipes" in text
-    assert "wraps-int32, which the text does not admit" in text
-    assert "not distinguished by 104 000 values: " + ", ".join(f"wraps-{n}" for n in range(6)) + " and 5 more" in text
-
-
-def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
-    page = render(sample_report(), "html")
-    assert "DequantizeLinear&#34;, [&#34;x&#34;" in page
-    assert "def introduce" not in page
-    assert len(page) < 200_000
 
 
 NEW = {
