@@ -211,7 +211,7 @@ def scaled(reading: Any, given: Given) -> int:
     def product(side: str) -> Value:
         if reading.form == "product-first":
             part, divisor = parts[side]
-            part = part if is_single(reading.factor) and is_single(reading.steps) else last(part)
+            part = last(part) if side == "span" and not is_single(reading.factor) else part
             return last(divide(last(multiply(x, part)), last(divisor)))
         factor = last(quotient(side, reading.form))
         return last((divide if reading.form == "inverse" else multiply)(x, factor))

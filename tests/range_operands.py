@@ -1,6 +1,8 @@
-"""Operands of range calls for the tests of range recipes: special codes and special ranges."""
+"""Operands of range calls for the tests of range recipes: special codes, special ranges; and compositions at random."""
 
 from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
 
 import exact_ranges
 import numpy as np
@@ -29,6 +31,7 @@ RANGES = (
     (-1e-36, 1e-38),
     (1e-40, 2e-40),
     (0.0, 5e-39),
+    (3e-39, 1e-35),
     (-1e-42, 1e-44),
     (2.0, 1.0),
     (1.5, 1.5),
@@ -68,3 +71,10 @@ def givens_of(operands: Operands) -> list[exact_ranges.Given]:
         exact_ranges.Given(dtype, int(a), int(b), int(c), told, out)
         for a, b, c in zip(x.flat, low.flat, high.flat, strict=True)
     ]
+
+
+def compositions(recipe: Any, count: int, seed: int) -> list[Any]:
+    """Recipes of that class with every stage chosen at random, also such as are not searched."""
+    rng = np.random.default_rng(seed)
+    choices = {stage: get_args(literal) for stage, literal in get_type_hints(recipe).items()}
+    return [recipe(**{stage: of[rng.integers(len(of))] for stage, of in choices.items()}) for _ in range(count)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import exact_ranges
 import numpy as np
 import pytest
-from range_operands import DTYPES, RANGES, codes_of, ends_of, givens_of, operands_of
+from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
 
 from strategies import build
 from strategies.structures import Range
 from xverify import contracts
 from xverify.contracts.affine import RANGE_READINGS, Affine
 from xverify.contracts.model import Reading
+from xverify.contracts.range_stages import fused
 from xverify.contracts.ranges import MinCombined, MinFirst
 from xverify.core.bits import canonical
 from xverify.core.call import Call
@@ -27,7 +28,7 @@ def call_of(dtype: str, mode: str, recipe: str, seed: int, shape: tuple[int, ...
 @pytest.mark.parametrize("turn", range(2))
 def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
     """Each recipe meets two of the types; which codes, ranges and options it meets there is drawn."""
-    for place, recipe in enumerate(AFFINE):
+    for place, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
         rng = np.random.default_rng((turn, place))
         dtype, told = DTYPES[(place + turn) % 5], bool(rng.integers(2))
         out = "float32" if recipe.out == "nearest" and rng.integers(4) else "bfloat16"
@@ -87,6 +88,14 @@ def test_a_fused_sum_is_rounded_once() -> None:
     assert value(Affine(), "uint8", 3, low, high) == 2.0**-21
     assert value(Affine(steps="fused"), "uint8", 3, low, high) == 3 * 2.0**-23
     assert value(Affine(steps="float64"), "uint8", 3, low, high) == 3 * 2.0**-23
+
+
+def test_a_fused_sum_that_is_a_tie_in_float64_goes_the_right_way() -> None:
+    """The product is 2^-24 + 2^-70, of which float64 cannot keep the last bit beside 1."""
+    parts = (2.0**23 + 2.0**12 + 1, (2.0**23 - 2.0**12 + 1) * 2.0**-70, 1.0)
+    for sign in (1.0, -1.0):
+        moved, factor, base = (np.array([part], np.float32) for part in (parts[0], sign * parts[1], sign))
+        assert fused(moved, factor, base) == [sign * (1 + 2.0**-23)]
 
 
 def test_flushed_inputs_are_zero_and_flushed_results_are() -> None:

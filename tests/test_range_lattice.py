@@ -6,10 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from range_operands import DTYPES, RANGES, codes_of, ends_of, operands_of
+from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, operands_of
 
 from xverify.contracts.affine import RANGE_READINGS, Affine, by_name, evaluate_all, range_lattice
 from xverify.contracts.model import Operands
+from xverify.contracts.scaled import Scaled
 from xverify.core.bits import canonical
 
 
@@ -32,7 +33,9 @@ def test_names_and_words_tell_the_recipes_apart_and_names_find_them() -> None:
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_a_simplified_recipe_gives_the_same_bits(dtype: str, out: str) -> None:
     left_out = 0
-    for told, some in zip((False, True), (RANGE_READINGS[::2], RANGE_READINGS[1::2]), strict=True):
+    others = compositions(Affine, 100, len(dtype)) + compositions(Scaled, 100, len(dtype))
+    for told, searched in zip((False, True), (RANGE_READINGS[::2], RANGE_READINGS[1::2]), strict=True):
+        some = (*searched, *others)
         operands = table(dtype, told, out)
         simple = {reading: reading.simplified(operands) for reading in some}
         changed = [reading for reading in some if simple[reading] != reading]

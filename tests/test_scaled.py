@@ -5,7 +5,7 @@ from __future__ import annotations
 import exact_ranges
 import numpy as np
 import pytest
-from range_operands import DTYPES, RANGES, codes_of, ends_of, givens_of, operands_of
+from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
 
 from xverify.contracts.ranges import ScaledByFloat
 from xverify.contracts.scaled import SCALED_RECIPES, Scaled
@@ -15,7 +15,7 @@ from xverify.core.bits import canonical
 @pytest.mark.parametrize("turn", range(3))
 def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
     """Each recipe meets three of the types; which codes, ranges and options it meets there is drawn."""
-    for place, recipe in enumerate(SCALED_RECIPES):
+    for place, recipe in enumerate((*SCALED_RECIPES, *compositions(Scaled, 200, turn))):
         rng = np.random.default_rng((turn, place))
         dtype, told = DTYPES[(place + turn) % 5], bool(rng.integers(2))
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))

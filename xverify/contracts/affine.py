@@ -142,23 +142,24 @@ class Affine:
             narrow = ("always" if narrow == "as-told" else "levels-always") if told else "ignored"
         if origin == "lowest-of-int8":
             origin = "lowest" if dtype == "int8" else "zero"
+        if narrow == "always" and origin in ("zero", "half"):
+            narrow = "levels-always"
         if origin == "half" and dtype in SIGNED and narrow != "always":
             origin = "lowest"
         if origin == "lowest-in-integers" and (small or steps == "float64"):
             origin = "lowest"
         if origin in ("lowest", "lowest-in-integers") and dtype not in SIGNED and narrow != "always":
             origin = "zero"
-        if narrow == "always" and origin in ("zero", "half"):
-            narrow = "levels-always"
         if form in ("inverse", "product-first"):
             steps = "float32" if steps == "fused" else steps
             if form == "product-first" and snap == "kept" and origin != "lowest-folded":
                 step = "float32" if steps == "float32" else "float64"
-        # The step is rounded to float32 where the product is taken in it.
-        if step == "float64" and steps != "float64" and snap != "snapped":
+        # The step is rounded to float32 where the product is taken in it; a reciprocal of it may come before that.
+        inverted = form == "inverse" and (snap != "kept" or origin == "lowest-folded")
+        if step == "float64" and steps != "float64" and snap != "snapped" and not inverted:
             step = "float64-to-float32"
         # One difference or quotient of 24-bit numbers is the same when it is rounded to 53 bits first (Figueroa, 1995).
-        if step == "float32":
+        if step == "float32" and (form != "product-first" or steps == "float32"):
             wide = "float32"
         elif step == "float64-to-float32" and wide == "float32" and small and form in _ONE_DIVISION:
             step = "float32"

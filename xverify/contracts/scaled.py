@@ -143,12 +143,12 @@ class Scaled:
             or (divisor == "levels" and source == "span")
         ):
             divisor = "bound"
-        # An undivided end of the range has no division to be written in another form, nor a type's bound.
-        if divisor == "none" and form in ("reciprocal", "product-first"):
+        if divisor == "none" and form == "reciprocal":
             form = "quotient"
         if of_high and form == "product-first":
             factor = "float32"
-        if factor == "float64" and steps == "float32":
+        # Of two quotients the choice may hang on what float32 does not keep.
+        if factor == "float64" and steps == "float32" and source in ("highest", "lowest", "magnitude", "span"):
             factor = "float64-to-float32"
         # One quotient of 24-bit numbers is the same when it is rounded to 53 bits first (Figueroa, 1995).
         if factor == "float64-to-float32" and small and form in ("quotient", "inverse") and source != "span":
@@ -258,7 +258,8 @@ def _product(
 
     def scaled(side: str) -> Numbers:
         if form == "product-first":
-            part = to_precision(_part(bench, side, real(factor), subnormals), kind, subnormals)
+            taken = _part(bench, side, real(factor) if side == "span" else kind, subnormals)
+            part = to_precision(taken, kind, subnormals)
             number = kind(_divisor(bench, side, divisor, left_out))
             return settled(settled(codes * part, subnormals) / number, subnormals)
         number = to_precision(of(side, form), kind, subnormals)
