@@ -39,7 +39,7 @@ Clamp = Literal["unclamped", "clamped"]
 
 _SOURCE = {
     "larger-if-signed": "the larger of min / lowest and max / highest (of max alone for unsigned types)",
-    "larger": "the larger of min / lowest and max / highest (of max alone where the lowest value is 0)",
+    "larger": "the larger of min / lowest and max / highest, for unsigned types too if narrow_range makes their lowest 1",
     "smaller": "the smaller of min / lowest and max / highest (of max alone where the lowest value is 0)",
     "highest": "max / highest",
     "lowest": "min / lowest (max / highest where the lowest value is 0)",
