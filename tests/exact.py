@@ -206,9 +206,9 @@ def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool 
 
     factor = quotient(high, (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1)
     if signed:
-        other = quotient(low, -(1 << (bits - 1)) + narrow_range)
-        if _number(decode("float32", other)) > _number(decode("float32", factor)):
-            factor = other
+        first = quotient(low, -(1 << (bits - 1)) + narrow_range)
+        if not _number(decode("float32", first)) < _number(decode("float32", factor)):
+            factor = first
     return linear(x_dtype, x, "float32", factor, "", None, "float32")
 
 
@@ -356,8 +356,8 @@ def scaled_float(r: Ranged, input_rounded: bool) -> int:
     highest = (1 << (r.bits - 1)) - 1 if r.signed else (1 << r.bits) - 1
     factor = step(divide(r.high, step(Fraction(highest))))
     if r.signed:
-        other = step(divide(r.low, step(Fraction(-(1 << (r.bits - 1)) + r.narrow))))
-        factor = other if as_number(other) > as_number(factor) else factor
+        first = step(divide(r.low, step(Fraction(-(1 << (r.bits - 1)) + r.narrow))))
+        factor = factor if as_number(first) < as_number(factor) else first
     if input_rounded:
         return round_to(r.out, step(multiply(step(r.x), factor)))
     return round_to(r.out, multiply(r.x, factor))

@@ -243,7 +243,8 @@ def scale_factor(dtype: str, low: F64, high: F64, narrow_range: bool) -> NDArray
         if dtype not in SIGNED:
             return above
         below = np.asarray(low.astype(np.float32) / np.float32(lowest + int(narrow_range)), np.float32)
-        return np.maximum(below, above)
+        # As C++'s std::max, which keeps the first of two that are equal: of two zeros, its sign.
+        return np.where(below < above, above, below)
 
 
 MIN_COMBINED = (

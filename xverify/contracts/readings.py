@@ -2,184 +2,154 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.contracts import stages
 from xverify.contracts.model import Operands
-from xverify.core.call import BITS
-from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, integer_range, values
-from xverify.core.rounding import cast, product_to_odd, quotient_to_odd, to_dtype, to_float32
-
-F64 = NDArray[np.float64]
-Subtraction = Literal["exact", "operands-output", "ignored", "wrap-x", "wrap-int32"]
-Difference = Literal["exact", "float32", "output"]
-Rounding = Literal["once", "float32"]
-
-_SUBTRACTION = {
-    "exact": "subtracts exactly",
-    "operands-output": "casts x and the zero point to the output type and subtracts there",
-    "ignored": "ignores the zero point",
-    "wrap-x": "subtracts in the type of x with wrap-around",
-    "wrap-int32": "subtracts in int32 with wrap-around",
-}
-_DIFFERENCE = {
-    "exact": "",
-    "float32": ", rounds the difference to float32",
-    "output": ", rounds the difference to the output type",
-}
+from xverify.contracts.stages import (
+    Difference,
+    Final,
+    Operation,
+    Precision,
+    ScaleCast,
+    Subnormals,
+    Subtraction,
+    Zero,
+)
 
 
 @dataclass(frozen=True)
 class Stepwise:
-    """A difference, a scale, and their product or quotient, each rounded as its stage says.
+    """One option for each stage; the plain ones are the defaults.
 
-    subtraction: exact, or of operands cast to the output type first, or (never legal) with the zero point ignored or
-    with wrap-around. difference: kept, or rounded to float32 or to the output type. scale_cast: the scale is cast to the
-    output type first. rounding: of the product, once to the output type, or to float32 and then cast to it. divide: by
-    the scale.
+    subtraction: exact, of operands cast first, wrapping, saturating, or with the zero point ignored. difference: kept, or
+    rounded to a type. scale_cast: what the scale is cast to first. operation: the product, the quotient by the scale, the
+    product with its reciprocal, or x * scale - zero point * scale. precision: of the operation's results, "once" meaning
+    the one rounding to the output type. final: the cast to the output type. subnormals, zero: what becomes of
+    subnormal numbers and of the sign of zero.
     """
 
-    name: str
     subtraction: Subtraction = "exact"
     difference: Difference = "exact"
-    scale_cast: bool = False
-    rounding: Rounding = "once"
-    divide: bool = False
+    scale_cast: ScaleCast = "none"
+    operation: Operation = "multiply"
+    precision: Precision = "once"
+    final: Final = "nearest"
+    subnormals: Subnormals = "kept"
+    zero: Zero = "signed"
+
+    @property
+    def name(self) -> str:
+        """The admitted readings have short names; others that of each stage which is not plain."""
+        return _name(self)
 
     @property
     def words(self) -> str:
-        scale = ", casts the scale to the output type" if self.scale_cast else ""
-        what = "quotient by the scale" if self.divide else "product"
-        where = "once to the output type" if self.rounding == "once" else "to float32, then casts to the output type"
-        start = _SUBTRACTION[self.subtraction] + _DIFFERENCE[self.difference]
-        return f"{start}{scale}, rounds the {what} {where}"
+        return stages.in_words(*self.options())
+
+    def options(self) -> tuple[Any, ...]:
+        """The option of each stage, in the order of the stages."""
+        return (
+            self.subtraction, self.difference, self.scale_cast, self.operation, self.precision, self.final,
+            self.subnormals, self.zero,
+        )  # fmt: skip
+
+    def departures(self, other: Stepwise) -> int:
+        """In how many stages two readings differ."""
+        return sum(a != b for a, b in zip(self.options(), other.options(), strict=True))
 
     def simplified(self, operands: Operands) -> Stepwise:
-        """An equal reading with the stages left out that cannot change a value of these types, by their bit lengths.
+        """See `simplify.simplified`."""
+        from xverify.contracts.simplify import simplified, types_of
 
-        Readings whose simplified forms are equal give the same bits for every value of the types.
-        """
-        dtypes, out = operands.dtypes, operands.output_dtype
-        x, zero_point, scale = dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"]
-        precision = MANTISSA_BITS[out] + 1
-        operand = max(_significant_bits(x), _significant_bits(zero_point))
-        whole = operand
-        if zero_point and self.subtraction != "ignored":
-            # Of integers the difference has one bit more; of small floats it is not bounded by their own precision.
-            whole = operand + 1 if x in INTEGERS else 64
-        changes: dict[str, Any] = {"name": ""}
-        if self.scale_cast and _fits(scale, out):
-            changes["scale_cast"] = False
-        if self.subtraction == "operands-output" and operand <= precision:
-            changes["subtraction"] = "exact"
-        if self.difference != "exact" and whole <= (24 if self.difference == "float32" else precision):
-            changes["difference"] = "exact"
-        if self.rounding == "float32" and out == "float32":
-            changes["rounding"] = "once"
-        return replace(self, **changes)
+        return simplified(self, types_of(operands))
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        out = operands.output_dtype
-        difference = self._difference(operands)
-        scale = values(operands.dtypes["scale"], operands.codes["scale"])
-        if self.scale_cast:
-            scale = to_dtype(scale, out)
-        combine = quotient_to_odd if self.divide else product_to_odd
-        if self.rounding == "float32" and self.difference == "float32":
-            single = np.asarray(to_float32(difference), np.float32), np.asarray(to_float32(scale), np.float32)
-            with np.errstate(all="ignore"):
-                result = (np.divide if self.divide else np.multiply)(*single).astype(np.float64)
-        elif self.divide or _is_wide(operands):
-            exponent = UNIT_EXPONENT.get(operands.dtypes["x"], 0)
-            result = combine(difference, exponent, scale)
+        given = stages.decoded(operands)
+        scale = stages.factor(given, self.scale_cast, self.subnormals)
+        if self.operation in ("folded", "fused") and given.zero_point is not None and self.folds:
+            x, zero_point = stages.operands_of(given, self.subtraction)
+            fused = self.operation == "fused"
+            result = stages.folded(given, x, zero_point, scale, fused, self.precision, self.subnormals)
         else:
-            with np.errstate(all="ignore"):
-                result = difference * scale
-        if self.rounding == "float32":
-            # Where the difference was not rounded to float32 it may have more than 24 bits: only its product is rounded.
-            result = np.asarray(to_float32(np.asarray(result)), np.float64)
-        return np.broadcast_to(cast(np.asarray(result), out), operands.shape)
+            # Without a zero point to fold in there is one product, each step of which is rounded as it would be.
+            plain = self.operation in ("multiply", "divide", "reciprocal")
+            operation, precision = self.operation if plain else "multiply", self.precision
+            if not plain and precision == "once":
+                precision = "output"
+            difference = stages.subtracted(given, self.subtraction, self.difference if plain or not self.folds else "exact")
+            narrow = self.difference != "exact" and plain
+            result = stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
+        codes = stages.finished(result, operands.output_dtype, self.final, self.subnormals, self.zero)
+        return np.broadcast_to(codes, operands.shape)
 
-    def _difference(self, operands: Operands) -> F64:
-        out = operands.output_dtype
-        x = values(operands.dtypes["x"], operands.codes["x"])
-        zero_point: F64 | float = 0.0
-        if "zero_point" in operands.codes and self.subtraction != "ignored":
-            zero_point = values(operands.dtypes["zero_point"], operands.codes["zero_point"])
-        if self.subtraction == "operands-output":
-            x, zero_point = to_dtype(x, out), to_dtype(np.asarray(zero_point), out)
-        with np.errstate(all="ignore"):
-            # Exact: integers differ by at most 34 bits, small floats by at most 35 units.
-            difference = np.asarray(x - zero_point)
-        if self.subtraction.startswith("wrap") and operands.dtypes["x"] in INTEGERS:
-            difference = _wrapped(difference, operands.dtypes["x"] if self.subtraction == "wrap-x" else "int32")
-        if self.difference == "float32":
-            return np.asarray(to_float32(difference), np.float64)
-        return to_dtype(difference, out) if self.difference == "output" else difference
+    @property
+    def folds(self) -> bool:
+        """Whether the subtraction is one that x * scale - zero point * scale can do."""
+        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
 
 
-def _significant_bits(dtype: str) -> int:
-    """Bits of the largest magnitude of an integer type, or of the significand of a small float type. Every output type has
-    the range for them: those of all small floats lie between 2^-17 and 57344, those of integers of 11 bits below 2048."""
-    if not dtype:
-        return 0
-    return BITS[dtype] if dtype in INTEGERS else 4
-
-
-def _fits(scale: str, out: str) -> bool:
-    """Whether every value of a scale type is one of the output type."""
-    return scale == out or (out == "float32" and scale in ("float16", "bfloat16", "float8_e8m0fnu"))
-
-
-def _wrapped(difference: F64, dtype: str) -> F64:
-    """Integer differences modulo the width of an integer type."""
-    lowest, highest = integer_range(dtype)
-    return np.asarray(np.mod(difference - lowest, float(highest - lowest + 1)) + lowest)
-
-
-def _is_wide(operands: Operands) -> bool:
-    """Whether difference times a 24-bit scale may need more than float64's 53 bits."""
-    dtypes = operands.dtypes
-    return "int32" in (dtypes["x"], dtypes.get("zero_point")) or dtypes["x"].startswith("float8_e5m2")
-
-
-EXACT = Stepwise("exact")
-FLOAT32 = Stepwise("float32", difference="float32", rounding="float32")
+EXACT = Stepwise()
+FLOAT32 = Stepwise(difference="float32", precision="float32")
 OUTPUT = (
-    Stepwise("output", difference="output"),
-    Stepwise("output-scale-cast", difference="output", scale_cast=True),
-    Stepwise("operands-output", "operands-output", "output"),
-    Stepwise("operands-output-scale-cast", "operands-output", "output", scale_cast=True),
+    Stepwise(difference="output"),
+    Stepwise(difference="output", scale_cast="output"),
+    Stepwise("operands-output", "output"),
+    Stepwise("operands-output", "output", "output"),
 )
-EXACT_QUOTIENT = Stepwise("exact-quotient", divide=True)
-FLOAT32_QUOTIENT = Stepwise("float32-quotient", difference="float32", rounding="float32", divide=True)
+EXACT_QUOTIENT = Stepwise(operation="divide")
+FLOAT32_QUOTIENT = Stepwise(difference="float32", operation="divide", precision="float32")
 
-_ADMITTED = (EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+_SHORT: Mapping[str, Stepwise] = {
+    "exact": EXACT,
+    "float32": FLOAT32,
+    "output": OUTPUT[0],
+    "output-scale-cast": OUTPUT[1],
+    "operands-output": OUTPUT[2],
+    "operands-output-scale-cast": OUTPUT[3],
+    "exact-quotient": EXACT_QUOTIENT,
+    "float32-quotient": FLOAT32_QUOTIENT,
+}
+"""Names of the readings that some text admits."""
 
-
-def _composed() -> tuple[Stepwise, ...]:
-    """Every other composition of the stages, those that depart least first."""
-    stages = product(get_args(Subtraction), get_args(Difference), (False, True), get_args(Rounding), (False, True))
-    made = []
-    for subtraction, difference, scale_cast, rounding, divide in stages:
-        parts = (
-            subtraction,
-            f"difference-{difference}" * (difference != "exact"),
-            "scale-cast" * scale_cast,
-            f"product-{rounding}",
-            "divided" * divide,
-        )
-        reading = Stepwise("-".join(filter(None, parts)), subtraction, difference, scale_cast, rounding, divide)
-        if all(replace(reading, name=known.name) != known for known in _ADMITTED):
-            made.append(reading)
-    return tuple(
-        sorted(made, key=lambda r: (r.divide, r.scale_cast, r.subtraction == "exact", r.difference == "output"))
-    )
+_PREFIX = {"difference": "difference-", "scale_cast": "scale-", "precision": "rounded-", "zero": "zero-"}
+"""What stands before an option in a name, where the option alone would not say its stage."""
 
 
-LINEAR_READINGS = (*_ADMITTED, *_composed())
-"""Every reading of a linear formula known here, legal or not; attribution searches them in this order."""
+@cache
+def _tokens() -> Mapping[str, tuple[str, str]]:
+    """Stage and option of every word that a name is made of."""
+    hints = get_type_hints(Stepwise)
+    return {
+        _PREFIX.get(field.name, "") + option: (field.name, option)
+        for field in fields(Stepwise)
+        for option in get_args(hints[field.name])
+        if option != field.default
+    }
+
+
+@cache
+def _name(reading: Stepwise) -> str:
+    for name, known in _SHORT.items():
+        if known == reading:
+            return name
+    given = {(field.name, getattr(reading, field.name)) for field in fields(reading)}
+    return "+".join(token for token, stage in _tokens().items() if stage in given)
+
+
+@cache
+def by_name(name: str) -> Stepwise:
+    """The reading of that name. Raises KeyError when there is none."""
+    if name in _SHORT:
+        return _SHORT[name]
+    chosen: dict[str, Any] = dict(_tokens()[token] for token in name.split("+"))
+    reading = Stepwise(**chosen)
+    if reading.name != name:
+        raise KeyError(name)
+    return reading

@@ -45,6 +45,26 @@ def cast(numbers: F64, dtype: str) -> NDArray[Any]:
     return np.where(nan, codes.dtype.type(_QUIET_NAN[dtype]), codes) if nan.any() else codes
 
 
+def cast_toward_zero(numbers: F64, dtype: str) -> NDArray[Any]:
+    """Codes of float64 numbers, truncated; so what is finite stays finite."""
+    if dtype == "bfloat16":
+        codes: NDArray[Any] = (float32_to_odd(numbers) >> np.uint32(16)).astype(np.uint16)
+    else:
+        codes = cast(numbers, dtype)
+        too_far = np.abs(floats(dtype, codes)) > np.abs(numbers)
+        codes = codes - too_far.astype(codes.dtype)
+    nan = np.isnan(numbers)
+    return np.where(nan, codes.dtype.type(_QUIET_NAN[dtype]), codes) if nan.any() else codes
+
+
+def cast_saturated(numbers: F64, dtype: str) -> NDArray[Any]:
+    """Codes of float64 numbers, rounded to nearest, with the largest finite number in the place of infinity."""
+    codes = cast(numbers, dtype)
+    sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+    infinity = codes.dtype.type(((1 << (8 * codes.dtype.itemsize - 1)) - 1) & ~((1 << MANTISSA_BITS[dtype]) - 1))
+    return np.where((codes & ~sign) == infinity, codes - codes.dtype.type(1), codes)
+
+
 def float32_to_odd(numbers: F64) -> NDArray[np.uint32]:
     """Codes of float64 numbers in float32, rounded to odd: truncated, the last bit set when inexact."""
     nearest = to_float32(numbers)
@@ -102,6 +122,29 @@ def quotient_to_odd(difference: F64, exponent: int, divisor: F64) -> F64:
     # The quotient has 37 to 39 bits, so its conversion to float64 is exact.
     exact = np.ldexp(odd.astype(np.float64), 24 - power - up + exponent)
     return np.where(regular, np.copysign(exact, plain), plain)
+
+
+def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
+    """a + b + c as float64, exact or rounded to odd; so one more rounding is harmless.
+
+    The errors of the sums are exact (Knuth's TwoSum); not finite where an operand is not.
+    """
+    first, low = _two_sum(a, b)
+    second, rest = _two_sum(first, c)
+    third, last = _two_sum(second, low)
+    total, error = _two_sum(third, last + rest)
+    bits = np.array(total, np.float64).view(np.int64)
+    even = (bits & 1) == 0
+    # One unit toward the error where it was rounded away from it; the code of a negative number grows away from zero.
+    toward = np.where((error > 0) == (total > 0), 1, -1)
+    odd = np.where((error != 0) & even & np.isfinite(total), bits + toward, bits)
+    return np.asarray(odd.view(np.float64))
+
+
+def _two_sum(a: F64, b: F64) -> tuple[F64, F64]:
+    total = np.asarray(a + b)
+    back = total - a
+    return total, np.asarray((a - (total - back)) + (b - back))
 
 
 def fraction_to_odd(value: Fraction) -> float:

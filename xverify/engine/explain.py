@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from oracles import all_oracles, answers, installed_version
 from oracles.protocol import Oracle
 from xverify import __version__
+from xverify.contracts.lattice import NEAR, simplicity
 from xverify.contracts.model import Clause, Contract, Judgement, Operands, Reading
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import simplified, types_of
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
@@ -80,9 +84,29 @@ class Answer:
 
 
 def recipes(contract: Contract, call: Call) -> Sequence[Reading]:
-    """The known readings of the edition's family that it does not admit for this call."""
-    admitted = {reading.name for reading in contract.readings(call)}
-    return [reading for name, reading in readings_of(contract.domain.family).items() if name not in admitted]
+    """The known readings that the edition does not admit for this call: of a linear formula those that differ from an
+    admitted one in at most `NEAR` stages, the nearest and simplest first; of a range formula all."""
+    admitted = contract.readings(call)
+    names = {reading.name for reading in admitted}
+    if contract.domain.family == "range":
+        return [reading for reading in readings_of("range").values() if reading.name not in names]
+    types = types_of(contract.operands(call))
+    found: dict[Stepwise, int] = {}
+    for start in (reading for reading in admitted if isinstance(reading, Stepwise)):
+        for reading in _near(start):
+            simple = simplified(reading, types)
+            found[simple] = min(start.departures(simple), found.get(simple, NEAR))
+    ordered = sorted(found, key=lambda reading: (found[reading], simplicity(reading)))
+    return [reading for reading in ordered if reading.name not in names]
+
+
+def _near(start: Stepwise) -> Iterator[Stepwise]:
+    """Every reading that differs in one to `NEAR` stages."""
+    hints = get_type_hints(Stepwise)
+    options = {stage.name: get_args(hints[stage.name]) for stage in fields(Stepwise)}
+    for changed in combinations(options, NEAR):
+        for chosen in product(*(options[name] for name in changed)):
+            yield replace(start, **dict(zip(changed, chosen, strict=True)))
 
 
 def explain(contract: Contract, call: Call, assumed: tuple[str, ...] = ()) -> Explanation:

@@ -17,6 +17,7 @@ from pathlib import Path
 from oracles.protocol import Oracle
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
+from xverify.engine import equivalences
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import IN_ALL, Batch, Fleet
 from xverify.engine.plan import Case, batches
@@ -33,6 +34,9 @@ CONFLICT_EACH = 6
 
 DRAIN_SECONDS = 5.0
 """How long an interrupted run waits for the calls that are under way."""
+
+EQUIVALENCE_SECONDS = 3.0
+"""What asking the same in several ways may take of the time kept for shrinking."""
 
 SHRINK_SHARE = 0.25
 """Share of the budget kept for shrinking."""
@@ -99,6 +103,9 @@ class Sweep:
                     self._receive_done(wait=0.05)
             while self.fleet.under_way:
                 self._receive_done(wait=0.05)
+            equivalences.check(self, self._out_of_equivalences)
+            if self.interrupted.is_set():
+                raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.complete = False
             self._drain()
@@ -106,6 +113,10 @@ class Sweep:
 
     def stop(self) -> None:
         self.fleet.stop()
+
+    def _out_of_equivalences(self) -> bool:
+        options = self.options
+        return options.cases is None and self.elapsed() > options.budget * (1 - SHRINK_SHARE) + EQUIVALENCE_SECONDS
 
     def _drain(self) -> None:
         """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""

@@ -241,16 +241,18 @@ def _witness_scalars(sweep: Sweep, finding: Finding) -> dict[str, str]:
 
 def _witness(sweep: Sweep, finding: Finding, call: Call) -> dict[str, Any]:
     file = ""
+    contract = sweep.contract_of(finding)
+    asked = call.under(contract.asked_as)  # as the implementation got it: a script and a replay ask it again
     if is_large(call):
         file = f"{finding.id}.call"
         directory = sweep.options.directory / "scripts"
         directory.mkdir(parents=True, exist_ok=True)
-        write_call(call, directory / file)
+        write_call(asked, directory / file)
     outcome = finding.outcome
     return {
-        "call": call_to_json(call, f"scripts/{file}" if file else ""),
+        "call": call_to_json(asked, f"scripts/{file}" if file else ""),
         "got": None if outcome is None else outcome_to_json(outcome),
-        "legal": [] if outcome is None else legal_entries(sweep.contract_of(finding), call, outcome),
+        "legal": [] if outcome is None else legal_entries(contract, call, outcome),
     }
 
 

@@ -118,7 +118,7 @@ def _scale_factor(dtype: np.dtype[Any], low: Array, high: Array, narrow_range: b
         if bounds.min == 0:
             return above
         below = np.divide(low, np.float32(bounds.min + narrow_range), dtype=FLOAT32)
-        return np.asarray(np.maximum(below, above))
+        return np.where(below < above, above, below)
 
 
 def _formula(mode: str, dtype: np.dtype[Any]) -> Fill:

@@ -118,6 +118,7 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         return made
     call, got = witness["call"], witness["got"]
     made["call"] = {
+        "contract": _plain(call["contract"]),
         "attributes": _plain(call["attributes"]),
         "tensors": {_plain(role): _tensor(tensor) for role, tensor in call["tensors"].items()},
     }

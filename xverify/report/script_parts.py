@@ -175,7 +175,7 @@ def attempt(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tupl
     arrays = {role: to_array(tensor) for role, tensor in tensors.items()}
     before = memory(arrays)
     call = {
-        "contract": finding["contract"],
+        "contract": finding["call"]["contract"],
         "tensors": tensors,
         "arrays": arrays,
         "attributes": dict(finding["call"]["attributes"]),

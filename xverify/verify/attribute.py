@@ -1,57 +1,221 @@
-"""Attribution: which known reading, legal or not, gives the values that an implementation gave."""
+"""Attribution: which recipes, legal or not, give the values that an implementation gave.
+
+A recipe is a reading of the edition's family, or an indexing mistake followed by an admitted reading. The search goes outward:
+readings that differ from an admitted one in up to two stages, then every composition, both on at most 64 values; what
+survives is held against all values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.affine import RANGE_READINGS
-from xverify.contracts.model import Contract, Reading
-from xverify.contracts.readings import LINEAR_READINGS
+from xverify.contracts import affine, indexing, lattice, readings
+from xverify.contracts.indexing import Misindexing
+from xverify.contracts.model import Contract, Operands, Reading
+from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
+from xverify.contracts.simplify import types_of
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor
+
+SEARCHED = 60
+"""Values on which a search begins."""
+
+FEW = 8
+"""So many wrong values at least are needed to say that a recipe explains them, where it does not explain the others."""
+
+_MISTAKE = "@"
+"""Between the mistake and the reading in a recipe's name."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """``reading`` gives ``explained`` of the ``values`` that were wrong, and all the others too."""
+    """``reading`` gives ``explained`` of the ``values`` that were wrong, and all the others too; or, when ``elsewhere`` is the
+    name and the words of an admitted reading, that one gives the others."""
 
     reading: str
     words: str
     explained: int
     values: int
+    elsewhere: tuple[str, str] | None = None
 
 
-def explaining(contract: Contract, call: Call, got: Tensor, among: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Names of the known readings (of those ``among``, when given) that give every value of ``got``."""
+class Recipe(Protocol):
+    """What may give the values of a call."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Misread:
+    """An indexing mistake, and the reading that acts on what it gathers."""
+
+    mistake: Misindexing
+    reading: Reading
+
+    @property
+    def name(self) -> str:
+        return f"{self.mistake.name}{_MISTAKE}{self.reading.name}"
+
+    @property
+    def words(self) -> str:
+        return f"{self.mistake.words}, and {self.reading.words}"
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What an implementation gave for a call. places: the flat indices that matter, None for all; wrong: which values are
+    outside the legal set."""
+
+    call: Call
+    got: Tensor
+    wrong: NDArray[np.bool_]
+    places: NDArray[np.int64] | None = None
+
+    def indices(self) -> NDArray[np.int64]:
+        return np.arange(self.got.size) if self.places is None else self.places
+
+
+def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any] | None:
+    """The codes that a recipe gives for a call, NaN made canonical; None where an indexing mistake cannot happen."""
+    operands: Operands | None = contract.operands(call)
+    assert operands is not None
+    reading, dtype = recipe, operands.output_dtype
+    if isinstance(recipe, Misread):
+        # Where the mistake changes nothing it has not been made.
+        operands, reading = recipe.mistake.operands(call, operands) or operands, recipe.reading
+    assert hasattr(reading, "evaluate")
+    return canonical(np.asarray(reading.evaluate(operands)), dtype)
+
+
+def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: NDArray[np.bool_] | None = None) -> bool:
+    """Whether a recipe gives every value of an outcome, or every one ``where`` holds."""
     operands = contract.operands(call)
     if got.dtype != operands.output_dtype or got.shape != operands.shape:
+        return False
+    codes = codes_of(contract, call, recipe)
+    same = codes is not None and (codes == canonical(got.codes, got.dtype)) | (False if where is None else ~where)
+    return bool(np.all(same))
+
+
+def surviving(contract: Contract, recipes: Iterable[Reading], call: Call, got: Tensor) -> tuple[Reading, ...]:
+    """Those of the readings that give every value of an outcome."""
+    operands = contract.operands(call)
+    wanted = canonical(got.codes, got.dtype)
+    return tuple(
+        reading
+        for reading in recipes
+        if np.array_equal(canonical(np.asarray(reading.evaluate(operands)), got.dtype), wanted)
+    )
+
+
+def start(contract: Contract, call: Call) -> tuple[Stepwise, ...]:
+    """The readings from which the search goes outward: the same for every edition whose formula multiplies, so that
+    what was found for one need not be searched again."""
+    first = contract.readings(call)[0]
+    if isinstance(first, Stepwise) and first.operation == "divide":
+        return (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+    return (EXACT, FLOAT32, *OUTPUT)
+
+
+def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
+    """The readings that a search of the call's cell looks at first."""
+    operands = contract.operands(call)
+    if contract.domain.family == "range":
+        return affine.range_lattice(operands)
+    return lattice.near(types_of(operands), start(contract, call))
+
+
+def search(contract: Contract, seen: Sequence[Seen], whole: bool = False, wrong_only: bool = False) -> tuple[Reading, ...]:
+    """The readings that give all values that were seen, the simplest first; or, if ``wrong_only``, all wrong ones.
+
+    whole: among every composition of the stages and not only those near an admitted reading. seen: calls of one cell.
+    """
+    parts, codes, wrong = [], [], []
+    for one in seen:
+        places = np.flatnonzero(one.wrong) if wrong_only else one.indices()
+        parts.append(lattice.taken(contract.operands(one.call), places))
+        codes.append(one.got.codes.reshape(-1)[places])
+        wrong.append(one.wrong.reshape(-1)[places])
+    if not parts or not sum(len(listed) for listed in codes):
         return ()
-    codes: NDArray[Any] = canonical(got.codes, got.dtype)
-    known = readings_of(contract.domain.family)
-    gives: dict[Reading, bool] = {}
-    names = []
-    for name in known if among is None else among:
-        simple = known[name].simplified(operands)
-        if simple not in gives:
-            gives[simple] = np.array_equal(canonical(simple.evaluate(operands), got.dtype), codes)
-        if gives[simple]:
-            names.append(name)
-    return tuple(names)
+    operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
+    chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(SEARCHED, len(wanted)))
+    some, few = lattice.taken(operands, chosen), wanted[chosen]
+    if contract.domain.family == "range":
+        known = affine.range_lattice(operands)
+        found: tuple[Reading, ...] = tuple(
+            reading
+            for reading, given in zip(known, affine.evaluate_all(known, some), strict=True)
+            if np.array_equal(canonical(given, operands.output_dtype), canonical(few, operands.output_dtype))
+        )
+    else:
+        most = None if whole else lattice.NEAR
+        found = lattice.searched(some, few, start(contract, seen[0].call), most)
+    if len(chosen) == len(wanted):
+        return found
+    return tuple(
+        reading
+        for reading in found
+        if np.array_equal(
+            canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype),
+            canonical(wanted, operands.output_dtype),
+        )
+    )
 
 
-@cache
-def readings_of(family: str) -> Mapping[str, Reading]:
-    """The readings of a family by name, in the order of their preference."""
-    linear: tuple[Reading, ...] = LINEAR_READINGS
-    return {reading.name: reading for reading in (RANGE_READINGS if family == "range" else linear)}
+def _joined(parts: Sequence[Operands]) -> Operands:
+    """Operands of one cell, one after the other."""
+    first = parts[0]
+    codes = {role: np.concatenate([part.codes[role] for part in parts]) for role in first.codes}
+    return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), first.options)
 
 
-def named(contract: Contract, name: str) -> Reading:
-    """The known reading of that name."""
-    return readings_of(contract.domain.family)[name]
+def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """At most 64 places: wrong values and others, each spread evenly."""
+    half = 32
+    groups = [np.flatnonzero(wrong), np.flatnonzero(~wrong)]
+    rooms = [max(half, 64 - groups[1].size), max(half, 64 - groups[0].size)]
+    picked = [
+        group[np.unique(np.linspace(0, group.size - 1, min(room, group.size)).astype(np.int64))]
+        for group, room in zip(groups, rooms, strict=True)
+        if group.size
+    ]
+    return np.sort(np.concatenate(picked))
+
+
+def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = False) -> tuple[Misread, ...]:
+    """The indexing mistakes with an admitted reading that give all values that were seen, or all wrong ones."""
+    if contract.domain.family == "range" or not seen:
+        return ()
+    most_wrong = max(seen, key=lambda one: int(one.wrong.sum()))
+    operands = contract.operands(most_wrong.call)
+    admitted = dict.fromkeys(reading.simplified(operands) for reading in contract.readings(most_wrong.call))
+    found = []
+    for mistake, _ in indexing.mistakes(most_wrong.call, operands):
+        for reading in admitted:
+            recipe = Misread(mistake, reading)
+            if all(gives(contract, s.call, s.got, recipe, s.wrong if wrong_only else None) for s in (most_wrong, *seen)):
+                found.append(recipe)
+                break
+    return tuple(found)
+
+
+def named(contract: Contract, name: str) -> Recipe:
+    """The recipe of that name. Raises KeyError when there is none."""
+    if _MISTAKE in name:
+        mistake, _, reading = name.partition(_MISTAKE)
+        return Misread(indexing.misindexing(mistake), _reading(contract, reading))
+    return _reading(contract, name)
+
+
+def _reading(contract: Contract, name: str) -> Reading:
+    return affine.by_name(name) if contract.domain.family == "range" else readings.by_name(name)

@@ -15,7 +15,7 @@ from strategies.smaller import smaller_calls
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
-from xverify.verify import editions, verdicts
+from xverify.verify import editions, equivalence, verdicts
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.verdicts import Judged
 
@@ -76,6 +76,7 @@ def _discrepancies(
             reading = finding.readings[0] if finding.readings else None
             found.append(verdicts.violates(judged, label, outcome, comparison, reading))
         if verdict == "mixed":
+            found.append(equivalence.reproduced(finding, judged, outcome, ask))
             by = finding.attribution.reading if finding.attribution else None
             found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
         if verdict == "ambiguity" and finding.readings:
@@ -83,7 +84,7 @@ def _discrepancies(
     return found
 
 
-def focus(finding: Finding, contract: Contract) -> tuple[int, ...]:
+def focus(finding: Finding, contract: Contract, ask: Ask) -> tuple[int, ...]:
     """The index of the first value that shows the finding; zeros where no single value does."""
     call, outcome = finding.call, finding.outcome
     assert call is not None
@@ -94,6 +95,9 @@ def focus(finding: Finding, contract: Contract) -> tuple[int, ...]:
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
+    place = equivalence.place(finding, judged, outcome, ask)
+    if place is not None:
+        return place
     shown = comparison.wrong | comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
@@ -142,7 +146,7 @@ def shrink(
     # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
     with suppress(HypothesisException):
         find(
-            smaller_calls(call, focus(finding, contract)),
+            smaller_calls(call, focus(finding, contract, ask)),
             shows,
             settings=settings(
                 max_examples=most,

@@ -1,0 +1,232 @@
+"""Probes: the few triples (x, zero point, scale) on which the readings of a linear formula differ, for given types.
+
+Each probe is one zero point and one scale with some values of x, so that it can be asked per tensor too; all of a type's
+probes fit in one call per axis or blocked. The numbers are solved for: products next to a midpoint of the output type,
+differences that fill their bits, subnormal scales, products about the smallest normal number and past the largest. A first
+few are taken for all types; of the others those that tell apart what these leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strategies import values
+from xverify.contracts.lattice import searched, surviving
+from xverify.contracts.model import Operands
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import Types, simplified
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
+from xverify.core.dtypes import values as decoded
+from xverify.core.rounding import cast, to_dtype
+
+WIDTH = 12
+"""Values of x in a probe."""
+
+FIRST = 5
+"""Probes that are taken for all types: 60 values, from which the search begins."""
+
+Codes = NDArray[np.unsignedinteger]
+
+_SCALES = ("negative", "midpoint", "subnormal", "least", "greatest")
+_ZERO_POINTS = ("lowest", "highest", "random", "middle", "lowest")
+_MORE_SCALES = (
+    "midpoint", "midpoint", "infinite", "greatest-normal", "negative", "least", "least-negative", "greatest", "float32-midpoint",
+    "coarse-midpoint", "zero", "subnormal", "tie", "subnormal", "subnormal",
+)  # fmt: skip
+_MORE_ZERO_POINTS = ("highest", "lowest", "middle")
+
+_EXPONENT = {"float32": 126, "float16": 14, "bfloat16": 126}
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """x: codes, (number of probes, WIDTH). zero_point, scale: one code for each probe; zero_point is None where there is
+    none."""
+
+    x: Codes
+    zero_point: Codes | None
+    scale: Codes
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    def chosen(self, places: list[int]) -> Probes:
+        """Some of the probes."""
+        zero_point = None if self.zero_point is None else self.zero_point[places]
+        return Probes(self.x[places], zero_point, self.scale[places])
+
+    def operands(self, types: Types) -> Operands:
+        """The triples of all probes, one after the other."""
+        codes = {"x": self.x.reshape(-1), "scale": np.repeat(self.scale, WIDTH)}
+        dtypes = {"x": types.x, "scale": types.scale}
+        if self.zero_point is not None:
+            codes["zero_point"] = np.repeat(self.zero_point, WIDTH)
+            dtypes["zero_point"] = types.zero_point
+        return Operands(codes, dtypes, types.out, (self.x.size,))
+
+
+@lru_cache(maxsize=4096)
+def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
+    """The probes for these types, beginning with the first ones; always the same. They tell the first two admitted readings
+    from all others near an admitted one."""
+    pool = _pool(types)
+    first = pool.chosen(list(range(FIRST)))
+    chosen = list(range(FIRST))
+    truths = [simplified(reading, types) for reading in admitted[:2]]
+    if types.zero_point and types.x not in INTEGERS:
+        # Of zero points that texts call unusual it must be seen whether they are used at all.
+        truths.append(simplified(Stepwise("ignored"), types))
+    for truth in dict.fromkeys(truths):
+        operands = first.operands(types)
+        codes = truth.evaluate(operands)
+        left = [reading for reading in searched(operands, codes, admitted) if reading != truth]
+        left = list(_surviving(left, truth, pool.chosen(chosen[FIRST:]).operands(types)))
+        while left:
+            excluded = {place: _excluded(left, truth, pool, place, types) for place in range(FIRST, len(pool))}
+            best = max(excluded, key=lambda place: len(excluded[place]))
+            if not excluded[best]:
+                break
+            chosen.append(best)
+            left = [reading for reading in left if reading not in excluded[best]]
+    return pool.chosen(chosen)
+
+
+def _excluded(left: list[Stepwise], truth: Stepwise, pool: Probes, place: int, types: Types) -> set[Stepwise]:
+    operands = pool.chosen([place]).operands(types)
+    return set(left) - set(_surviving(left, truth, operands))
+
+
+def _surviving(left: list[Stepwise], truth: Stepwise, operands: Operands) -> tuple[Stepwise, ...]:
+    return surviving(left, operands, truth.evaluate(operands)) if operands.shape[0] else tuple(left)
+
+
+def _pool(types: Types) -> Probes:
+    """The first probes, and those to choose from."""
+    rng = np.random.default_rng(sum(map(ord, "".join((types.x, types.zero_point, types.scale, types.out)))))
+    recipes = list(zip(_SCALES, _ZERO_POINTS, strict=True))
+    more = _MORE_ZERO_POINTS if types.zero_point else _MORE_ZERO_POINTS[:2]
+    if types.x not in INTEGERS and types.zero_point:
+        more = (*more, "zero")
+    recipes += [(scale, zero_point) for scale in _MORE_SCALES for zero_point in more]
+    rows = [_probe(types, scale, zero_point, rng) for scale, zero_point in recipes]
+    zero_points = np.stack([row[1] for row in rows]) if types.zero_point else None
+    return Probes(np.stack([row[0] for row in rows]), zero_points, np.array([row[2] for row in rows], code_dtype(types.scale)))
+
+
+def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> tuple[Codes, Codes, int]:
+    zero_point = np.zeros((), code_dtype(types.x))
+    if types.zero_point:
+        if types.zero_point == "int32" and types.x != "int32":
+            recipe = "random"
+        zero_point = values.zero_points(types.zero_point, (), recipe, rng)
+    number = float(decoded(types.zero_point, zero_point)) if types.zero_point else 0.0
+    x = _codes(types, zero_point, number, rng)
+    solved = _tie(types, rng) if scale == "tie" else None
+    if solved is not None:
+        difference, code = solved
+        if types.zero_point:
+            zero_point, number = values.zero_points(types.zero_point, (), "lowest", rng), float(integer_range(types.x)[0])
+        x[0] = encode(types.x, np.array(difference + number))
+        return x, zero_point, code
+    differences = np.abs(np.nan_to_num(decoded(types.x, x), posinf=0.0, neginf=0.0) - np.nan_to_num(number))
+    odd = differences[differences % 2 == 1]
+    far = float(odd.max() if odd.size else max(differences.max(), 1.0))
+    return x, zero_point, _scale(types, scale, far, rng)
+
+
+def _tie(types: Types, rng: np.random.Generator) -> tuple[int, int] | None:
+    """A difference and the code of a float16 or bfloat16 scale whose product lies next to a midpoint of the output type, so
+    near that float32 makes it the midpoint; None where their bits are too few for that, or any float32 would do.
+
+    d t = 2^(k-1) + r modulo 2^k, for the mantissa t and k bits that the output type drops, is solved for d.
+    """
+    if types.x not in ("int16", "uint16") or types.scale not in ("float16", "bfloat16"):
+        return None
+    precision, kept = MANTISSA_BITS[types.scale] + 1, MANTISSA_BITS[types.out] + 1
+    lowest, highest = integer_range(types.x)
+    largest = highest - lowest if types.zero_point else highest
+    length = largest.bit_length() + precision
+    if length <= 24:
+        return None
+    modulus = 1 << (length - kept)
+    for mantissa in rng.permutation(np.arange((1 << (precision - 1)) + 1, 1 << precision, 2)).tolist():
+        inverse = pow(mantissa, -1, modulus)
+        for rest in range(-(1 << (length - 25)), (1 << (length - 25)) + 1):
+            difference = inverse * (modulus // 2 + rest) % modulus
+            product = difference * mantissa
+            exact = np.array([float(product)])
+            if difference <= largest and product.bit_length() == length and rest:
+                twice = cast(to_dtype(exact, "float32") * 2.0**-length, types.out)
+                if twice[0] != cast(exact * 2.0**-length, types.out)[0]:
+                    scale = encode(types.scale, np.array(mantissa * 2.0 ** -(precision + 5)))
+                    return difference, int(scale)
+    return None
+
+
+def _codes(types: Types, zero_point: Codes, number: float, rng: np.random.Generator) -> Codes:
+    """The ends of x, what is about them and about the zero point, and any others."""
+    code = code_dtype(types.x)
+    if types.x not in INTEGERS:
+        every = rng.permutation(1 << BITS[types.x]).astype(code)
+        same = [int(zero_point)] if types.zero_point == types.x else []
+        # The largest finite numbers of both signs, the least, -0 and, where there is one, infinity.
+        ends = [int(values.zero_points(types.x, (), which, rng)) for which in ("highest", "lowest")]
+        special = [0, 1, 1 << (BITS[types.x] - 1), *([0x7C] if types.x == "float8_e5m2" else [])]
+        return np.resize(np.array([*same, *ends, *special, *every.tolist()], code), WIDTH)
+    lowest, highest = integer_range(types.x)
+    middle = int(number) if types.zero_point else (lowest + highest) // 2
+    chosen = [lowest, highest, lowest + 1, highest - 1, middle, middle + 1, middle - 1, 0, -1]
+    if BITS[types.x] == 16:
+        # Rounded to 11 bits they are midpoints of 9 and of 8 bits.
+        chosen += [(85 << 8) + (1 << 5) + 1, (85 << 8) + (1 << 6) + 1]
+    chosen += rng.integers(lowest, highest + 1, WIDTH - len(chosen)).tolist()
+    return encode(types.x, np.clip(chosen, lowest, highest))
+
+
+def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> int:
+    """The code of a probe's scale; ``far`` is the difference that it is solved for."""
+    limit = _EXPONENT[types.out]
+    if types.scale == "float8_e8m0fnu":
+        powers = {
+            "subnormal": -127, "least": -limit - int(np.log2(far)) - 2, "least-negative": -limit - int(np.log2(far)) + 1,
+            "greatest": 127 if limit > 14 else 9, "greatest-normal": 127, "infinite": limit - 3, "zero": -26,
+        }  # fmt: skip
+        power = powers.get(recipe, int(rng.integers(-3, 4)))
+        return int(np.clip(127 + power, 0, 254))
+    own, mantissa_bits = _EXPONENT[types.scale], MANTISSA_BITS[types.scale]
+    sign = 1 << (BITS[types.scale] - 1)
+    infinity = (sign - 1) & ~((1 << mantissa_bits) - 1)
+    if recipe in ("infinite", "greatest-normal", "zero", "subnormal"):
+        subnormal = int(rng.integers(1 << (mantissa_bits - 2), 1 << mantissa_bits))
+        return {"infinite": infinity, "greatest-normal": infinity - 1, "zero": sign, "subnormal": sign | subnormal}[recipe]
+    mantissa = 1.0 + rng.random()
+    number = mantissa * 2.0 ** int(rng.integers(-3, 4))
+    if recipe == "negative":
+        number = -mantissa
+    elif recipe.endswith("midpoint"):
+        # far * scale is as near to a midpoint of the type as a scale can make it.
+        bits = MANTISSA_BITS["float32" if recipe.startswith("float32") else types.out]
+        bits = 8 if recipe.startswith("coarse") else bits
+        odd = 2 * rng.integers(1 << bits, 2 << bits, 64) + 1
+        candidates = decoded(types.scale, encode(types.scale, odd / far * 2.0 ** -(bits + 1)))
+        twice = cast(to_dtype(far * candidates, "float32"), types.out) != cast(far * candidates, types.out)
+        number = float(candidates[np.argmax(twice)])
+    elif recipe.startswith("least"):
+        number = mantissa * 2.0 ** -min(limit + 1 + np.log2(far) / 2, own)
+        number = -number if recipe == "least-negative" else number
+    elif recipe == "greatest":
+        number = mantissa * 2.0 ** min(limit + 1 - np.log2(far) / 2, own)
+    return int(encode(types.scale, np.array(number)))
+
+
+def rows(found: Probes) -> list[Probes]:
+    """Each probe by itself."""
+    return [found.chosen([place]) for place in range(len(found))]
+
+
+__all__ = ["FIRST", "WIDTH", "Probes", "probes", "rows"]

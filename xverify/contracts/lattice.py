@@ -1,0 +1,294 @@
+"""The search over every composition of the stages of a linear reading: which of them give these values?
+
+Stages are evaluated one after the other for all compositions at once: what stages before have in common is computed once,
+intermediate results that are equal on the values at hand are merged, and compositions that depart too far from every
+admitted reading are left out before they are evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts import stages
+from xverify.contracts.model import Operands
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import Types, simplified, types_of
+from xverify.contracts.stages import F64, Triples
+from xverify.core.bits import canonical
+from xverify.core.call import code_dtype
+
+NEAR = 2
+"""Stages in which a reading may differ from an admitted one to be searched first."""
+
+_FINALS = tuple(product(get_args(stages.Final), get_args(stages.Zero)))
+_SIMPLE = {
+    name: {option: place for place, option in enumerate(get_args(options))}
+    for name, options in (
+        ("subtraction", stages.Subtraction), ("difference", stages.Difference), ("scale_cast", stages.ScaleCast),
+        ("operation", stages.Operation), ("precision", stages.Precision), ("final", stages.Final),
+        ("subnormals", stages.Subnormals), ("zero", stages.Zero),
+    )
+}  # fmt: skip
+
+
+def simplicity(reading: Stepwise) -> tuple[int, ...]:
+    """Sorts readings: first those with fewer stages that are not plain, then by the order of the options."""
+    ranks = [_SIMPLE[name][getattr(reading, name)] for name in _SIMPLE]
+    return (sum(rank > 0 for rank in ranks), *ranks)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Distinct intermediate results, one in each row; ``ways``: the options that lead to a row; ``far``: for each row and each
+    admitted reading, in how many of these stages the nearest way differs from it."""
+
+    values: F64
+    ways: list[list[tuple[str, ...]]]
+    far: NDArray[np.int64]
+
+
+def _merged(
+    computed: Iterable[tuple[tuple[str, ...], F64]], admitted: Sequence[Stepwise], names: tuple[str, ...], width: int
+) -> _Rows:
+    """Rows of the results of one or two stages, equal ones merged. names: of the stages."""
+    known: dict[bytes, int] = {}
+    rows: list[F64] = []
+    ways: list[list[tuple[str, ...]]] = []
+    for way, result in computed:
+        row = np.ascontiguousarray(np.broadcast_to(result, (width,)))
+        place = known.setdefault(row.tobytes(), len(rows))
+        if place == len(rows):
+            rows.append(row)
+            ways.append([])
+        ways[place].append(way)
+    far = [[min(_differ(reading, names, way) for way in listed) for reading in admitted] for listed in ways]
+    return _Rows(np.array(rows).reshape(-1, width), ways, np.array(far, np.int64).reshape(len(rows), len(admitted)))
+
+
+def _differ(reading: Stepwise, names: tuple[str, ...], way: tuple[str, ...]) -> int:
+    return sum(getattr(reading, name) != option for name, option in zip(names, way, strict=True))
+
+
+def search(
+    operands: Operands, codes: NDArray[Any], admitted: Sequence[Stepwise], most: int | None = NEAR
+) -> tuple[Stepwise, ...]:
+    """The distinct readings that give these codes, the simplest first.
+
+    operands: 1-D, one triple for each code. codes: of the output type. admitted: the readings that the search starts from;
+    most: in how many stages a reading may differ from one of them, or None for all readings.
+    """
+    types = types_of(operands)
+    start = tuple(dict.fromkeys(simplified(reading, types) for reading in admitted))
+    given = stages.decoded(operands)
+    wanted = canonical(np.broadcast_to(codes, operands.shape), types.out)
+    found: set[Stepwise] = set()
+    for subnormals in get_args(stages.Subnormals):
+        for reading in _matching(given, types, subnormals, wanted, start, most):
+            found.add(simplified(reading, types))
+    return tuple(sorted(found, key=simplicity))
+
+
+def _matching(
+    given: Triples, types: Types, subnormals: str, wanted: NDArray[Any], start: Sequence[Stepwise], most: int | None
+) -> Iterator[Stepwise]:
+    """Readings with that treatment of subnormals that give the wanted codes."""
+    width = len(wanted)
+    limit = 99 if most is None else most
+    departed = np.array([reading.subnormals != subnormals for reading in start], np.int64)
+    scales = _merged(
+        (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types)), start, ("scale_cast",), width
+    )
+    known: dict[bytes, int] = {}
+    rows: list[F64] = []
+    ways: list[_Way] = []
+    places: list[NDArray[np.int64]] = []
+    distances: list[NDArray[np.int64]] = []
+    for operation, precision, lefts, left_rows, right_rows, results in _products(
+        given, types, subnormals, scales, start, departed, limit
+    ):
+        merged = []
+        for left, right, row in zip(left_rows.tolist(), right_rows.tolist(), results, strict=True):
+            place = known.setdefault(row.tobytes(), len(rows))
+            if place == len(rows):
+                rows.append(row)
+            merged.append(place)
+            ways.append((operation, precision, lefts.ways[left], scales.ways[right]))
+        base = departed + np.array([(r.operation != operation) + (r.precision != precision) for r in start])
+        places.append(np.array(merged))
+        distances.append(base + lefts.far[left_rows] + scales.far[right_rows])
+    if not rows:
+        return
+    table, place_of, far = np.array(rows), np.concatenate(places), np.concatenate(distances)
+    for final, zero in _FINALS:
+        last = np.array([(r.final != final) + (r.zero != zero) for r in start])
+        in_reach = np.flatnonzero((far + last).min(axis=1) <= limit)
+        if not in_reach.size:
+            continue
+        near_rows = np.unique(place_of[in_reach])
+        codes = canonical(stages.finished(table[near_rows], types.out, final, subnormals, zero), types.out)
+        matching = near_rows[(codes == wanted).all(axis=1)]
+        for number in in_reach[np.isin(place_of[in_reach], matching)].tolist():
+            operation, precision, differences, casts = ways[number]
+            for (subtraction, difference), (cast,) in product(differences, casts):
+                options: Any = (subtraction, difference, cast, operation, precision, final, subnormals, zero)
+                yield Stepwise(*options)
+
+
+_Way = tuple[str, str, list[tuple[str, ...]], list[tuple[str, ...]]]
+_Product = tuple[str, str, _Rows, NDArray[Any], NDArray[Any], F64]
+
+
+def _products(
+    given: Triples,
+    types: Types,
+    subnormals: str,
+    scales: _Rows,
+    start: Sequence[Stepwise],
+    departed: NDArray[np.int64],
+    limit: int,
+) -> Iterator[_Product]:
+    """For each operation and precision: the rows of differences and scales that go into it, and its results."""
+    width = scales.values.shape[1]
+    names = ("subtraction", "difference")
+    differences = _merged(
+        ((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width
+    )
+    for operation, precision in _operations(types):
+        base = departed + np.array([(r.operation != operation) + (r.precision != precision) for r in start])
+        if operation in ("folded", "fused"):
+            yield from _folded(given, types, subnormals, scales, start, base, limit, operation, precision)
+            continue
+        left, right = _near(base, differences, scales, limit)
+        if left.size:
+            d, s = differences.values[left], scales.values[right]
+            with np.errstate(all="ignore"):
+                results = stages.combined(given, d, s, operation, precision, subnormals)
+            yield operation, precision, differences, left, right, results
+
+
+def _near(base: NDArray[np.int64], left: _Rows, right: _Rows, limit: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Pairs of rows that are near enough to some admitted reading."""
+    far = (base[None, None, :] + left.far[:, None, :] + right.far[None, :, :]).min(axis=2)
+    return np.nonzero(far <= limit)
+
+
+def _folded(
+    given: Triples,
+    types: Types,
+    subnormals: str,
+    scales: _Rows,
+    start: Sequence[Stepwise],
+    base: NDArray[np.int64],
+    limit: int,
+    operation: str,
+    precision: str,
+) -> Iterator[_Product]:
+    width = scales.values.shape[1]
+    for subtraction in dict.fromkeys(way[0] for way in _subtractions(types)):
+        if subtraction != "exact" and not subtraction.startswith("operands-"):
+            continue
+        x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(given, subtraction))
+        lefts = _merged((((subtraction, "exact"), x),), start, ("subtraction", "difference"), width)
+        left, right = _near(base, lefts, scales, limit)
+        if left.size:
+            s = scales.values[right]
+            with np.errstate(all="ignore"):
+                results = stages.folded(given, x, zero_point, s, operation == "fused", precision, subnormals)
+            yield operation, precision, lefts, left, right, np.broadcast_to(results, s.shape)
+
+
+@lru_cache(maxsize=1024)
+def _subtractions(types: Types) -> tuple[tuple[str, str], ...]:
+    """Options of the first two stages that can differ for these types."""
+    every = product(get_args(stages.Subtraction), get_args(stages.Difference))
+    # Saturated, so that a difference which matters only before some operations is not left out.
+    simple = (simplified(Stepwise(a, b, final="saturated"), types) for a, b in every)
+    return tuple(dict.fromkeys((reading.subtraction, reading.difference) for reading in simple))
+
+
+@lru_cache(maxsize=1024)
+def _scale_casts(types: Types) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(simplified(Stepwise(scale_cast=cast), types).scale_cast for cast in get_args(stages.ScaleCast))
+    )
+
+
+@lru_cache(maxsize=1024)
+def _operations(types: Types) -> tuple[tuple[str, str], ...]:
+    """Operations and precisions; those that mean the same for every type of x only once."""
+    return tuple(
+        (operation, precision)
+        for operation in get_args(stages.Operation)
+        if types.zero_point or operation not in ("folded", "fused")
+        for precision in get_args(stages.Precision)
+        # A product or quotient in the output type is one that is rounded once; the others are never rounded just once.
+        if precision != "output" and precision != ("once", types.out)[operation in ("multiply", "divide")]
+    )
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a search depends on, hashable."""
+
+    codes: tuple[tuple[str, str, bytes], ...]
+    out: str
+    wanted: bytes
+    admitted: tuple[Stepwise, ...]
+    most: int | None
+
+
+def searched(
+    operands: Operands, codes: NDArray[Any], admitted: Sequence[Stepwise], most: int | None = NEAR
+) -> tuple[Stepwise, ...]:
+    """`search`, remembered: cells of many editions and granularities ask the same."""
+    width = operands.shape[0]
+    given = tuple(
+        (role, operands.dtypes[role], np.broadcast_to(listed, (width,)).tobytes())
+        for role, listed in sorted(operands.codes.items())
+    )
+    return _searched(_Question(given, operands.output_dtype, codes.tobytes(), tuple(admitted), most))
+
+
+@lru_cache(maxsize=4096)
+def _searched(question: _Question) -> tuple[Stepwise, ...]:
+    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
+    dtypes = {role: dtype for role, dtype, _ in question.codes}
+    wanted = np.frombuffer(question.wanted, code_dtype(question.out))
+    operands = Operands(codes, dtypes, question.out, wanted.shape)
+    return search(operands, wanted, question.admitted, question.most)
+
+
+def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[Stepwise, ...]:
+    """The distinct readings that differ from an admitted one in at most so many stages, the simplest first."""
+    found = {simplified(reading, types) for reading in admitted}
+    for _ in range(most):
+        found |= {
+            simplified(replace(reading, **{name: option}), types)
+            for reading in found
+            for name, options in _SIMPLE.items()
+            for option in options
+        }
+    return tuple(sorted(found, key=simplicity))
+
+
+def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
+    """Those of the readings that give these codes too."""
+    wanted = canonical(np.broadcast_to(codes, operands.shape), operands.output_dtype)
+    return tuple(
+        r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted)
+    )
+
+
+def taken(operands: Operands, places: NDArray[Any]) -> Operands:
+    """Some triples of a call, by their flat places, as 1-D operands."""
+    codes = {
+        role: np.broadcast_to(listed, operands.shape).reshape(-1)[places] for role, listed in operands.codes.items()
+    }
+    return replace(operands, codes=codes, shape=(len(places),))
