@@ -65,14 +65,21 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes
     given = found or probes(types_of(contract.operands(call)), start)
     rows = _rows(given, structure.x_dtype)
     zero_points = given.zero_point
-    if zero_points is not None and call.tensors["zero_point"].dtype == "int32" and not call.tensors["zero_point"].codes.any():
+    if (
+        zero_points is not None
+        and call.tensors["zero_point"].dtype == "int32"
+        and not call.tensors["zero_point"].codes.any()
+    ):
         # Of int32 the text says that it is supposed to be 0.
         zero_points = np.zeros_like(zero_points)
     count = len(given)
     if structure.granularity == "per_tensor":
         shape = call.tensors["scale"].shape
         for place in range(count):
-            tensors = {"x": _tensor(structure.x_dtype, rows[place]), "scale": _like(call, "scale", given.scale[place], shape)}
+            tensors = {
+                "x": _tensor(structure.x_dtype, rows[place]),
+                "scale": _like(call, "scale", given.scale[place], shape),
+            }
             if zero_points is not None:
                 tensors["zero_point"] = _like(call, "zero_point", zero_points[place], shape)
             yield Probe(replace(call, tensors=tensors), np.arange(WIDTH), place < count - 1)

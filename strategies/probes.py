@@ -115,7 +115,9 @@ def _pool(types: Types) -> Probes:
     recipes += [(scale, zero_point) for scale in _MORE_SCALES for zero_point in more]
     rows = [_probe(types, scale, zero_point, rng) for scale, zero_point in recipes]
     zero_points = np.stack([row[1] for row in rows]) if types.zero_point else None
-    return Probes(np.stack([row[0] for row in rows]), zero_points, np.array([row[2] for row in rows], code_dtype(types.scale)))
+    return Probes(
+        np.stack([row[0] for row in rows]), zero_points, np.array([row[2] for row in rows], code_dtype(types.scale))
+    )
 
 
 def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> tuple[Codes, Codes, int]:
@@ -130,7 +132,10 @@ def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> t
     if solved is not None:
         difference, code = solved
         if types.zero_point:
-            zero_point, number = values.zero_points(types.zero_point, (), "lowest", rng), float(integer_range(types.x)[0])
+            zero_point, number = (
+                values.zero_points(types.zero_point, (), "lowest", rng),
+                float(integer_range(types.x)[0]),
+            )
         x[0] = encode(types.x, np.array(difference + number))
         return x, zero_point, code
     differences = np.abs(np.nan_to_num(decoded(types.x, x), posinf=0.0, neginf=0.0) - np.nan_to_num(number))
@@ -203,7 +208,9 @@ def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> i
     infinity = (sign - 1) & ~((1 << mantissa_bits) - 1)
     if recipe in ("infinite", "greatest-normal", "zero", "subnormal"):
         subnormal = int(rng.integers(1 << (mantissa_bits - 2), 1 << mantissa_bits))
-        return {"infinite": infinity, "greatest-normal": infinity - 1, "zero": sign, "subnormal": sign | subnormal}[recipe]
+        return {"infinite": infinity, "greatest-normal": infinity - 1, "zero": sign, "subnormal": sign | subnormal}[
+            recipe
+        ]
     mantissa = 1.0 + rng.random()
     number = mantissa * 2.0 ** int(rng.integers(-3, 4))
     if recipe == "negative":

@@ -20,9 +20,10 @@ from xverify.contracts import stages
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of
-from xverify.contracts.stages import F64, Triples
+from xverify.contracts.stages import Triples
 from xverify.core.bits import canonical
 from xverify.core.call import code_dtype
+from xverify.core.rounding import F64
 
 NEAR = 2
 """Stages in which a reading may differ from an admitted one to be searched first."""
@@ -103,7 +104,10 @@ def _matching(
     limit = 99 if most is None else most
     departed = np.array([reading.subnormals != subnormals for reading in start], np.int64)
     scales = _merged(
-        (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types)), start, ("scale_cast",), width
+        (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types)),
+        start,
+        ("scale_cast",),
+        width,
     )
     known: dict[bytes, int] = {}
     rows: list[F64] = []
@@ -157,9 +161,7 @@ def _products(
     """For each operation and precision: the rows of differences and scales that go into it, and its results."""
     width = scales.values.shape[1]
     names = ("subtraction", "difference")
-    differences = _merged(
-        ((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width
-    )
+    differences = _merged(((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width)
     for operation, precision in _operations(types):
         base = departed + np.array([(r.operation != operation) + (r.precision != precision) for r in start])
         if operation in ("folded", "fused"):
@@ -176,7 +178,8 @@ def _products(
 def _near(base: NDArray[np.int64], left: _Rows, right: _Rows, limit: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Pairs of rows that are near enough to some admitted reading."""
     far = (base[None, None, :] + left.far[:, None, :] + right.far[None, :, :]).min(axis=2)
-    return np.nonzero(far <= limit)
+    first, second = np.nonzero(far <= limit)
+    return first, second
 
 
 def _folded(
@@ -281,9 +284,7 @@ def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[
 def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
     """Those of the readings that give these codes too."""
     wanted = canonical(np.broadcast_to(codes, operands.shape), operands.output_dtype)
-    return tuple(
-        r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted)
-    )
+    return tuple(r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted))
 
 
 def taken(operands: Operands, places: NDArray[Any]) -> Operands:

@@ -18,7 +18,7 @@ from xverify.contracts.model import (
     TextCheck,
     judged,
 )
-from xverify.contracts.readings import EXACT, FLOAT32, OUTPUT
+from xverify.contracts.readings import EXACT, FLOAT32, OUTPUT, by_name
 from xverify.core.call import Call
 
 VERSIONS = (10, 13, 19, 21, 23, 24, 25)
@@ -168,7 +168,8 @@ def _readings(version: int, call: Call) -> tuple[Reading, ...]:
 
 
 def _value_clause(identity: str, version: int, call: Call, reading: str | None) -> str:
-    precision = version >= 23 and reading == FLOAT32.name
+    # A product that was rounded to a type which the text does not name contradicts the sentence on its precision.
+    precision = version >= 23 and reading is not None and by_name(reading).precision not in ("once", "output")
     return f"{identity}/{'multiplication-precision' if precision else 'formula'}"
 
 

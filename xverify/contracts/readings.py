@@ -83,7 +83,9 @@ class Stepwise:
             operation, precision = self.operation if plain else "multiply", self.precision
             if not plain and precision == "once":
                 precision = "output"
-            difference = stages.subtracted(given, self.subtraction, self.difference if plain or not self.folds else "exact")
+            difference = stages.subtracted(
+                given, self.subtraction, self.difference if plain or not self.folds else "exact"
+            )
             narrow = self.difference != "exact" and plain
             result = stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
         codes = stages.finished(result, operands.output_dtype, self.final, self.subnormals, self.zero)

@@ -18,7 +18,13 @@ from xverify.core.dtypes import INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e8m0fnu": 1}
 """Significant bits of each real type."""
 
-_LARGEST = {"float4_e2m1fn": 6, "float8_e4m3fn": 448, "float8_e4m3fnuz": 240, "float8_e5m2": 57344, "float8_e5m2fnuz": 57344}
+_LARGEST = {
+    "float4_e2m1fn": 6,
+    "float8_e4m3fn": 448,
+    "float8_e4m3fnuz": 240,
+    "float8_e5m2": 57344,
+    "float8_e5m2fnuz": 57344,
+}
 _OPERAND_BITS = 4
 """Significant bits of a small float, at most."""
 
@@ -65,9 +71,9 @@ def simplified(reading: Stepwise, types: Types) -> Stepwise:
         "operation": reading.operation,
         "precision": resolved(reading.precision, out),
     }
+    if reading.operation in ("folded", "fused", "reciprocal") and reading.precision == "once":
+        found["precision"] = out
     result = replace(reading, **found)
-    if result.operation in ("folded", "fused", "reciprocal") and result.precision == "once":
-        result = replace(result, precision=out)
     if result.operation in ("folded", "fused"):
         folds = result.folds and bool(types.zero_point)
         result = replace(result, difference="exact") if result.folds else result
@@ -114,7 +120,11 @@ def _scaled_by_power(reading: Stepwise) -> Stepwise:
     subnormal only if the difference is 1 or 0."""
     if reading.operation != "multiply" or reading.scale_cast != "none":
         return reading
-    if reading.precision == "float32" and reading.final == "truncated" and reading.subnormals in ("kept", "flush-inputs"):
+    if (
+        reading.precision == "float32"
+        and reading.final == "truncated"
+        and reading.subnormals in ("kept", "flush-inputs")
+    ):
         # What overflows is infinite already, and the rest is a bfloat16.
         return replace(reading, difference="exact", precision="once", final="nearest")
     return replace(reading, difference="exact") if _plain_product(reading) else reading
@@ -208,7 +218,7 @@ def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
         return reading
     if precision == out:
         # The final cast has nothing left to round. What was flushed as a product is flushed as a result.
-        final = "saturated" if reading.final == "saturated" else "nearest"
+        final: Any = "saturated" if reading.final == "saturated" else "nearest"
         subnormals = "flush-results" if reading.subnormals == "flush-products" else reading.subnormals
         return replace(reading, precision="once", final=final, subnormals=subnormals)
     scale, bits = _scale_type(reading, types), _rounded_bits(reading, types)

@@ -229,7 +229,7 @@ def _compare(sweep: Sweep, contract: Contract, question: Question, given: Sequen
         found = equivalence.differs(judged, question.subject.name, twin, outcome, other)
         if found is not None and twin.kind not in said:
             said.add(twin.kind)
-            sweep._add(found, question.subject, judged, outcome)
+            sweep.add(found, question.subject, judged, outcome)
     return count
 
 
@@ -244,4 +244,4 @@ def _pass_on(sweep: Sweep, question: Question, call: Call, outcome: Outcome) -> 
     if comparison is not None and not comparison.wrong_values:
         return
     for found in sweep.tally.observe(judged, question.subject, outcome, True):
-        sweep._add(found, question.subject, judged, outcome)
+        sweep.add(found, question.subject, judged, outcome)

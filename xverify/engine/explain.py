@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import combinations, product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 
 from oracles import all_oracles, answers, installed_version
 from oracles.protocol import Oracle
 from xverify import __version__
-from xverify.contracts.lattice import NEAR, simplicity
 from xverify.contracts.model import Clause, Contract, Judgement, Operands, Reading
 from xverify.contracts.readings import Stepwise
-from xverify.contracts.simplify import simplified, types_of
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
 from xverify.engine.select import UsageError, nearest
 from xverify.engine.workers import Worker, WorkerFailedError
-from xverify.verify.attribute import readings_of
+from xverify.verify.attribute import neighbours
 from xverify.verify.legal import legal_set
 
 ORACLE_SECONDS = 60.0
@@ -85,28 +82,19 @@ class Answer:
 
 def recipes(contract: Contract, call: Call) -> Sequence[Reading]:
     """The known readings that the edition does not admit for this call: of a linear formula those that differ from an
-    admitted one in at most `NEAR` stages, the nearest and simplest first; of a range formula all."""
+    admitted one in at most two stages, the nearest and simplest first; of a range formula all."""
     admitted = contract.readings(call)
     names = {reading.name for reading in admitted}
-    if contract.domain.family == "range":
-        return [reading for reading in readings_of("range").values() if reading.name not in names]
-    types = types_of(contract.operands(call))
-    found: dict[Stepwise, int] = {}
-    for start in (reading for reading in admitted if isinstance(reading, Stepwise)):
-        for reading in _near(start):
-            simple = simplified(reading, types)
-            found[simple] = min(start.departures(simple), found.get(simple, NEAR))
-    ordered = sorted(found, key=lambda reading: (found[reading], simplicity(reading)))
-    return [reading for reading in ordered if reading.name not in names]
+    start = [reading for reading in admitted if isinstance(reading, Stepwise)]
+    others = [reading for reading in neighbours(contract, call) if reading.name not in names]
+    # A stable sort: of equally near ones the simplest stays first; range recipes have an order of their own.
+    return sorted(others, key=lambda reading: _departures(reading, start))
 
 
-def _near(start: Stepwise) -> Iterator[Stepwise]:
-    """Every reading that differs in one to `NEAR` stages."""
-    hints = get_type_hints(Stepwise)
-    options = {stage.name: get_args(hints[stage.name]) for stage in fields(Stepwise)}
-    for changed in combinations(options, NEAR):
-        for chosen in product(*(options[name] for name in changed)):
-            yield replace(start, **dict(zip(changed, chosen, strict=True)))
+def _departures(reading: Reading, start: Sequence[Stepwise]) -> int:
+    if not isinstance(reading, Stepwise):
+        return 0
+    return min((reading.departures(admitted) for admitted in start), default=0)
 
 
 def explain(contract: Contract, call: Call, assumed: tuple[str, ...] = ()) -> Explanation:

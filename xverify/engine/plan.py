@@ -10,11 +10,13 @@ from itertools import islice
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings, target
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from strategies import breakable, build, openable, opened, spoiled
 from strategies.calls import invalid_calls, structures, unspecified_calls
+from strategies.lap import lap
 from strategies.structures import Structure
-from strategies.walk import cell_structures, shape_structures
+from strategies.walk import cell_structures, shape_structures, special_structures
 from xverify.contracts.model import Contract
 from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
@@ -35,13 +37,15 @@ SEEDS_EACH = 5
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known
-    already."""
+    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known already.
+    places, more: of a call of the lap over the cells, see `strategies.lap.Probe`."""
 
     call: Call
     number: int
     phase: str
     legal: Legal | None = None
+    places: NDArray[np.int64] | None = None
+    more: bool = False
 
 
 def derived_seed(run_seed: int, *parts: object) -> int:
@@ -54,20 +58,18 @@ def batches(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     """Batches of cases, without end; the same for the same contract and seed."""
     numbers = iter(range(2**62))
     for calls in _calls(contract, run_seed):
-        cases = [Case(call, next(numbers), phase, legal) for phase, call, legal in calls]
+        cases = [replace(made, number=next(numbers)) for made in calls]
         for start in range(0, len(cases), BATCH):
             yield cases[start : start + BATCH]
 
 
-Made = tuple[str, Call, Legal | None]
-
-
-def _calls(contract: Contract, run_seed: int) -> Iterator[list[Made]]:
-    cells = _walk(contract, cell_structures(contract), "walk cell")
+def _calls(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+    cells = _lap(contract)
     # What is forbidden or left open comes early, so that a short run has asked it too.
     yield next(cells, [])
     yield list(_spoiled(contract, run_seed))
     yield from cells
+    yield from _walk(contract, special_structures(contract), "walk special scale")
     yield from _walk(contract, shape_structures(contract), "walk structure")
     number = 0
     while True:
@@ -75,14 +77,20 @@ def _calls(contract: Contract, run_seed: int) -> Iterator[list[Made]]:
         number += 1
 
 
-def _walk(contract: Contract, walked: Iterator[Structure], name: str) -> Iterator[list[Made]]:
+def _lap(contract: Contract) -> Iterator[list[Case]]:
+    probes = lap(contract)
+    while some := list(islice(probes, BATCH)):
+        yield [Case(probe.call, 0, "walk", None, probe.places, probe.more) for probe in some]
+
+
+def _walk(contract: Contract, walked: Iterator[Structure], name: str) -> Iterator[list[Case]]:
     number = 0
     while some := list(islice(walked, BATCH)):
-        yield [("walk", build(contract, s, f"{name} {number + i}"), None) for i, s in enumerate(some)]
+        yield [Case(build(contract, s, f"{name} {number + i}"), 0, "walk") for i, s in enumerate(some)]
         number += len(some)
 
 
-def _spoiled(contract: Contract, run_seed: int) -> Iterator[Made]:
+def _spoiled(contract: Contract, run_seed: int) -> Iterator[Case]:
     """Each clause broken, and each opened, a few times, from small calls of the walk."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     pool = [s for s in (*cell_structures(contract), *shape_structures(contract)) if np.prod(s.shape, dtype=int) < 2000]
@@ -95,15 +103,15 @@ def _spoiled(contract: Contract, run_seed: int) -> Iterator[Made]:
             for place in rng.permutation(len(pool))[:400]:
                 call = change(contract, build(contract, pool[place], f"walk pool {place}"), name, rng)
                 if call is not None:
-                    yield phase, call, None
+                    yield Case(call, 0, phase)
                     made += 1
                 if made == SPOILED_EACH:
                     break
 
 
-def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Made]:
+def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:
     """The calls that one round of Hypothesis makes; it never fails, and waits for nobody."""
-    made: list[Made] = []
+    made: list[Case] = []
     kinds = (
         ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
     )
@@ -124,13 +132,13 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[M
         where = f"{origin} example {len(made)}"
         if kind != "valid":
             call = data.draw((invalid_calls if kind == "invalid" else unspecified_calls)(contract))
-            made.append((kind, replace(call, origin=f"{where}, {call.origin}"), None))
+            made.append(Case(replace(call, origin=f"{where}, {call.origin}"), 0, kind))
             return
         structure = data.draw(structures(contract))
         for i in range(SEEDS_EACH):
             call = build(contract, replace(structure, seed=structure.seed + i), where)
             legal = legal_set(contract, call)
-            made.append(("hypothesis", call, legal))
+            made.append(Case(call, 0, "hypothesis", legal))
             if i == 0:
                 target(_distance(legal), label="ULP between readings")
 

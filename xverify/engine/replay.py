@@ -71,7 +71,11 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     finding.readings = tuple(entry.get("readings", ()))
     by = entry.get("attribution")
     if by is not None:
-        finding.attribution = Attribution(by["reading"], by.get("words", ""), by["explained_values"], by["values"])
+        other = by.get("elsewhere")
+        elsewhere = None if other is None else (str(other["reading"]), str(other["words"]))
+        finding.attribution = Attribution(
+            by["reading"], by.get("words", ""), by["explained_values"], by["values"], elsewhere
+        )
     reference = entry.get("reference")
     if reference:
         known = all_oracles().get(reference)

@@ -18,12 +18,12 @@ from oracles.protocol import Oracle
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
 from xverify.engine import equivalences
+from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import IN_ALL, Batch, Fleet
 from xverify.engine.plan import Case, batches
 from xverify.engine.trust import Trust
 from xverify.verify import editions, verdicts
-from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Discrepancy, Finding, Findings, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
@@ -70,13 +70,14 @@ class Sweep:
         self.trust = Trust()
         self.phases: Counter[str] = Counter()
         self.clause_cases: Counter[str] = Counter()
+        self.clause_answers: Counter[tuple[str, str]] = Counter()
         self.values = 0
         self.complete = True
         self.interrupted = threading.Event()
         self.readings: dict[str, dict[str, Reading]] = {}
         self.spared: Counter[str] = Counter()
         self._supported: dict[tuple[Subject, Cell], bool] = {}
-        self._open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
+        self.open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
 
     # -- the parts of a run ---------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class Sweep:
         except KeyboardInterrupt:
             self.complete = False
             self._drain()
-        self._conclude()
+        conclude(self)
 
     def stop(self) -> None:
         self.fleet.stop()
@@ -160,7 +161,10 @@ class Sweep:
     # -- judging --------------------------------------------------------------------------------------
 
     def _receive(self, batch: Batch) -> None:
-        judged = [verdicts.judge(batch.contract, case.call, case.number, case.legal) for case in batch.cases]
+        judged = [
+            replace(verdicts.judge(batch.contract, c.call, c.number, c.legal), places=c.places, more=c.more)
+            for c in batch.cases
+        ]
         outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
         for asked in batch.asked:
             for (place, subject, repeated), outcome in zip(asked.places, asked.outcomes or (), strict=False):
@@ -171,7 +175,7 @@ class Sweep:
                         continue
                     found = verdicts.nondeterministic(judged[place], subject.name, outcomes[place][subject], outcome)
                     if found is not None:
-                        self._add(found, subject, judged[place], outcome)
+                        self.add(found, subject, judged[place], outcome)
                 else:
                     outcomes[place][subject] = outcome
         for one, given in zip(judged, outcomes, strict=True):
@@ -188,12 +192,17 @@ class Sweep:
         if judged.legal is not None:
             known = self.readings.setdefault(contract.id, {})
             known.update({reading.name: reading for reading in judged.legal.readings})
-        for clause in verdicts.tested(judged):
+        tested = verdicts.tested(judged)
+        for clause in tested:
             self.clause_cases[clause] += 1
         for subject, outcome in outcomes.items():
+            # A forbidden call puts its clause to the test by being refused, an allowed one by being answered.
+            if outcome.refused == (judged.judgement.verdict == "forbidden") and outcome.kind not in ("crash", "hang"):
+                for clause in tested:
+                    self.clause_answers[clause, subject.name] += 1
             is_judged = self.fleet.judges(contract, subject.name)
             for found in self.tally.observe(judged, subject, outcome, is_judged):
-                self._add(found, subject, judged, outcome)
+                self.add(found, subject, judged, outcome)
         if judged.judgement.verdict == "unspecified":
             self._compare_open(judged, outcomes)
         elif judged.legal is not None and judged.number % CONFLICT_EACH == 0:
@@ -201,7 +210,11 @@ class Sweep:
                 conflict = editions.conflict(judged, rival)
                 if conflict is not None:
                     legal = legal_set(rival, judged.call.under(rival.id))
-                    self._add(conflict, editions.edition_subject(rival), judged, editions.by_formula(rival, legal))
+                    self.add(conflict, editions.edition_subject(rival), judged, editions.by_formula(rival, legal))
+                    finding = self.findings.of(conflict.key)
+                    for subject, outcome in outcomes.items():
+                        if finding is not None and not subject.options:
+                            finding.followed.update(editions.followed(judged, rival, subject.label, outcome))
 
     def _compare_open(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
         """Where the text leaves a call open, the first implementation that is judged by it is the one compared with."""
@@ -215,11 +228,11 @@ class Sweep:
                 continue
             if outcomes[subject].refused or outcomes[reference].refused:
                 # Said only at the end, when it is known whether the one that refuses supports the cell at all.
-                self._open_refusals.append((found, subject, judged, outcomes[subject], reference))
+                self.open_refusals.append((found, subject, judged, outcomes[subject], reference))
             else:
-                self._add(found, subject, judged, outcomes[subject], reference)
+                self.add(found, subject, judged, outcomes[subject], reference)
 
-    def _add(
+    def add(
         self,
         found: Discrepancy,
         subject: Subject,
@@ -235,40 +248,7 @@ class Sweep:
             key = found.key
             self.emit(FindingFound(key.id(), key.verdict, key.subject, key.contract, found.summary))
 
-    def _conclude(self) -> None:
-        """What can be said only when all outcomes are in: refusals, and readings that differ between
-        implementations."""
-        self.fleet.spare_nothing()
-        for disagreement, subject, judged, outcome, reference in self._open_refusals:
-            if self._supports(subject if outcome.refused else reference, judged):
-                self._add(disagreement, subject, judged, outcome, reference)
-        for subject, _, tally, found, judged, outcome in self.tally.violations():
-            by = found.attribution
-            if by is not None:
-                by = Attribution(by.reading, by.words, tally.wrong, tally.wrong)
-            whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
-            self._add(whole, subject, judged, outcome, cases=tally.wrong_cases)
-        for subject, _, mixture, judged, outcome in self.tally.mixtures():
-            self._add(mixture, subject, judged, outcome)
-        for subject, cell, tally in self.tally.refusals():
-            if not tally.answered and subject.name in self.fleet.failures:
-                continue  # nobody left to ask whether the cell is supported
-            contract = self._contract(cell.contract)
-            if not tally.answered:
-                tally.simplest_refused = self._refuses_simplest(subject, contract, cell)
-            if tally.refusal is not None and not tally.simplest_refused:
-                judged, outcome = tally.refusal
-                refusal = verdicts.rejected(judged, subject.name, outcome)
-                if refusal is not None:
-                    self._add(refusal, subject, judged, outcome, cases=tally.rejected)
-        for subject, _, tally, found, judged, outcome in self.tally.ambiguities():
-            cases, values = tally.departed[found.readings[0]]
-            by = found.attribution
-            if by is not None:
-                by = Attribution(by.reading, by.words, values, values)
-            self._add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
-
-    def _supports(self, subject: Subject, judged: Judged) -> bool:
+    def supports(self, subject: Subject, judged: Judged) -> bool:
         """Whether the implementation answers allowed calls of the cell to which a call that is left open belongs."""
         cell = judged.contract.cell(judged.call)
         tally = self.tally.cells.get((subject, cell))
@@ -276,15 +256,15 @@ class Sweep:
             return True
         known = (subject, cell)
         if known not in self._supported:
-            self._supported[known] = not self._refuses_simplest(subject, judged.contract, cell)
+            self._supported[known] = not self.refuses_simplest(subject, judged.contract, cell)
         return self._supported[known]
 
-    def _refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
+    def refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
         from strategies import simplest
 
         return self.fleet.ask(subject, simplest(contract, cell)).kind != "tensor"
 
-    def _contract(self, identity: str) -> Contract:
+    def contract(self, identity: str) -> Contract:
         return next(contract for contract in self.options.contracts if contract.id == identity)
 
     def readings_of(self, contract: Contract) -> tuple[Reading, ...]:
@@ -293,7 +273,7 @@ class Sweep:
 
     def contract_of(self, finding: Finding) -> Contract:
         """The contract that a finding is about."""
-        return self._contract(finding.key.contract)
+        return self.contract(finding.key.contract)
 
 
 def _weight(contract: Contract) -> float:

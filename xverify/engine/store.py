@@ -17,6 +17,7 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
+from xverify.engine.characters import character, followers
 from xverify.engine.run import Sweep
 from xverify.verify import editions
 from xverify.verify.findings import Finding, Subject
@@ -140,6 +141,7 @@ def _edition(sweep: Sweep, contract: Contract) -> dict[str, Any]:
                 "document": clause.document,
                 "note": clause.note,
                 "tested": sweep.clause_cases[clause.id],
+                **followers(sweep, contract, clause.id),
             }
             for clause in contract.clauses.values()
         ],
@@ -173,6 +175,7 @@ def _cells(sweep: Sweep) -> list[dict[str, Any]]:
                 "values": tally.values,
                 "status": status,
                 "reading": reading,
+                **character(sweep, cell, tally),
             }
         )
     return rows
@@ -199,7 +202,27 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
         "cells": [cell_to_json(cell) for cell in cells],
         "attribution": None
         if by is None
-        else {"reading": by.reading, "words": by.words, "explained_values": by.explained, "values": by.values},
+        else {
+            "reading": by.reading,
+            "words": by.words,
+            "explained_values": by.explained,
+            "values": by.values,
+            **(
+                {}
+                if by.elsewhere is None
+                else {"elsewhere": dict(zip(("reading", "words"), by.elsewhere, strict=True))}
+            ),
+        },
+        "region": None if finding.region is None else {"name": finding.region.name, "words": finding.region.words},
+        "ulp_histogram": [
+            {"from": low, "to": 2 * low - 1 if low > 0 else low, "count": finding.histogram[low]}
+            for low in (sorted(finding.histogram) if by is None else ())
+        ],
+        "followed": [
+            {"subject": label, "contract": edition, "values": values, "of": finding.followed[label, ""]}
+            for (label, edition), values in sorted(finding.followed.items())
+            if edition
+        ],
         "detail": finding.key.detail,
         "cases": finding.cases,
         "values": finding.values,

@@ -134,7 +134,9 @@ def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
     return lattice.near(types_of(operands), start(contract, call))
 
 
-def search(contract: Contract, seen: Sequence[Seen], whole: bool = False, wrong_only: bool = False) -> tuple[Reading, ...]:
+def search(
+    contract: Contract, seen: Sequence[Seen], whole: bool = False, wrong_only: bool = False
+) -> tuple[Reading, ...]:
     """The readings that give all values that were seen, the simplest first; or, if ``wrong_only``, all wrong ones.
 
     whole: among every composition of the stages and not only those near an admitted reading. seen: calls of one cell.
@@ -203,7 +205,9 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     for mistake, _ in indexing.mistakes(most_wrong.call, operands):
         for reading in admitted:
             recipe = Misread(mistake, reading)
-            if all(gives(contract, s.call, s.got, recipe, s.wrong if wrong_only else None) for s in (most_wrong, *seen)):
+            if all(
+                gives(contract, s.call, s.got, recipe, s.wrong if wrong_only else None) for s in (most_wrong, *seen)
+            ):
                 found.append(recipe)
                 break
     return tuple(found)

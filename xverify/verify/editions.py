@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.verify.findings import Discrepancy, Key, Subject
 from xverify.verify.legal import Legal, legal_set
@@ -33,20 +35,40 @@ def conflict(judged: Judged, rival: Contract) -> Discrepancy | None:
         return None
     ours, theirs = judged.legal, legal_set(rival, call)
     clause = judged.contract.value_clause(judged.call, None)
-    if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
-        apart = np.ones(ours.shape, np.bool_)
-    else:
-        common = np.zeros(ours.shape, np.bool_)
-        for a in ours.distinct:
-            for b in theirs.distinct:
-                common |= a == b
-        apart = ~common & ~(ours.subnormal | theirs.subnormal)
+    apart = _apart(ours, theirs)
     if not apart.any():
         return None
     other = rival.value_clause(call, None)
     key = Key(rival.id, judged.contract.id, "conflict", clause, other)
     summary = f"{judged.contract.id} and {rival.id} allow the same call and no result satisfies both"
     return Discrepancy(key, summary, values=int(apart.sum()))
+
+
+def _apart(ours: Legal, theirs: Legal) -> NDArray[np.bool_]:
+    """Which values have no code that is legal in both editions; a subnormal one is legal anyhow."""
+    if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+        return np.ones(ours.shape, np.bool_)
+    common = np.zeros(ours.shape, np.bool_)
+    for a in ours.distinct:
+        for b in theirs.distinct:
+            common |= a == b
+    return np.asarray(~common & ~(ours.subnormal | theirs.subnormal))
+
+
+def followed(judged: Judged, rival: Contract, label: str, outcome: Outcome) -> dict[tuple[str, str], int]:
+    """Of the values on which two editions conflict, how many of an implementation's are legal by each: by (label, edition),
+    and all of them by (label, "")."""
+    ours, got = judged.legal, outcome.tensor
+    theirs = legal_set(rival, judged.call.under(rival.id))
+    if ours is None or got is None or got.shape != ours.shape or got.dtype != ours.dtype:
+        return {}
+    apart = _apart(ours, theirs)
+    counts = {(label, ""): int(apart.sum())}
+    for identity, legal in ((judged.contract.id, ours), (rival.id, theirs)):
+        if got.dtype == legal.dtype:
+            same = np.logical_or.reduce([canonical(got.codes, got.dtype) == codes for codes in legal.distinct])
+            counts[label, identity] = int((same & apart).sum())
+    return counts
 
 
 def rivals(contract: Contract) -> Iterator[Contract]:

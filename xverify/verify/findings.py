@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
 from xverify.verify.attribute import Attribution
+from xverify.verify.region import Region
+from xverify.verify.view import Sample
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,10 @@ class Finding:
     others: list[tuple[str, str]] = field(default_factory=list)
     reference: Subject | None = None
     shrunk: str = "not reached"
+    samples: list[Sample] = field(default_factory=list)
+    region: Region | None = None
+    histogram: Counter[int] = field(default_factory=Counter)
+    followed: Counter[tuple[str, str]] = field(default_factory=Counter)
     order: tuple[int, ...] = ()
 
     @property
@@ -101,6 +108,10 @@ class Findings:
             if finding.id == identity:
                 return finding
         raise KeyError(identity)
+
+    def of(self, key: Key) -> Finding | None:
+        """The finding of that key, if there is one."""
+        return self._by_key.get(key)
 
     def sorted(self) -> list[Finding]:
         """By implementation, contract and verdict."""
@@ -148,5 +159,6 @@ class Findings:
                 extra.words,
                 extra.explained + (old.explained if old else 0),
                 extra.values + (old.values if old else 0),
+                extra.elsewhere,
             )
         return new

@@ -16,6 +16,7 @@ from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.verify import editions, equivalence, verdicts
+from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.verdicts import Judged
 
@@ -73,11 +74,13 @@ def _discrepancies(
     if comparison is not None:
         found.append(verdicts.flushed(judged, label, comparison))
         if verdict == "violation":
-            reading = finding.readings[0] if finding.readings else None
-            found.append(verdicts.violates(judged, label, outcome, comparison, reading))
+            recipes = [named(judged.contract, name) for name in finding.readings]
+            elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
+            recipe = recipes[0] if recipes else None
+            found.append(verdicts.violates(judged, label, outcome, comparison, recipe, elsewhere))
         if verdict == "mixed":
             found.append(equivalence.reproduced(finding, judged, outcome, ask))
-            by = finding.attribution.reading if finding.attribution else None
+            by = named(judged.contract, finding.attribution.reading) if finding.attribution else None
             found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
         if verdict == "ambiguity" and finding.readings:
             found.append(verdicts.departs(judged, label, outcome, finding.readings[0]))

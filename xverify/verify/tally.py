@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
-from xverify.core.call import Outcome, Tensor
+from xverify.core.call import Outcome
 from xverify.verify import verdicts
-from xverify.verify.attribute import explaining, readings_of
+from xverify.verify.common import common
 from xverify.verify.compare import Comparison
+from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.verdicts import Judged
-
-KEPT_CALLS, KEPT_VALUES = 2, 512
-"""How many right calls, and how large, a cell keeps for what may be suspected later: a recipe that they contradict is
-not the cell's. They are shared by all implementations, and the first of a cell meets every code."""
 
 
 @dataclass(eq=False)
 class CellTally:
     """One implementation in one cell. alive: names of the admitted readings that explain all values so far.
-    suspects: of the recipes that are not admitted, those that do. earlier: right calls, and the reading each followed."""
+    evidence: of the readings that are not admitted, and kept calls. explained: at the run's end, what gives wrong values."""
 
     cases: int = 0
     values: int = 0
@@ -36,7 +33,6 @@ class CellTally:
     unsupported: int = 0
     deaths: set[str] = field(default_factory=set)
     alive: tuple[str, ...] | None = None
-    suspects: tuple[str, ...] | None = None
     worst: tuple[Judged, Outcome] | None = None
     mixture: tuple[Judged, Outcome, Discrepancy] | None = None
     ambiguous: bool = False
@@ -45,7 +41,8 @@ class CellTally:
     refusal: tuple[Judged, Outcome] | None = None
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
     departed: dict[str, list[int]] = field(default_factory=dict)
-    earlier: list[tuple[Judged, int]] = field(default_factory=list)
+    evidence: Evidence = field(default_factory=Evidence)
+    explained: Explained | None = None
 
 
 class Tally:
@@ -117,17 +114,7 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
-        if is_judged and (cell.wrong or cell.mixture) and cell.suspects != ():
-            if cell.suspects is None:
-                cell.suspects = _suspects(judged, names, cell)
-            cell.suspects = explaining(judged.contract, judged.call, outcome.tensor, cell.suspects)
-        elif (
-            cell.alive
-            and not comparison.flushed_values
-            and 0 < judged.call.values <= KEPT_VALUES
-            and len(cell.earlier) < KEPT_CALLS
-        ):
-            cell.earlier.append((judged, names.index(cell.alive[0])))
+        cell.evidence.observe(judged, outcome.tensor, comparison, is_judged)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
         return [flushed] if flushed is not None and is_judged else []
@@ -150,20 +137,31 @@ class Tally:
                 cell.departures[name] = (judged, outcome)
 
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells with values outside the legal set, each with the reading that explains all its values if one is
+        """Cells with values outside the legal set, each with the recipe that explains all its values if one is
         known."""
         violating = [
             (subject, cell, tally)
             for (subject, cell), tally in self._ordered()
             if tally.worst is not None and self.judged_by[subject, cell.contract]
         ]
-        common = _common([((subject.name, cell.contract), tally.suspects or ()) for subject, cell, tally in violating])
-        for (subject, cell, tally), reading in zip(violating, common, strict=True):
+        groups = []
+        for subject, cell, tally in violating:
+            assert tally.worst is not None
+            judged = tally.worst[0]
+            operands = judged.contract.operands(judged.call)
+            groups.append(((subject.name, cell.contract), operands, tally.evidence.others or ()))
+        for (subject, cell, tally), reading in zip(violating, common(groups), strict=True):
             assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            found = verdicts.violates(judged, subject.name, outcome, comparison, reading)
+            by = Explained(reading) if reading is not None else explained(tally.evidence, tally.alive or ())
+            tally.explained = by
+            found = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
+            if found is None:
+                # The recipe was found on the calls that were kept; the smallest wrong one is not among them.
+                tally.explained = Explained(None)
+                found = verdicts.violates(judged, subject.name, outcome, comparison, None)
             if found is not None:
                 yield subject, cell, tally, found, judged, outcome
 
@@ -172,8 +170,8 @@ class Tally:
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, found = tally.mixture
-                reading = tally.suspects[0] if tally.suspects else None
-                whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, reading)
+                recipe = tally.evidence.others[0] if tally.evidence.others else None
+                whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, recipe)
                 yield subject, cell, whole or found, judged, outcome
 
     def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
@@ -225,30 +223,6 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
-
-
-def _suspects(judged: Judged, admitted: list[str], cell: CellTally) -> tuple[str, ...]:
-    """Recipes that may be a cell's though the text does not admit them: those that also give what was right before."""
-    names = tuple(name for name in readings_of(judged.contract.domain.family) if name not in admitted)
-    for before, reading in cell.earlier:
-        assert before.legal is not None
-        given = Tensor(before.legal.dtype, before.legal.codes(reading))
-        names = explaining(before.contract, before.call, given, names)
-    return names
-
-
-def _common(suspects: Sequence[tuple[tuple[str, str], tuple[str, ...]]]) -> list[str | None]:
-    """For each cell one of the readings that explain it, so that the cells of one group need few different ones: the
-    reading that explains most cells, then the one that explains most of the others, and so on."""
-    chosen: list[str | None] = [None] * len(suspects)
-    open_cells = {place for place, (_, names) in enumerate(suspects) if names}
-    while open_cells:
-        counts = Counter((suspects[place][0], name) for place in sorted(open_cells) for name in suspects[place][1])
-        (group, best), _ = counts.most_common(1)[0]
-        for place in [p for p in open_cells if suspects[p][0] == group and best in suspects[p][1]]:
-            chosen[place] = best
-            open_cells.remove(place)
-    return chosen
 
 
 def _smaller(a: Judged, b: Judged) -> bool:

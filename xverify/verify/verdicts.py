@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xverify.contracts.model import Cell, Contract, Judgement
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts.model import Cell, Contract, Judgement, Reading
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
-from xverify.verify.attribute import Attribution, explaining, named
+from xverify.verify.attribute import Attribution, Misread, Recipe, gives
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
@@ -22,7 +25,8 @@ NOTES = {
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A call, what its edition says of it, and its legal set when it has one."""
+    """A call, what its edition says of it, and its legal set when it has one. places, more: of a call of the lap, see
+    `strategies.lap.Probe`."""
 
     contract: Contract
     call: Call
@@ -30,6 +34,8 @@ class Judged:
     cell: Cell | None
     legal: Legal | None
     number: int = 0
+    places: NDArray[np.int64] | None = None
+    more: bool = False
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
@@ -173,25 +179,44 @@ def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy
 
 
 def violates(
-    judged: Judged, subject: str, outcome: Outcome, comparison: Comparison, reading: str | None
+    judged: Judged,
+    subject: str,
+    outcome: Outcome,
+    comparison: Comparison,
+    recipe: Recipe | None,
+    elsewhere: Reading | None = None,
 ) -> Discrepancy | None:
-    """Values outside the legal set. reading: the one that is known to explain the cell, which must then explain every
-    value of this call too; None when none is known."""
+    """Values outside the legal set. recipe: the one that is known to explain the cell, which must then explain every
+    value of this call too, or if ``elsewhere`` is the reading that gives the legal ones, every wrong one; None when none is
+    known."""
     contract, cell, got = judged.contract, judged.cell, outcome.tensor
     if not comparison.wrong_values or cell is None or got is None:
         return None
-    if reading is not None and not explaining(contract, judged.call, got, (reading,)):
+    where = None if elsewhere is None else comparison.wrong
+    if recipe is not None and not gives(contract, judged.call, got, recipe, where):
         return None
-    clause = contract.value_clause(judged.call, reading)
+    clause = _clause(judged, recipe)
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
-    if reading is not None:
-        by = Attribution(reading, named(contract, reading).words, count, count)
-        key = Key(subject, contract.id, "violation", clause, reading)
-        return Discrepancy(key, f"{subject} {by.words}, which {contradicts}", by, count, comparison.max_ulp, (reading,))
-    key = Key(subject, contract.id, "violation", clause, f"{cell.x_dtype} to {cell.out_dtype}")
-    summary = f"{subject} gives values that no known reading explains, with x of {cell.x_dtype}, which {contradicts}"
-    return Discrepancy(key, summary, None, count, comparison.max_ulp)
+    if recipe is None:
+        key = Key(subject, contract.id, "violation", clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        summary = f"{subject} gives values that no known recipe explains, with x of {cell.x_dtype}, which {contradicts}"
+        return Discrepancy(key, summary, None, count, comparison.max_ulp)
+    if elsewhere is None:
+        by = Attribution(recipe.name, recipe.words, count, count)
+        key = Key(subject, contract.id, "violation", clause, recipe.name)
+        summary = f"{subject} {by.words}, which {contradicts}"
+        return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name,))
+    by = Attribution(recipe.name, recipe.words, count, count, (elsewhere.name, elsewhere.words))
+    key = Key(subject, contract.id, "violation", clause, f"in part {recipe.name}")
+    summary = f"{subject} in part {by.words}, which {contradicts}"
+    return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name, elsewhere.name))
+
+
+def _clause(judged: Judged, recipe: Recipe | None) -> str:
+    """The clause that a recipe's values contradict; of an indexing mistake that of the formula."""
+    name = None if recipe is None or isinstance(recipe, Misread) else recipe.name
+    return judged.contract.value_clause(judged.call, name)
 
 
 def mixed(
@@ -200,11 +225,11 @@ def mixed(
     outcome: Outcome,
     comparison: Comparison | None,
     alive: tuple[str, ...],
-    reading: str | None = None,
+    recipe: Recipe | None = None,
 ) -> Discrepancy | None:
     """Legal values that none of the readings ``alive`` (those that explain all values before) explains.
 
-    reading: one that the text does not admit but that is known to explain the cell; it must then explain this call too.
+    recipe: one that the text does not admit but that is known to explain the cell; it must then explain this call too.
     """
     contract, cell, got = judged.contract, judged.cell, outcome.tensor
     comparison = comparison or compared(judged, outcome)
@@ -220,17 +245,17 @@ def mixed(
     names = [known.name for known in judged.legal.readings]
     if any(comparison.explains[names.index(name)] for name in alive if name in names):
         return None
-    if reading is not None and not explaining(contract, judged.call, got, (reading,)):
+    if recipe is not None and not gives(contract, judged.call, got, recipe):
         return None
-    clause = contract.value_clause(judged.call, reading)
+    clause = _clause(judged, recipe)
     summary = f"{subject} gives legal values that no single reading of the text explains ({_types(cell)})"
     count = judged.call.values
-    if reading is None:
+    if recipe is None:
         key = Key(subject, contract.id, "mixed", clause, f"{cell.x_dtype} to {cell.out_dtype}")
         return Discrepancy(key, summary, None, count, 0, alive)
-    by = Attribution(reading, named(contract, reading).words, count, count)
+    by = Attribution(recipe.name, recipe.words, count, count)
     summary = f"{summary}; one that it does not admit does: it {by.words}"
-    return Discrepancy(Key(subject, contract.id, "mixed", clause, reading), summary, by, count, 0, alive)
+    return Discrepancy(Key(subject, contract.id, "mixed", clause, recipe.name), summary, by, count, 0, alive)
 
 
 def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Discrepancy | None:

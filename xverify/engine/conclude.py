@@ -1,0 +1,99 @@
+"""What can be said only when all outcomes of a run are in: attribution of whole cells, refusals, differing readings, regions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from xverify.verify import verdicts
+from xverify.verify.findings import Finding, Key
+from xverify.verify.region import region
+from xverify.verify.tally import CellTally
+from xverify.verify.view import Sample
+
+if TYPE_CHECKING:
+    from xverify.engine.run import Sweep  # which calls `conclude`
+
+MOST_SAMPLES = 12
+"""Calls with wrong values, and calls without, among which a finding's region is searched."""
+
+
+def conclude(sweep: Sweep) -> None:
+    """Add to the run's findings what is said of whole cells."""
+    sweep.fleet.spare_nothing()
+    for disagreement, subject, judged, outcome, reference in sweep.open_refusals:
+        if sweep.supports(subject if outcome.refused else reference, judged):
+            sweep.add(disagreement, subject, judged, outcome, reference)
+    _violations(sweep)
+    for subject, _, mixture, judged, outcome in sweep.tally.mixtures():
+        sweep.add(mixture, subject, judged, outcome)
+    _refusals(sweep)
+    for subject, _, tally, found, judged, outcome in sweep.tally.ambiguities():
+        cases, values = tally.departed[found.readings[0]]
+        by = found.attribution
+        if by is not None:
+            by = replace(by, explained=values, values=values)
+        sweep.add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
+
+
+def _violations(sweep: Sweep) -> None:
+    wrong: dict[Key, list[list[Sample]]] = defaultdict(list)
+    for subject, _, tally, found, judged, outcome in sweep.tally.violations():
+        by = found.attribution
+        if by is not None:
+            by = replace(by, explained=_explained(tally), values=tally.wrong)
+        whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
+        sweep.add(whole, subject, judged, outcome, cases=tally.wrong_cases)
+        wrong[whole.key].append(tally.evidence.samples())
+        finding = sweep.findings.of(whole.key)
+        if finding is not None:
+            finding.histogram += tally.evidence.histogram
+    for key, groups in wrong.items():
+        finding = sweep.findings.of(key)
+        if finding is not None:
+            finding.region = region(_chosen(groups) + _agreeing(sweep, finding))
+
+
+def _explained(tally: CellTally) -> int:
+    """How many of a cell's wrong values were held against its recipe: all, or those that were kept."""
+    if tally.evidence.others:
+        return tally.wrong
+    return sum(int(seen.wrong.sum()) for _, seen in tally.evidence.wrong)
+
+
+def _chosen(groups: Sequence[Sequence[Sample]]) -> list[Sample]:
+    """Samples of all cells in turn, as many with wrong values as without."""
+    found: list[Sample] = []
+    for has_wrong in (True, False):
+        queues = [[sample for sample in group if sample.wrong.any() == has_wrong] for group in groups]
+        turns = [
+            queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)
+        ]
+        found += turns[:MOST_SAMPLES]
+    return found
+
+
+def _agreeing(sweep: Sweep, finding: Finding) -> list[Sample]:
+    """Calls of other cells of the same implementation and edition, all of whose values are right."""
+    groups = [
+        tally.evidence.samples()
+        for (subject, cell), tally in sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
+        if subject.name == finding.key.subject and cell.contract == finding.key.contract and not tally.wrong
+    ]
+    stride = max(1, len(groups) // MOST_SAMPLES)
+    return _chosen(groups[::stride])
+
+
+def _refusals(sweep: Sweep) -> None:
+    for subject, cell, tally in sweep.tally.refusals():
+        if not tally.answered and subject.name in sweep.fleet.failures:
+            continue  # nobody left to ask whether the cell is supported
+        if not tally.answered:
+            tally.simplest_refused = sweep.refuses_simplest(subject, sweep.contract(cell.contract), cell)
+        if tally.refusal is not None and not tally.simplest_refused:
+            judged, outcome = tally.refusal
+            refusal = verdicts.rejected(judged, subject.name, outcome)
+            if refusal is not None:
+                sweep.add(refusal, subject, judged, outcome, cases=tally.rejected)

@@ -1,0 +1,160 @@
+"""What one implementation's values in one cell say of the recipe that it follows, call after call."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xverify.contracts.model import Reading
+from xverify.core.bits import ulp_distance
+from xverify.core.call import Tensor
+from xverify.verify import attribute
+from xverify.verify.attribute import FEW, Attribution, Misread, Recipe, Seen
+from xverify.verify.compare import Comparison
+from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
+from xverify.verify.verdicts import Judged
+
+KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 4096
+"""Calls that a cell keeps: those that its recipe is first searched on, wrong ones and right ones; and how large they may be."""
+
+
+@dataclass(eq=False)
+class Evidence:
+    """others: the readings that the text does not admit and that give every value so far; None before the first search.
+
+    probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end. values:
+    how many were held against the readings. whole: whether every composition was searched. seconds: spent on it.
+    """
+
+    others: tuple[Reading, ...] | None = None
+    probes: list[tuple[Judged, Seen]] = field(default_factory=list)
+    wrong: list[tuple[Judged, Seen]] = field(default_factory=list)
+    right: list[tuple[Judged, Seen]] = field(default_factory=list)
+    values: int = 0
+    whole: bool = False
+    seconds: float = 0.0
+    histogram: Counter[int] = field(default_factory=Counter)
+
+    def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool) -> None:
+        """Take in one allowed call's values."""
+        if not judged.call.values:
+            return
+        began = time.perf_counter()
+        seen = Seen(judged.call, got, comparison.wrong, judged.places)
+        self.values += got.size
+        self._follow(judged, seen, is_judged)
+        self._keep(judged, seen)
+        if comparison.wrong_values and is_judged:
+            self._measure(judged, got, comparison)
+        self.seconds += time.perf_counter() - began
+
+    def _follow(self, judged: Judged, seen: Seen, is_judged: bool) -> None:
+        contract, wrong = judged.contract, bool(seen.wrong.any())
+        if self.others is None:
+            self.probes.append((judged, seen))
+            if judged.more and len(self.probes) < KEPT_PROBES:
+                return
+            found = attribute.search(contract, [one for _, one in self.probes])
+            operands = contract.operands(judged.call)
+            admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
+            self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
+            if judged.places is not None:
+                # The search looked at the values that were chosen; the calls have others too.
+                for _, one in self.probes:
+                    self.others = attribute.surviving(contract, self.others, one.call, one.got)
+        elif self.others:
+            self.others = attribute.surviving(contract, self.others, seen.call, seen.got)
+        is_wrong = wrong or any(one.wrong.any() for _, one in self.probes)
+        if not self.others and is_wrong and is_judged and not self.whole:
+            self.whole = True
+            all_seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, (judged, seen))]
+            self.others = attribute.search(contract, all_seen, whole=True)
+
+    def _keep(self, judged: Judged, seen: Seen) -> None:
+        if seen.got.size > KEPT_VALUES:
+            return
+        if seen.wrong.any():
+            if len(self.wrong) < KEPT_WRONG:
+                self.wrong.append((judged, seen))
+        elif self.wrong and len(self.right) < KEPT_RIGHT:
+            self.right.append((judged, seen))
+
+    def _measure(self, judged: Judged, got: Tensor, comparison: Comparison) -> None:
+        """Count the wrong values by how far they are from the nearest legal one, in powers of two of ULP."""
+        legal = judged.legal
+        assert legal is not None
+        given = got.codes[comparison.wrong]
+        distances = np.stack([ulp_distance(given, c[comparison.wrong], legal.dtype) for c in legal.distinct])
+        nearest = np.where(distances < 0, np.iinfo(np.int64).max, distances).min(axis=0)
+        for distance, count in zip(*np.unique(nearest, return_counts=True), strict=True):
+            known = distance != np.iinfo(np.int64).max
+            self.histogram[1 << (int(distance).bit_length() - 1) if known else -1] += int(count)
+
+    def samples(self) -> list[Sample]:
+        """The kept calls, for finding the region of the wrong values."""
+        kept = {id(seen): (judged, seen) for judged, seen in (*self.wrong, *self.right, *self.probes)}
+        return [
+            Sample(judged.contract, judged.call, judged.legal, seen.wrong)
+            for judged, seen in kept.values()
+            if judged.legal is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What is known at a run's end of a cell with wrong values: the recipe that gives them, or none."""
+
+    recipe: Recipe | None
+    elsewhere: Reading | None = None
+
+
+def explained(evidence: Evidence, alive: Sequence[str]) -> Explained:
+    """The recipe of a cell that no reading explains: an indexing mistake, or two pieces with a region between them.
+
+    alive: names of the admitted readings that explain the values that are right.
+    """
+    kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
+    if not evidence.wrong:
+        return Explained(None)
+    judged, first = evidence.wrong[0]
+    contract = judged.contract
+    whole = attribute.misreadings(contract, kept)
+    if whole:
+        return Explained(whole[0])
+    amiss = [Seen(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
+    if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
+        return Explained(None)
+    legal = next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None)
+    if legal is None or not _between(region(evidence.samples())):
+        return Explained(None)
+    pieces: tuple[Recipe, ...] = attribute.search(contract, amiss, wrong_only=True)
+    pieces = pieces or attribute.misreadings(contract, amiss, wrong_only=True)
+    pieces = pieces or attribute.search(contract, amiss, whole=True, wrong_only=True)
+    return Explained(pieces[0], legal) if pieces else Explained(None)
+
+
+def _right_by(evidence: Evidence, reading: Reading) -> bool:
+    """Whether an admitted reading gives every kept value that is right."""
+    return all(
+        attribute.gives(judged.contract, seen.call, seen.got, reading, ~seen.wrong)
+        for judged, seen in (*evidence.wrong, *evidence.right, *evidence.probes)
+    )
+
+
+def _between(found: Region) -> bool:
+    return found.words not in (NOWHERE_SIMPLE, EVERYWHERE)
+
+
+def attribution(found: Explained, values: int) -> Attribution | None:
+    """As a finding has it."""
+    if found.recipe is None:
+        return None
+    elsewhere = None if found.elsewhere is None else (found.elsewhere.name, found.elsewhere.words)
+    return Attribution(found.recipe.name, found.recipe.words, values, values, elsewhere)
+
+
+__all__ = ["Evidence", "Explained", "Misread", "attribution", "explained"]
