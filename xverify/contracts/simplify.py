@@ -165,9 +165,7 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
         return "exact"
     if subtraction == "wrap-unsigned" and dtype == types.x:
         return "wrap-x"
-    if where == "int32" and types.x == "int32":
-        return f"{kind}-x"
-    return subtraction
+    return f"{kind}-int32" if dtype == "int32" else subtraction
 
 
 def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:

@@ -28,6 +28,9 @@ DEPTH = 2
 IN_ALL = 12
 """Batches under way in all."""
 
+ALL_PROBES = 0.1
+"""Paths that get at least this share of the calls get every call of the lap over the cells."""
+
 REPEAT_EACH = 40
 """Every so many calls one is asked twice, to see whether the answer is the same."""
 
@@ -149,7 +152,8 @@ class Fleet:
                 if case.number in beyond and oracle.distribution == "xverify":
                     continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
-                    if int((case.number + 1) * path.share) == int(case.number * path.share):
+                    in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
+                    if not in_turn and (case.places is None or path.share < ALL_PROBES):
                         continue
                     again = case.number % REPEAT_EACH == 0 and not path.options
                     for repeated in (False, True)[: 1 + again]:
@@ -217,4 +221,6 @@ def _subjects(oracle: Oracle) -> tuple[Subject, ...]:
     version = installed_version(oracle) or "not installed"
     if oracle.distribution == "xverify":
         from xverify import __version__ as version
-    return tuple(Subject(oracle.name, version, oracle.role, path.options) for path in oracle.paths)
+    return tuple(
+        Subject(oracle.name, version, oracle.role, path.options, path.share >= ALL_PROBES) for path in oracle.paths
+    )

@@ -7,7 +7,7 @@ survives is held against all values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -104,17 +104,6 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
     codes = codes_of(contract, call, recipe)
     same = codes is not None and (codes == canonical(got.codes, got.dtype)) | (False if where is None else ~where)
     return bool(np.all(same))
-
-
-def surviving(contract: Contract, recipes: Iterable[Reading], call: Call, got: Tensor) -> tuple[Reading, ...]:
-    """Those of the readings that give every value of an outcome."""
-    operands = contract.operands(call)
-    wanted = canonical(got.codes, got.dtype)
-    return tuple(
-        reading
-        for reading in recipes
-        if np.array_equal(canonical(np.asarray(reading.evaluate(operands)), got.dtype), wanted)
-    )
 
 
 def start(contract: Contract, call: Call) -> tuple[Stepwise, ...]:

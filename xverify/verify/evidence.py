@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xverify.contracts.model import Reading
-from xverify.core.bits import ulp_distance
+from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
 from xverify.verify.attribute import FEW, Attribution, Misread, Recipe, Seen
@@ -39,9 +39,10 @@ class Evidence:
     seconds: float = 0.0
     histogram: Counter[int] = field(default_factory=Counter)
 
-    def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool) -> None:
-        """Take in one allowed call's values."""
-        if not judged.call.values:
+    def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool) -> None:
+        """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say of right
+        values too which readings remain."""
+        if not judged.call.values or not (often or comparison.wrong_values or self.wrong):
             return
         began = time.perf_counter()
         seen = Seen(judged.call, got, comparison.wrong, judged.places)
@@ -64,10 +65,10 @@ class Evidence:
             self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
             if judged.places is not None:
                 # The search looked at the values that were chosen; the calls have others too.
-                for _, one in self.probes:
-                    self.others = attribute.surviving(contract, self.others, one.call, one.got)
+                for probe, one in self.probes:
+                    self.others = _surviving(self.others, probe, one.got)
         elif self.others:
-            self.others = attribute.surviving(contract, self.others, seen.call, seen.got)
+            self.others = _surviving(self.others, judged, seen.got)
         is_wrong = wrong or any(one.wrong.any() for _, one in self.probes)
         if not self.others and is_wrong and is_judged and not self.whole:
             self.whole = True
@@ -102,6 +103,12 @@ class Evidence:
             for judged, seen in kept.values()
             if judged.legal is not None
         ]
+
+
+def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
+    """Those of the readings that give every value of an outcome."""
+    wanted = canonical(got.codes, got.dtype)
+    return tuple(reading for reading in readings if np.array_equal(judged.gives(reading), wanted))
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from xverify.verify.view import Sample
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation at a version, on a path; ``judged`` by an edition only if its package ships that."""
+    """An implementation at a version, on a path. often: whether the path gets enough calls to tell readings apart."""
 
     name: str
     version: str
     role: str
     options: str = ""
+    often: bool = True
 
     @property
     def label(self) -> str:

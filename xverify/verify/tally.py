@@ -81,7 +81,7 @@ class Tally:
                 cell.refusal = (judged, outcome)
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
-            values = self._values(judged, label, outcome, comparison, cell, is_judged)
+            values = self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
         else:
             odd = verdicts.shape_or_type(judged, label, outcome)
             cell.wrong += max(1, judged.call.values) if odd else 0
@@ -96,6 +96,7 @@ class Tally:
         comparison: Comparison,
         cell: CellTally,
         is_judged: bool,
+        often: bool,
     ) -> list[Discrepancy]:
         assert judged.legal is not None
         assert outcome.tensor is not None
@@ -114,7 +115,7 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
-        cell.evidence.observe(judged, outcome.tensor, comparison, is_judged)
+        cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
         return [flushed] if flushed is not None and is_judged else []

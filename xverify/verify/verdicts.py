@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,14 @@ class Judged:
     number: int = 0
     places: NDArray[np.int64] | None = None
     more: bool = False
+    known: dict[Reading, NDArray[Any]] = field(default_factory=dict)
+
+    def gives(self, reading: Reading) -> NDArray[Any]:
+        """The codes that a reading gives for the call; evaluated once for all implementations."""
+        if reading not in self.known:
+            operands = self.contract.operands(self.call)
+            self.known[reading] = canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
+        return self.known[reading]
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
