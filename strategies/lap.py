@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,8 @@ def lap(contract: Contract) -> Iterator[Probe]:
         if isinstance(structure, Range):
             yield from _ranges(contract, structure, origin)
         else:
-            yield from cell_probes(contract, build(contract, structure, origin), structure, None)
+            small = replace(structure, shape=(2,) if structure.granularity == "per_tensor" else (2, 2))
+            yield from cell_probes(contract, build(contract, small, origin), structure, None)
 
 
 def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes | None) -> Iterator[Probe]:
@@ -100,9 +102,12 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes
 
 def _rows(given: Probes, x_dtype: str) -> NDArray[Any]:
     """The probes' values of x, each row filled up with others, so that all rows together meet every code."""
-    count = len(given)
-    more = values.data(x_dtype, (count, ROW - WIDTH), np.random.default_rng(count))
-    return np.concatenate([given.x.astype(code_dtype(x_dtype)), more], axis=1)
+    return np.concatenate([given.x.astype(code_dtype(x_dtype)), _others(x_dtype, len(given))], axis=1)
+
+
+@lru_cache(maxsize=256)
+def _others(x_dtype: str, count: int) -> NDArray[Any]:
+    return values.data(x_dtype, (count, ROW - WIDTH), np.random.default_rng(count))
 
 
 def _tensor(dtype: str, codes: NDArray[Any]) -> Tensor:
@@ -117,5 +122,6 @@ def _like(call: Call, role: str, codes: NDArray[Any], shape: tuple[int, ...]) ->
 def _ranges(contract: Contract, structure: Structure, origin: str) -> Iterator[Probe]:
     assert isinstance(structure, Range)
     for number, recipe in enumerate(RANGE_RECIPES):
-        one = replace(structure, range_recipe=recipe, seed=structure.seed + number)
+        # The same for all cells of a type: what was found for one need not be searched again.
+        one = replace(structure, range_recipe=recipe, seed=number)
         yield Probe(build(contract, one, origin), np.arange(RANGE_VALUES), number < len(RANGE_RECIPES) - 1)

@@ -135,10 +135,12 @@ def _matching(
         in_reach = np.flatnonzero((far + last).min(axis=1) <= limit)
         if not in_reach.size:
             continue
-        near_rows = np.unique(place_of[in_reach])
+        reached = np.zeros(len(table), np.bool_)
+        reached[place_of[in_reach]] = True
+        near_rows = np.flatnonzero(reached)
         codes = canonical(stages.finished(table[near_rows], types.out, final, subnormals, zero), types.out)
-        matching = near_rows[(codes == wanted).all(axis=1)]
-        for number in in_reach[np.isin(place_of[in_reach], matching)].tolist():
+        reached[near_rows] = (codes == wanted).all(axis=1)
+        for number in in_reach[reached[place_of[in_reach]]].tolist():
             operation, precision, differences, casts = ways[number]
             for (subtraction, difference), (cast,) in product(differences, casts):
                 options: Any = (subtraction, difference, cast, operation, precision, final, subnormals, zero)

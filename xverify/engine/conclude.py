@@ -23,6 +23,7 @@ MOST_SAMPLES = 12
 def conclude(sweep: Sweep) -> None:
     """Add to the run's findings what is said of whole cells."""
     sweep.fleet.spare_nothing()
+    sweep.tally.settle()
     for disagreement, subject, judged, outcome, reference in sweep.open_refusals:
         if sweep.supports(subject if outcome.refused else reference, judged):
             sweep.add(disagreement, subject, judged, outcome, reference)

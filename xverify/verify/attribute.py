@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ from xverify.contracts.model import Contract, Operands, Reading
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.contracts.simplify import types_of
 from xverify.core.bits import canonical
-from xverify.core.call import Call, Tensor
+from xverify.core.call import Call, Tensor, code_dtype
 
 SEARCHED = 60
 """Values on which a search begins."""
@@ -140,26 +141,58 @@ def search(
         return ()
     operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
     chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(SEARCHED, len(wanted)))
+    question = _Question(
+        tuple((role, operands.dtypes[role], listed.tobytes()) for role, listed in operands.codes.items()),
+        operands.output_dtype,
+        tuple(operands.options.items()),
+        canonical(wanted, operands.output_dtype).tobytes(),
+        chosen.tobytes(),
+        () if contract.domain.family == "range" else start(contract, seen[0].call),
+        None if whole else lattice.NEAR,
+    )
+    return _answer(question)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a search depends on: the operands' codes and the values given, the places that it begins with, and from where it
+    goes outward. Cells of many editions and granularities ask the same."""
+
+    codes: tuple[tuple[str, str, bytes], ...]
+    out: str
+    options: tuple[tuple[str, Any], ...]
+    wanted: bytes
+    chosen: bytes
+    start: tuple[Stepwise, ...]
+    most: int | None
+
+
+@lru_cache(maxsize=8192)
+def _answer(question: _Question) -> tuple[Reading, ...]:
+    """The readings that give the values at the chosen places, and then all of them."""
+    wanted = np.frombuffer(question.wanted, code_dtype(question.out))
+    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
+    dtypes = {role: dtype for role, dtype, _ in question.codes}
+    operands = Operands(codes, dtypes, question.out, wanted.shape, dict(question.options))
+    chosen = np.frombuffer(question.chosen, np.int64)
     some, few = lattice.taken(operands, chosen), wanted[chosen]
-    if contract.domain.family == "range":
-        known = affine.range_lattice(operands)
-        found: tuple[Reading, ...] = tuple(
-            reading
-            for reading, given in zip(known, affine.evaluate_all(known, some), strict=True)
-            if np.array_equal(canonical(given, operands.output_dtype), canonical(few, operands.output_dtype))
-        )
+    found: tuple[Reading, ...]
+    if question.start:
+        found = lattice.searched(some, few, question.start, question.most)
     else:
-        most = None if whole else lattice.NEAR
-        found = lattice.searched(some, few, start(contract, seen[0].call), most)
+        known = affine.range_lattice(operands)
+        given = affine.evaluate_all(known, some)
+        found = tuple(
+            reading
+            for reading, one in zip(known, given, strict=True)
+            if np.array_equal(canonical(one, question.out), few)
+        )
     if len(chosen) == len(wanted):
         return found
     return tuple(
         reading
         for reading in found
-        if np.array_equal(
-            canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype),
-            canonical(wanted, operands.output_dtype),
-        )
+        if np.array_equal(canonical(np.asarray(reading.evaluate(operands)), question.out), wanted)
     )
 
 

@@ -40,8 +40,8 @@ class Evidence:
     histogram: Counter[int] = field(default_factory=Counter)
 
     def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool) -> None:
-        """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say of right
-        values too which readings remain."""
+        """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say which
+        readings remain also where an admitted one explains all."""
         if not judged.call.values or not (often or comparison.wrong_values or self.wrong):
             return
         began = time.perf_counter()
@@ -54,26 +54,41 @@ class Evidence:
         self.seconds += time.perf_counter() - began
 
     def _follow(self, judged: Judged, seen: Seen, is_judged: bool) -> None:
-        contract, wrong = judged.contract, bool(seen.wrong.any())
         if self.others is None:
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return
-            found = attribute.search(contract, [one for _, one in self.probes])
-            operands = contract.operands(judged.call)
-            admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
-            self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
-            if judged.places is not None:
-                # The search looked at the values that were chosen; the calls have others too.
-                for probe, one in self.probes:
-                    self.others = _surviving(self.others, probe, one.got)
+            self._begin(is_judged)
         elif self.others:
             self.others = _surviving(self.others, judged, seen.got)
-        is_wrong = wrong or any(one.wrong.any() for _, one in self.probes)
-        if not self.others and is_wrong and is_judged and not self.whole:
+        if not self.others and seen.wrong.any() and is_judged:
+            self._widen((judged, seen))
+
+    def settle(self, is_judged: bool) -> None:
+        """Begin with the probes that came, where the last of a cell did not: it was refused, or the run ended."""
+        if self.others is None and self.probes:
+            began = time.perf_counter()
+            self._begin(is_judged)
+            self.seconds += time.perf_counter() - began
+
+    def _begin(self, is_judged: bool) -> None:
+        judged = self.probes[0][0]
+        contract, operands = judged.contract, judged.contract.operands(judged.call)
+        found = attribute.search(contract, [one for _, one in self.probes])
+        admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
+        self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
+        # The search looked at the values that were chosen; the calls have others too.
+        for probe, one in self.probes:
+            self.others = _surviving(self.others, probe, one.got)
+        if not self.others and is_judged and any(one.wrong.any() for _, one in self.probes):
+            self._widen()
+
+    def _widen(self, *more: tuple[Judged, Seen]) -> None:
+        """Search every composition, once."""
+        if not self.whole:
             self.whole = True
-            all_seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, (judged, seen))]
-            self.others = attribute.search(contract, all_seen, whole=True)
+            seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *more)]
+            self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
 
     def _keep(self, judged: Judged, seen: Seen) -> None:
         if seen.got.size > KEPT_VALUES:

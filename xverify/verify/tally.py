@@ -115,6 +115,7 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
+        often = often or bool(cell.wrong) or cell.mixture is not None
         cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
@@ -136,6 +137,11 @@ class Tally:
             counts[1] += differing
             if name not in cell.departures or _smaller(judged, cell.departures[name][0]):
                 cell.departures[name] = (judged, outcome)
+
+    def settle(self) -> None:
+        """Search where a cell's probes did not all come."""
+        for (subject, cell), tally in self._ordered():
+            tally.evidence.settle(self.judged_by[subject, cell.contract])
 
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Cells with values outside the legal set, each with the recipe that explains all its values if one is
