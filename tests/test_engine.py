@@ -160,7 +160,7 @@ def test_documents_that_contradict_themselves_are_findings(tmp_path):
     [
         ("flawed", {}, "STILL"),
         ("xverify-numpy", {}, "FIXED"),
-        ("flawed", {"readings": ["wrap-x-product-once"]}, "CHANGED"),
+        ("flawed", {"readings": ["wrap-x"]}, "CHANGED"),
     ],
 )
 def test_replay_says_whether_a_finding_is_still_there(tmp_path, monkeypatch, ignoring, name, change, state):
