@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 Value = Fraction | str
 
@@ -227,7 +226,7 @@ def added(a: Value, b: Value) -> Value:
     return subtract(a, negated(b))
 
 
-# -- recipes of y = (x - zero point) * scale, stage by stage --------------------------------------------
+# -- the admitted recipes of y = (x - zero point) * scale; `exact_stages` has every composition ----------
 
 
 @dataclass(frozen=True)
@@ -275,23 +274,6 @@ LINEAR: Mapping[str, Callable[[Triple], int]] = {
     "exact-quotient": exact_quotient,
     "float32-quotient": float32_quotient,
 }
-
-
-def by_stages(reading: Any, t: Triple, dtype: str) -> int:
-    """A recipe composed of stages: ``reading`` has their names."""
-    x, zero_point = t.x, Fraction(0) if reading.subtraction == "ignored" else t.zero_point
-    if reading.subtraction == "operands-output":
-        x, zero_point = rounded(t.out, x), rounded(t.out, zero_point)
-    difference = subtract(x, zero_point)
-    if reading.subtraction.startswith("wrap") and not dtype.startswith("float"):
-        name = dtype if reading.subtraction == "wrap-x" else "int32"
-        assert isinstance(difference, Fraction)
-        difference = decode(name, int(difference) % (1 << int(name.lstrip("uint"))))
-    if reading.difference != "exact":
-        difference = rounded("float32" if reading.difference == "float32" else t.out, difference)
-    scale = rounded(t.out, t.scale) if reading.scale_cast else t.scale
-    result = (divide if reading.divide else multiply)(difference, scale)
-    return round_to(t.out, rounded("float32", result) if reading.rounding == "float32" else result)
 
 
 # -- recipes of TensorFlow's three modes, stage by stage ------------------------------------------------

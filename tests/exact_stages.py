@@ -1,0 +1,150 @@
+"""Every composition of the stages of y = (x - zero point) * scale in rational numbers, a third statement of what each
+stage means; see `exact` for the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from exact import FORMATS, Value, decode, divide, is_negative, multiply, round_to, rounded, subtract
+
+Step = Callable[[Value], Value]
+
+LEAST_NORMAL = {dtype: Fraction(2) ** (1 - FORMATS[dtype].bias) for dtype in ("float32", "float16", "bfloat16")}
+
+
+@dataclass(frozen=True)
+class Given:
+    """One triple and its types; no zero point is None."""
+
+    x: Value
+    zero_point: Value | None
+    scale: Value
+    x_dtype: str
+    scale_dtype: str
+    out: str
+
+
+def by_stages(reading: Any, given: Given) -> int:
+    """The output code of a recipe composed of stages: ``reading`` has their names."""
+    out = given.out
+    # Only x * scale - zero point * scale with a zero point, and a subtraction that can be done there, has two products.
+    two_products = (
+        reading.operation in ("folded", "fused")
+        and given.zero_point is not None
+        and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
+    )
+    without_zero_point = given.zero_point is None or reading.subtraction == "ignored"
+    x, zero_point = given.x, Fraction(0) if without_zero_point else given.zero_point
+    if reading.subtraction.startswith("operands-"):
+        kind = named(reading.subtraction.removeprefix("operands-"), out)
+        x, zero_point = rounded(kind, x), rounded(kind, zero_point)
+    scale = scale_of(reading, given)
+    step = step_of(reading, out)
+    if two_products:
+        base = step(multiply(zero_point, scale))
+        product = multiply(x, scale)
+        result = step(subtract(product if reading.operation == "fused" else step(product), base))
+    else:
+        folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
+        difference = bounded(reading.subtraction, subtract(x, zero_point), given.x_dtype)
+        # A formula without a difference rounds none, also where there is no zero point.
+        if reading.difference != "exact" and not (reading.operation in ("folded", "fused") and folds):
+            difference = rounded(named(reading.difference, out), difference)
+        if reading.operation == "divide":
+            result = step(divide(difference, scale))
+        elif reading.operation == "reciprocal":
+            result = step(multiply(difference, step(divide(Fraction(1), scale))))
+        else:
+            result = step(multiply(difference, scale))
+    return finish(reading, result, out)
+
+
+def named(option: str, out: str) -> str:
+    return out if option == "output" else option
+
+
+def scale_of(reading: Any, given: Given) -> Value:
+    """The scale cast, and taken for zero where it is subnormal in the type that it then has."""
+    kind = given.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, given.out)
+    scale = given.scale if reading.scale_cast == "none" else rounded(kind, given.scale)
+    if reading.subnormals in ("flush-inputs", "flush-all"):
+        # float8_e8m0fnu is computed with as float32, whose subnormal 2^-127 is.
+        scale = without_subnormals("float32" if kind == "float8_e8m0fnu" else kind, scale)
+    return scale
+
+
+def without_subnormals(dtype: str, value: Value) -> Value:
+    if isinstance(value, Fraction) and 0 < abs(value) < LEAST_NORMAL[dtype]:
+        return "-0" if value < 0 else Fraction(0)
+    return value
+
+
+def bounded(subtraction: str, difference: Value, x_dtype: str) -> Value:
+    """An integer difference wrapped or saturated."""
+    kind, _, where = subtraction.partition("-")
+    if kind not in ("wrap", "saturate") or x_dtype.startswith("float"):
+        return difference
+    assert isinstance(difference, Fraction)
+    width = 32 if where == "int32" else int(x_dtype.lstrip("uint"))
+    name = f"uint{width}" if where == "unsigned" else "int32" if where == "int32" else x_dtype
+    if kind == "wrap":
+        return decode(name, int(difference) % (1 << width))
+    low, high = (0, (1 << width) - 1) if name.startswith("u") else (-(1 << (width - 1)), (1 << (width - 1)) - 1)
+    return Fraction(min(max(difference, low), high))
+
+
+def step_of(reading: Any, out: str) -> Step:
+    """How the operation rounds each of its results."""
+    precision = named(reading.precision, out)
+    if precision == "once":
+        if reading.operation in ("multiply", "divide"):
+            return lambda value: value
+        precision = out
+
+    def step(value: Value) -> Value:
+        result = rounded(precision, value)
+        flushes = reading.subnormals in ("flush-results", "flush-products", "flush-all") and precision != "float64"
+        return without_subnormals(precision, result) if flushes else result
+
+    return step
+
+
+def finish(reading: Any, result: Value, out: str) -> int:
+    """The final cast, what becomes of subnormal numbers, and of the sign of zero."""
+    if reading.final == "truncated":
+        code = toward_zero(out, result)
+    elif reading.final == "saturated":
+        code = saturated(out, result)
+    else:
+        code = round_to(out, rounded("float32", result) if reading.final == "via-float32" else result)
+    value = decode(out, code)
+    if reading.subnormals in ("flush-results", "flush-all"):
+        value = without_subnormals(out, value)
+    if reading.zero == "unsigned" and value == "-0":
+        value = Fraction(0)
+    return round_to(out, value)
+
+
+def toward_zero(dtype: str, value: Value) -> int:
+    """The code of the number of the largest magnitude that is not beyond the value; of infinity and NaN their own."""
+    if isinstance(value, str):
+        return round_to(dtype, value)
+    code = round_to(dtype, value)
+    nearest = decode(dtype, code)
+    if isinstance(nearest, str) and nearest != "-0":
+        return code - 1
+    beyond = isinstance(nearest, Fraction) and abs(nearest) > abs(value)
+    return code - 1 if beyond else code
+
+
+def saturated(dtype: str, value: Value) -> int:
+    """The nearest code, with the largest finite number of its sign instead of infinity."""
+    form = FORMATS[dtype]
+    largest = (2 - Fraction(2) ** -form.mantissa_bits) * Fraction(2) ** form.bias
+    nearest = decode(dtype, round_to(dtype, value))
+    if nearest in ("inf", "-inf"):
+        return round_to(dtype, -largest if is_negative(nearest) else largest)
+    return round_to(dtype, value)

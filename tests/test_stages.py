@@ -1,0 +1,223 @@
+"""Every composition of the stages of a linear reading, value by value, against fractions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import exact
+import exact_stages
+import numpy as np
+import pytest
+from linear_operands import OUTPUTS, SCALES, STAGES, crossed, drawn_reading, drawn_types, triples
+
+from xverify.contracts import stages
+from xverify.contracts.model import Operands
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import Types
+from xverify.core.dtypes import QUANTIZED, encode
+
+decode = cache(exact.decode)
+
+
+def given(operands: Operands, place: int) -> exact_stages.Given:
+    number = {role: decode(dtype, int(operands.codes[role][place])) for role, dtype in operands.dtypes.items()}
+    dtypes, out = operands.dtypes, operands.output_dtype
+    return exact_stages.Given(number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out)
+
+
+def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
+    """The reading on some triples, against fractions; how many were compared."""
+    codes, out = reading.evaluate(operands), operands.output_dtype
+    assert codes.shape == operands.shape
+    compared = range(operands.shape[0]) if places is None else places
+    for place in compared:
+        one = given(operands, place)
+        got, want = int(codes[place]), exact_stages.by_stages(reading, one)
+        same = got == want or decode(out, got) == decode(out, want) == "nan"
+        assert same, f"{reading.name} of {one}: got {got:#x}, expected {want:#x}"
+    return len(compared)
+
+
+# -- compositions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn_compositions(seed: int) -> None:
+    """Any options, any types, any triples."""
+    rng, compared = np.random.default_rng(seed), 0
+    for number in range(60):
+        types = drawn_types(rng)
+        compared += compare(drawn_reading(rng, rng.random()), triples(types, 24, 1000 * seed + number))
+    assert compared > 1400
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_special_scales(scale: str, out: str) -> None:
+    """Every special scale with every operation: zeros, subnormals, the edges of the normal range, infinities, NaN."""
+    rng = np.random.default_rng(len(scale + out))
+    for x in ("int8", "uint16", "int32", "float8_e5m2", "float8_e4m3fnuz"):
+        operands = crossed(Types(x, x, scale, out), 4, int(rng.integers(1 << 30)))
+        for operation in STAGES["operation"]:
+            reading = replace(drawn_reading(rng), operation=operation)
+            compare(reading, operands, rng.choice(operands.shape[0], 16))
+
+
+@pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage]])
+def test_each_option(stage: str, option: str) -> None:
+    """Each option by itself, and with each operation, on every type of x."""
+    rng = np.random.default_rng(sum(map(ord, stage + option)))
+    for number, x in enumerate(QUANTIZED):
+        scale, out = SCALES[rng.integers(4)], OUTPUTS[rng.integers(3)]
+        operands = triples(Types(x, x, scale, out), 8, number)
+        compare(replace(Stepwise(), **{stage: option}), operands)
+        operation = STAGES["operation"][number % len(STAGES["operation"])]
+        compare(replace(Stepwise(operation=operation), **{stage: option}), operands)
+
+
+@pytest.mark.parametrize("operation", STAGES["operation"])
+@pytest.mark.parametrize("precision", STAGES["precision"])
+def test_each_operation_in_each_precision(operation: str, precision: str) -> None:
+    """Of 32 bits, whose products float64 does not hold, and of those that have a difference of 35."""
+    rng = np.random.default_rng(len(operation + precision))
+    for number, x in enumerate(("int32", "float8_e5m2", "float8_e5m2fnuz", "int16", "uint8")):
+        for final in STAGES["final"]:
+            scale, out = SCALES[rng.integers(4)], OUTPUTS[rng.integers(3)]
+            reading: Any = replace(Stepwise(), operation=operation, precision=precision, final=final)
+            zero_point = x if number % 4 else "float8_e5m2" if x.startswith("float") else x
+            compare(reading, triples(Types(x, zero_point, scale, out), 24, number))
+
+
+@pytest.mark.parametrize("x", ["float8_e4m3fn", "float8_e5m2", "int4"])
+def test_operands_of_different_types(x: str) -> None:
+    rng = np.random.default_rng(len(x))
+    others = ("uint4",) if x == "int4" else ("float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn", "float8_e5m2")
+    for zero_point in others:
+        for number in range(6):
+            types = Types(x, zero_point, SCALES[number % 4], OUTPUTS[rng.integers(3)])
+            compare(drawn_reading(rng), triples(types, 16, number))
+
+
+# -- pitfalls -------------------------------------------------------------------------------------------
+
+
+def one(types: Types, x: int, zero_point: int, scale: float) -> Operands:
+    """One triple of integers and a scale."""
+    codes = {
+        "x": encode(types.x, [x]),
+        "zero_point": encode(types.zero_point, [zero_point]),
+        "scale": encode(types.scale, [scale]),
+    }
+    dtypes = {"x": types.x, "zero_point": types.zero_point, "scale": types.scale}
+    return Operands(codes, dtypes, types.out, (1,))
+
+
+INT32 = Types("int32", "int32", "float32", "float32")
+
+
+def test_a_fused_product_is_not_rounded() -> None:
+    """x = zero point: what the rounding of zero point * scale to float32 loses is all that is left."""
+    operands = one(INT32, 16777217, 16777217, 1.5)
+    assert compare(Stepwise(operation="fused"), operands) == 1
+    rest = Fraction(16777217) * Fraction(3, 2) - Fraction(exact.rounded("float32", Fraction(16777217) * Fraction(3, 2)))
+    assert decode("float32", int(Stepwise(operation="fused").evaluate(operands)[0])) == rest != 0
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_a_fused_product_in_float64_is_not_rounded(out: str) -> None:
+    """A product of 31 and 24 bits does not fit in float64 either."""
+    operands = one(replace(INT32, out=out), 1101521725, 1101521725, 1.0 + 2.0**-23)
+    reading = Stepwise(operation="fused", precision="float64")
+    assert exact_stages.by_stages(reading, given(operands, 0)) != 0
+    compare(reading, operands)
+
+
+@pytest.mark.parametrize("precision", STAGES["precision"])
+@pytest.mark.parametrize(("x", "zero_point", "scale"), [(-1, 1, 0.0), (1, -1, -0.0), (-3, 0, 0.0), (0, 5, -0.0)])
+def test_the_sign_of_a_fused_zero(x: int, zero_point: int, scale: float, precision: Any) -> None:
+    """-0 - (+0) is -0, by IEEE 754."""
+    for operation in ("folded", "fused"):
+        for out in OUTPUTS:
+            types = Types("int8", "int8", "float32", out)
+            compare(Stepwise(operation=operation, precision=precision), one(types, x, zero_point, scale))
+
+
+@pytest.mark.parametrize(
+    ("subtraction", "x", "zero_point", "difference"),
+    [
+        ("wrap-x", -128, 1, 127),
+        ("wrap-x", 127, -128, -1),
+        ("wrap-unsigned", -128, 1, 127),
+        ("wrap-unsigned", 0, 1, 255),
+        ("wrap-int32", -128, 127, -255),
+        ("saturate-x", -128, 1, -128),
+        ("saturate-x", 127, -1, 127),
+        ("saturate-int32", 127, -128, 255),
+        ("ignored", 5, 3, 5),
+        ("operands-bfloat16", 127, -128, 255),
+        ("exact", 127, -128, 255),
+    ],
+)
+def test_differences_of_int8_by_hand(subtraction: Any, x: int, zero_point: int, difference: int) -> None:
+    operands = one(Types("int8", "int8", "float32", "float32"), x, zero_point, 1.0)
+    assert decode("float32", int(Stepwise(subtraction).evaluate(operands)[0])) == difference
+    compare(Stepwise(subtraction), operands)
+
+
+@pytest.mark.parametrize(
+    ("subtraction", "difference"),
+    [("wrap-int32", -(2**31)), ("saturate-int32", 2**31 - 1), ("exact", 2**31), ("operands-float16", "inf")],
+)
+def test_differences_of_int32_by_hand(subtraction: Any, difference: Any) -> None:
+    operands = one(INT32, 2**31 - 1, -1, 1.0)
+    want = exact.round_to("float32", Fraction(difference) if isinstance(difference, int) else difference)
+    assert int(Stepwise(subtraction).evaluate(operands)[0]) == want
+
+
+@pytest.mark.parametrize(
+    ("options", "scale", "code"),
+    [
+        ({}, 2.0**-149, 0x00000003),
+        ({"subnormals": "flush-results"}, 2.0**-149, 0x00000000),
+        ({"subnormals": "flush-results"}, -(2.0**-149), 0x80000000),
+        ({"subnormals": "flush-results", "zero": "unsigned"}, -(2.0**-149), 0x00000000),
+        ({"subnormals": "flush-products"}, 2.0**-149, 0x00000003),
+        ({"subnormals": "flush-products", "precision": "float32"}, 2.0**-149, 0x00000000),
+        ({"subnormals": "flush-inputs"}, 2.0**-127, 0x00000000),
+        ({"subnormals": "flush-results"}, 2.0**-127, 0x00C00000),
+        ({"subnormals": "flush-all"}, 2.0**-127, 0x00000000),
+        ({"operation": "divide"}, 2.0**-149, 0x7F800000),
+        ({"operation": "divide", "final": "truncated"}, 2.0**-149, 0x7F7FFFFF),
+        ({"operation": "divide", "final": "saturated"}, -(2.0**-149), 0xFF7FFFFF),
+        ({"operation": "divide", "final": "saturated"}, 0.0, 0x7F7FFFFF),
+        ({"operation": "divide", "final": "truncated"}, 0.0, 0x7F800000),
+        ({"operation": "reciprocal", "precision": "float32", "final": "truncated"}, 2.0**-149, 0x7F800000),
+        ({"operation": "divide"}, 3.0, 0x3F800000),
+        ({"operation": "reciprocal"}, 3.0, 0x3F800000),
+    ],
+)
+def test_ends_by_hand(options: dict[str, Any], scale: float, code: int) -> None:
+    """3 times or through the scale, in float32."""
+    operands = one(Types("int8", "int8", "float32", "float32"), 3, 0, scale)
+    assert int(Stepwise(**options).evaluate(operands)[0]) == code
+    compare(Stepwise(**options), operands)
+
+
+def test_the_stages_do_not_share_memory_with_the_operands() -> None:
+    """An evaluation leaves its operands as they were."""
+    rng = np.random.default_rng(3)
+    operands = triples(Types("int8", "int8", "float16", "float16"), 50, 1)
+    before = {role: codes.copy() for role, codes in operands.codes.items()}
+    for _ in range(50):
+        drawn_reading(rng).evaluate(operands)
+    assert all(np.array_equal(before[role], operands.codes[role]) for role in before)
+
+
+def test_decoded_operands_have_no_zero_point_where_none_is_given() -> None:
+    operands = triples(Types("float8_e5m2", "", "float32", "float32"), 4, 1)
+    assert stages.decoded(operands).zero_point is None
+    assert stages.decoded(operands).wide
+    assert not stages.decoded(triples(Types("float8_e4m3fn", "", "float32", "float32"), 4, 1)).wide
