@@ -7,7 +7,7 @@ survives is held against all values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -107,6 +107,13 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
     return bool(np.all(same))
 
 
+def evaluated(contract: Contract, recipes: Sequence[Reading], operands: Operands) -> Iterator[NDArray[Any]]:
+    """The output codes of each reading; range recipes share what they have in common."""
+    if contract.domain.family == "range":
+        return affine.evaluate_all(recipes, operands)
+    return (np.asarray(reading.evaluate(operands)) for reading in recipes)
+
+
 def start(contract: Contract, call: Call) -> tuple[Stepwise, ...]:
     """The readings from which the search goes outward: the same for every edition whose formula multiplies, so that
     what was found for one need not be searched again."""
@@ -140,7 +147,9 @@ def search(
     if not parts or not sum(len(listed) for listed in codes):
         return ()
     operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
-    chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(SEARCHED, len(wanted)))
+    # Of a range formula's probes each range has its share, so none is left for later.
+    few = len(wanted) if contract.domain.family == "range" and seen[0].places is not None else SEARCHED
+    chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
     question = _Question(
         tuple((role, operands.dtypes[role], listed.tobytes()) for role, listed in operands.codes.items()),
         operands.output_dtype,

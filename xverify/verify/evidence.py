@@ -123,7 +123,8 @@ class Evidence:
 def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
     """Those of the readings that give every value of an outcome."""
     wanted = canonical(got.codes, got.dtype)
-    return tuple(reading for reading in readings if np.array_equal(judged.gives(reading), wanted))
+    given = zip(readings, judged.give(readings), strict=True)
+    return tuple(reading for reading, codes in given if np.array_equal(codes, wanted))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from xverify.contracts.model import Cell, Contract, Judgement, Reading
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
-from xverify.verify.attribute import Attribution, Misread, Recipe, gives
+from xverify.verify.attribute import Attribution, Misread, Recipe, evaluated, gives
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
@@ -39,12 +40,14 @@ class Judged:
     more: bool = False
     known: dict[Reading, NDArray[Any]] = field(default_factory=dict)
 
-    def gives(self, reading: Reading) -> NDArray[Any]:
-        """The codes that a reading gives for the call; evaluated once for all implementations."""
-        if reading not in self.known:
+    def give(self, readings: Sequence[Reading]) -> list[NDArray[Any]]:
+        """The codes that each reading gives for the call; evaluated once for all implementations."""
+        missing = [reading for reading in readings if reading not in self.known]
+        if missing:
             operands = self.contract.operands(self.call)
-            self.known[reading] = canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
-        return self.known[reading]
+            for reading, codes in zip(missing, evaluated(self.contract, missing, operands), strict=True):
+                self.known[reading] = canonical(np.asarray(codes), operands.output_dtype)
+        return [self.known[reading] for reading in readings]
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
