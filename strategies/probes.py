@@ -74,8 +74,8 @@ class Probes:
 def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
     """The probes for these types, beginning with the first ones; always the same. They tell the first two admitted readings
     from all others near an admitted one."""
-    pool = _pool(types)
-    first = pool.chosen(list(range(FIRST)))
+    every = pool(types)
+    first = every.chosen(list(range(FIRST)))
     chosen = list(range(FIRST))
     truths = [simplified(reading, types) for reading in admitted[:2]]
     if types.zero_point and types.x not in INTEGERS:
@@ -85,19 +85,19 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
         operands = first.operands(types)
         codes = truth.evaluate(operands)
         left = [reading for reading in searched(operands, codes, admitted) if reading != truth]
-        left = list(_surviving(left, truth, pool.chosen(chosen[FIRST:]).operands(types)))
+        left = list(_surviving(left, truth, every.chosen(chosen[FIRST:]).operands(types)))
         while left:
-            excluded = {place: _excluded(left, truth, pool, place, types) for place in range(FIRST, len(pool))}
+            excluded = {place: _excluded(left, truth, every, place, types) for place in range(FIRST, len(every))}
             best = max(excluded, key=lambda place: len(excluded[place]))
             if not excluded[best]:
                 break
             chosen.append(best)
             left = [reading for reading in left if reading not in excluded[best]]
-    return pool.chosen(chosen)
+    return every.chosen(chosen)
 
 
-def _excluded(left: list[Stepwise], truth: Stepwise, pool: Probes, place: int, types: Types) -> set[Stepwise]:
-    operands = pool.chosen([place]).operands(types)
+def _excluded(left: list[Stepwise], truth: Stepwise, every: Probes, place: int, types: Types) -> set[Stepwise]:
+    operands = every.chosen([place]).operands(types)
     return set(left) - set(_surviving(left, truth, operands))
 
 
@@ -105,9 +105,10 @@ def _surviving(left: list[Stepwise], truth: Stepwise, operands: Operands) -> tup
     return surviving(left, operands, truth.evaluate(operands)) if operands.shape[0] else tuple(left)
 
 
-def _pool(types: Types) -> Probes:
-    """The first probes, and those to choose from."""
-    rng = np.random.default_rng(sum(map(ord, "".join((types.x, types.zero_point, types.scale, types.out)))))
+def pool(types: Types, seed: int = 0) -> Probes:
+    """The first probes, and those to choose from; each seed gives others of the same kinds."""
+    name = "".join((types.x, types.zero_point, types.scale, types.out))
+    rng = np.random.default_rng(sum(map(ord, name)) + (seed << 16))
     recipes = list(zip(_SCALES, _ZERO_POINTS, strict=True))
     more = _MORE_ZERO_POINTS if types.zero_point else _MORE_ZERO_POINTS[:2]
     if types.x not in INTEGERS and types.zero_point:

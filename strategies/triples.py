@@ -1,0 +1,241 @@
+"""A large pool of triples (x, zero point, scale) for the readings that remain of a linear formula: the probes of other seeds,
+every special scale, random mantissas and exponents, and triples that are solved for (see `strategies.ties`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from strategies import ties, values
+from strategies.probes import WIDTH, Codes, Probes, pool
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import Types
+from xverify.contracts.stages import resolved
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, encode, integer_range
+from xverify.core.dtypes import values as decoded
+
+RANDOM = 192
+"""Probes with any mantissa and exponent."""
+
+SOLVED = 24
+"""Probes that are solved for, for each precision that a reading rounds to."""
+
+TRIES = 6000
+"""Numbers for which a factor next to a midpoint is looked for; few have one where much is rounded away."""
+
+_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+
+
+@dataclass(frozen=True)
+class Aims:
+    """What is solved for. rounded: bits to which some reading rounds before the output type, more than its; mantissas: bits
+    of scales, as they are or as they are cast; differences: bits to which differences are rounded, 64 for not at all;
+    truncates, divides: whether some reading does."""
+
+    rounded: tuple[int, ...]
+    mantissas: tuple[int, ...]
+    differences: tuple[int, ...]
+    truncates: bool
+    divides: bool
+
+
+def aims_of(types: Types, readings: Sequence[Stepwise]) -> Aims:
+    kept = MANTISSA_BITS[types.out] + 1
+    options: set[str] = {
+        o for r in readings for o in (r.precision, r.difference, r.subtraction.removeprefix("operands-"))
+    }
+    options |= {"float32" for reading in readings if reading.final == "via-float32"}
+    casts = {reading.scale_cast for reading in readings}
+    narrow = {_PRECISION[resolved(cast, types.out)] for cast in casts - {"none"}}
+    scale = MANTISSA_BITS.get(types.scale, 0) + 1
+    differences = {_PRECISION[resolved(r.difference, types.out)] for r in readings if r.difference != "exact"}
+    return Aims(
+        tuple(sorted(_PRECISION[o] for o in options if o in _PRECISION and _PRECISION[o] > kept)),
+        tuple(sorted({scale, *(bits for bits in narrow if bits < scale)}, reverse=True)),
+        (64, *sorted(differences)),
+        any(reading.final == "truncated" for reading in readings),
+        any(reading.operation in ("divide", "reciprocal") for reading in readings),
+    )
+
+
+@lru_cache(maxsize=256)
+def triples(types: Types, only_zero: bool, seed: int, aims: Aims) -> Probes:
+    rng = np.random.default_rng([seed, *map(ord, "".join((types.x, types.zero_point, types.scale, types.out)))])
+    parts = [pool(types, 1 + 2 * seed), pool(types, 2 + 2 * seed), _random(types, rng)]
+    solved = list(_solved(types, only_zero, aims, rng))
+    if solved:
+        x, zero_points, scales = (np.array(column) for column in zip(*solved, strict=True))
+        parts.append(_probes(types, x, zero_points, scales, rng))
+    zero_point = None
+    if types.zero_point:
+        zero_point = np.concatenate([part.zero_point for part in parts if part.zero_point is not None])
+        zero_point = np.zeros_like(zero_point) if only_zero else zero_point
+        if types.zero_point == "int32" and types.x != "int32":
+            # Keeps x - zero point inside int32 for every 8-bit x; past that the texts leave it open.
+            zero_point = np.clip(zero_point.view(np.int32), -(2**31) + 512, 2**31 - 512).view(np.uint32)
+    return Probes(np.concatenate([p.x for p in parts]), zero_point, np.concatenate([p.scale for p in parts]))
+
+
+def _any_codes(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Codes:
+    return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))
+
+
+def _probes(types: Types, x: Codes, zero_points: Codes, scales: Codes, rng: np.random.Generator) -> Probes:
+    """Probes of given triples, each filled up with any values of x."""
+    filled = _any_codes(types.x, (len(x), WIDTH), rng)
+    filled[:, 0] = x
+    zero_point = zero_points.astype(code_dtype(types.zero_point)) if types.zero_point else None
+    return Probes(filled, zero_point, scales.astype(code_dtype(types.scale)))
+
+
+def _random(types: Types, rng: np.random.Generator) -> Probes:
+    """Every special scale, then scales of any bits; zero points of any bits, and the ends."""
+    special = values.special_scales(types.scale)
+    scales = np.concatenate([np.repeat(special, 4), _any_codes(types.scale, (RANDOM,), rng)])[:RANDOM]
+    x = values.data(types.x, (RANDOM,), rng)
+    zero_points = np.zeros(RANDOM, np.uint8)
+    if types.zero_point:
+        ends = [int(values.zero_points(types.zero_point, (), which, rng)) for which in ("lowest", "highest")]
+        zero_points = _any_codes(types.zero_point, (RANDOM,), rng)
+        zero_points[::4], zero_points[1::4] = ends
+        near = _near(types, x[2::4], rng)
+        zero_points[2::4] = near
+    return _probes(types, x, zero_points, scales, rng)
+
+
+def _near(types: Types, x: Codes, rng: np.random.Generator) -> Codes:
+    """Zero points that are as near to values of x as their type allows: differences of few bits."""
+    numbers = decoded(types.x, x)
+    with np.errstate(all="ignore"):
+        numbers = np.where(np.isfinite(numbers), numbers + rng.integers(-3, 4, x.shape) * 2.0 ** _unit(types), 0.0)
+    if types.zero_point in INTEGERS:
+        numbers = np.clip(numbers, *integer_range(types.zero_point))
+    return encode(types.zero_point, numbers)
+
+
+Triple = tuple[int, int, int]
+"""Codes of x, zero point and scale."""
+
+
+def _solved(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:
+    """Triples whose product, or quotient, lies next to a midpoint of the output type, or for a reading that truncates next to
+    a number of it."""
+    if types.scale == "float8_e8m0fnu":
+        return
+    kept = MANTISSA_BITS[types.out] + 1
+    x, zero_points, differences = differences_of(types, only_zero, rng)
+    for rounded, bits, narrow in product(aims.rounded, aims.mantissas, aims.differences):
+        found = 0
+        for place, difference in enumerate(_rounded(differences, narrow).tolist()):
+            if found >= SOLVED:
+                break
+            for mantissa in ties.factors(difference, 1 << (bits - 1), 1 << bits, kept, rounded, rng, aims.truncates):
+                code = _scale_code(types, mantissa, difference, rng)
+                if code is not None:
+                    found += 1
+                    yield int(x[place]), int(zero_points[place]), code
+    if types.x in ("int32", "uint32"):
+        yield from _solved_differences(types, only_zero, aims, rng)
+    if aims.divides and types.zero_point == "int32" and BITS[types.x] <= 8:
+        yield from _exact_midpoints(types, kept, rng)
+    if aims.divides:
+        bits = aims.mantissas[0]
+        for place in range(min(SOLVED, len(differences))):
+            for mantissa in ties.divisors(int(differences[place]), bits, kept, rng)[:2].tolist():
+                code = _scale_code(types, mantissa, int(differences[place]), rng, divides=True)
+                if code is not None:
+                    yield int(x[place]), int(zero_points[place]), code
+
+
+def _exact_midpoints(types: Types, kept: int, rng: np.random.Generator) -> Iterator[Triple]:
+    """Differences that are multiples of a midpoint, and scales that divide them: the quotient is the midpoint, a product with
+    the reciprocal is not."""
+    for factor in range(3, 1 << (31 - kept - 1), 2):
+        midpoint = 2 * int(rng.integers(1 << (kept - 1), 1 << kept)) + 1
+        if (midpoint * factor) * (1.0 / factor) != midpoint and midpoint * factor < 1 << 31:
+            x = int(rng.integers(0, 100))
+            zero_point = int(encode("int32", np.array(x - midpoint * factor)))
+            yield int(encode(types.x, np.array(x))), zero_point, int(encode(types.scale, np.array(float(factor))))
+
+
+def _rounded(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Whole numbers of at most 53 bits, rounded to so many."""
+    if bits >= 53:
+        return numbers
+    unit = np.exp2(np.maximum(np.floor(np.log2(numbers)) + 1 - bits, 0.0))
+    return np.asarray(np.rint(numbers / unit) * unit, np.int64)
+
+
+def differences_of(
+    types: Types, only_zero: bool, rng: np.random.Generator, every: bool = False
+) -> tuple[Codes, Codes, NDArray[np.int64]]:
+    """Codes of x and of zero points, and the odd part of how far they are apart, in their unit: different ones above 1, those
+    with most bits first. ``every`` of them, of types of 8 bits, or so many as are tried."""
+    x = _any_codes(types.x, (TRIES,), rng)
+    if BITS[types.x] <= 8:
+        x = np.arange(1 << BITS[types.x], dtype=code_dtype(types.x))
+    zero_points = np.zeros_like(x)
+    if types.zero_point and not only_zero:
+        zero_points = _any_codes(types.zero_point, x.shape, rng)
+        zero_points[::2] = int(values.zero_points(types.zero_point, (), "lowest", rng))
+        if types.zero_point == types.x and BITS[types.x] <= 8:
+            x, zero_points = np.repeat(x, len(x)), np.tile(x, len(x))
+    numbers = decoded(types.x, x)
+    if types.zero_point:
+        with np.errstate(all="ignore"):
+            numbers = numbers - decoded(types.zero_point, zero_points)
+    whole = np.where(np.isfinite(numbers), np.abs(numbers) * 2.0 ** -_unit(types), 0.0).astype(np.int64)
+    odd = np.where(whole > 0, whole // np.maximum(whole & -whole, 1), 0)
+    odd, some = np.unique(odd, return_index=True)
+    order = rng.permutation(np.flatnonzero(odd > 1))
+    order = order[np.argsort(-np.floor(np.log2(odd[order])), kind="stable")][: None if every else TRIES]
+    return x[some[order]], zero_points[some[order]], odd[order]
+
+
+def _unit(types: Types) -> int:
+    """Exponent of the unit of x and the zero point."""
+    return min(UNIT_EXPONENT.get(dtype, 0) for dtype in (types.x, types.zero_point or types.x))
+
+
+def _solved_differences(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:
+    """Of integers of 32 bits the difference is the longer factor, so it is what is solved for."""
+    lowest, highest = integer_range(types.x)
+    moves = types.zero_point == types.x and not only_zero
+    start = lowest if moves else 0
+    most, kept = highest - start + 1, MANTISSA_BITS[types.out] + 1
+    for rounded, bits in product(aims.rounded, aims.mantissas):
+        found = 0
+        for mantissa in (rng.integers(1 << (bits - 1), 1 << bits, TRIES) | 1).tolist():
+            if found >= SOLVED:
+                break
+            for difference in ties.factors(mantissa, 1 << 24, most, kept, rounded, rng, aims.truncates):
+                code = _scale_code(types, mantissa, difference, rng)
+                if code is not None:
+                    found += 1
+                    x, zero_point = (int(encode(types.x, np.array(n))) for n in (start + difference, start))
+                    yield x, zero_point, code
+
+
+def _scale_code(
+    types: Types, mantissa: int, difference: int, rng: np.random.Generator, divides: bool = False
+) -> int | None:
+    """The code of a scale of that mantissa for which the result is a normal number of the output type; None where the
+    scale's type has no such number."""
+    length = difference.bit_length()
+    unit = _unit(types)
+    goal = int(rng.integers(-8, 12))
+    exponent = unit + length - mantissa.bit_length() - goal if divides else goal - length - unit - mantissa.bit_length()
+    most = {"float16": 15 - mantissa.bit_length()}.get(types.scale, 100)
+    exponent = min(max(exponent, -24 if types.scale == "float16" else -125), most)
+    number = np.array(mantissa * 2.0**exponent)
+    code = encode(types.scale, number)
+    exact = float(decoded(types.scale, code)) == float(number)
+    result = difference * 2.0**unit / float(number) if divides else difference * 2.0**unit * float(number)
+    largest = 2.0**15 if types.out == "float16" else 2.0**120
+    return int(code) if exact and 2.0**-13 < result < largest else None
