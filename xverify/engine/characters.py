@@ -6,6 +6,7 @@ from typing import Any
 
 from xverify.contracts.model import Cell, Contract
 from xverify.engine.run import Sweep
+from xverify.engine.telling import classes
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
@@ -32,12 +33,14 @@ def character(sweep: Sweep, cell: Cell, tally: CellTally) -> dict[str, Any]:
     if tally.flushed or not alive:
         recipe = others[0] if others else None
         return {"attribution": _attribution(recipe, evidence.values, bool(alive)), "remaining": None}
-    judged = (evidence.probes or evidence.right)[0][0]
-    operands = judged.contract.operands(judged.call)
-    first = alive[0].simplified(operands)
-    equal = [r for r in alive[1:] if r.simplified(operands) == first]
-    rest = [r.name for r in alive[1:] if r.simplified(operands) != first] + [r.name for r in others]
-    remaining = {"equal": len(equal), "others": rest[:MOST_OTHERS], "more": max(0, len(rest) - MOST_OTHERS)}
+    equal, *rest = classes(sweep.contract(cell.contract), cell, [*alive, *others])
+    names = [reading.name for group in rest for reading in group]
+    remaining = {
+        "equal": len(equal) - 1,
+        "others": names[:MOST_OTHERS],
+        "more": max(0, len(names) - MOST_OTHERS),
+        "tried": evidence.tried,
+    }
     return {"attribution": _attribution(alive[0], evidence.values, True), "remaining": remaining}
 
 

@@ -28,6 +28,7 @@ class Evidence:
 
     probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end. values:
     how many were held against the readings. whole: whether every composition was searched. seconds: spent on it.
+    tried: triples, of calls that were not made, on which the readings that remain do not differ.
     """
 
     others: tuple[Reading, ...] | None = None
@@ -37,6 +38,7 @@ class Evidence:
     values: int = 0
     whole: bool = False
     seconds: float = 0.0
+    tried: int = 0
     histogram: Counter[int] = field(default_factory=Counter)
 
     def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool) -> None:
@@ -61,7 +63,8 @@ class Evidence:
             self._begin(is_judged)
         elif self.others:
             self.others = _surviving(self.others, judged, seen.got)
-        if not self.others and seen.wrong.any() and is_judged:
+        # The call that no reading explains any more may itself have no wrong value.
+        if not self.others and is_judged and (seen.wrong.any() or self.histogram):
             self._widen((judged, seen))
 
     def settle(self, is_judged: bool) -> None:
@@ -87,7 +90,7 @@ class Evidence:
         """Search every composition, once."""
         if not self.whole:
             self.whole = True
-            seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *more)]
+            seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *self.right, *more)]
             self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
 
     def _keep(self, judged: Judged, seen: Seen) -> None:

@@ -138,6 +138,10 @@ class Tally:
             if name not in cell.departures or _smaller(judged, cell.departures[name][0]):
                 cell.departures[name] = (judged, outcome)
 
+    def attribution_seconds(self) -> float:
+        """How long it took to follow which recipes give the values."""
+        return sum(tally.evidence.seconds for tally in self.cells.values())
+
     def settle(self) -> None:
         """Search where a cell's probes did not all come."""
         for (subject, cell), tally in self._ordered():
