@@ -7,7 +7,7 @@ survives is held against all values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -231,17 +231,26 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
         return ()
     most_wrong = max(seen, key=lambda one: int(one.wrong.sum()))
     operands = contract.operands(most_wrong.call)
-    admitted = dict.fromkeys(reading.simplified(operands) for reading in contract.readings(most_wrong.call))
-    found = []
-    for mistake, _ in indexing.mistakes(most_wrong.call, operands):
-        for reading in admitted:
-            recipe = Misread(mistake, reading)
-            if all(
-                gives(contract, s.call, s.got, recipe, s.wrong if wrong_only else None) for s in (most_wrong, *seen)
-            ):
-                found.append(recipe)
-                break
-    return tuple(found)
+    admitted = contract.readings(most_wrong.call)
+
+    def first_of(mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[Seen]) -> Iterator[Misread]:
+        """Each mistake that changes something with the first reading that gives what those calls gave."""
+        wheres = [one.wrong if wrong_only else None for one in calls]
+        for mistake, misread in mistakes:
+            if misread is None:
+                continue
+            # What a reading may leave out depends on the types that are read, which may be wrong too.
+            for reading in dict.fromkeys(reading.simplified(misread) for reading in admitted):
+                recipe = Misread(mistake, reading)
+                if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
+                    yield recipe
+                    break
+
+    if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
+        return ()
+    # Mistakes that are the same in this call may differ in another, so each is held against all.
+    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
+    return tuple(first_of(every, (most_wrong, *seen)))
 
 
 def named(contract: Contract, name: str) -> Recipe:
