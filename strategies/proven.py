@@ -112,7 +112,7 @@ def _never_near(types: Types, precision: str) -> bool:
 def only_zero(call: Call) -> bool:
     """Whether a call made by `cell_call` has a zero point that must be 0."""
     zero_point = call.tensors.get("zero_point")
-    return zero_point is not None and zero_point.dtype in INTEGERS and not zero_point.codes.any()
+    return zero_point is not None and not zero_point.codes.any()
 
 
 def _inside_int32(contract: Contract, call: Call) -> bool:

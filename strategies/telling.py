@@ -7,7 +7,7 @@ the few probes on which they differ become calls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -26,7 +26,7 @@ from xverify.contracts.model import Contract, Reading
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types, types_of
 from xverify.core.bits import canonical
-from xverify.core.call import BITS, Call, Tensor
+from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import MANTISSA_BITS, encode, integer_range
 
 __all__ = ["Told", "cell_call", "fewest", "proven", "telling_apart"]
@@ -63,6 +63,10 @@ def telling_apart(contract: Contract, call: Call, readings: Sequence[Reading], s
     found, tried = _chosen_probes(types_of(contract.operands(call)), linear, only_zero(call), seed)
     if found is None:
         return Told((), tried)
+    if found.zero_point is None and "zero_point" in call.tensors:
+        # It is 0 in every allowed call, so that no reading looks at it.
+        zero_point = np.zeros(len(found), code_dtype(call.tensors["zero_point"].dtype))
+        found = replace(found, zero_point=zero_point)
     cell = contract.cell(call)
     structure = Linear(cell.x_dtype, cell.scale_dtype, cell.granularity, call.data.shape)
     made = cell_probes(contract, replace(call, origin=f"telling apart {seed}"), structure, found)
@@ -77,22 +81,25 @@ def fewest(results: NDArray[Any], most: int = MOST_PROBES) -> list[int]:
 
     results: codes, (readings, probes, values).
     """
-    count, length = results.shape[:2]
-    kinds = np.empty((count, length), np.int64)
-    for place in range(length):
-        rows = np.ascontiguousarray(results[:, place]).view(np.uint8).reshape(count, -1)
-        kinds[:, place] = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    telling = np.flatnonzero((results != results[0]).any(axis=(0, 2))).tolist()
+    # Each distinct row of a probe has a number; readings with equal numbers are together.
+    kinds = {place: _numbered([row.tobytes() for row in results[:, place]]) for place in telling}
     chosen: list[int] = []
-    together = np.zeros(count, np.int64)
-    telling = np.flatnonzero((kinds != kinds[0]).any(axis=0))
-    while telling.size and len(chosen) < most:
-        parts = [len(np.unique(together * count + kinds[:, place])) for place in telling]
-        best = int(np.argmax(parts))
-        if parts[best] == len(np.unique(together)):
+    together = [0] * len(results)
+    while telling and len(chosen) < most:
+        best = max(telling, key=lambda place: len(set(zip(together, kinds[place], strict=True))))
+        parted = _numbered(list(zip(together, kinds[best], strict=True)))
+        if max(parted) == max(together):
             break
-        chosen.append(int(telling[best]))
-        together = np.unique(together * count + kinds[:, telling[best]], return_inverse=True)[1].reshape(-1)
+        chosen.append(best)
+        together = parted
     return chosen
+
+
+def _numbered(things: Sequence[Hashable]) -> list[int]:
+    """Each thing's number in the order in which different ones first come."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(thing, len(numbers)) for thing in things]
 
 
 @lru_cache(maxsize=1024)

@@ -23,10 +23,10 @@ from xverify.core.dtypes import values as decoded
 RANDOM = 192
 """Probes with any mantissa and exponent."""
 
-SOLVED = 24
+SOLVED = 8
 """Probes that are solved for, for each precision that a reading rounds to."""
 
-TRIES = 6000
+TRIES = 2000
 """Numbers for which a factor next to a midpoint is looked for; few have one where much is rounded away."""
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
