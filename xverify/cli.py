@@ -183,26 +183,29 @@ def replay(finding: str, run: str | None, files: tuple[str, ...]) -> int:
 
 
 @main.command()
-@click.argument("run", required=False)
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--format", "kind", type=click.Choice(["html", "markdown", "json", "junit"]), default="html", show_default=True
 )
 @click.option("--finding", metavar="ID", help="Only this finding, as the body of an issue (with --format markdown).")
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 @_clear
-def report(run: str | None, kind: str, finding: str | None, output: Path | None) -> int:
-    """Make a run's report in another format.
+def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path | None) -> int:
+    """Make a run's report in another format, or one report of several runs.
 
-    RUN is a run's id, its directory, or a report.json; the newest run when none is named."""
+    RUN is a run's id, its directory, or a report.json; the newest run when none is named. Of several runs the counts are
+    added up, and each cell has the recipe that all of them admit."""
     from xverify import report as reports
     from xverify.engine import select
+    from xverify.report.merge import merged
 
     if finding is not None and kind != "markdown":
         raise select.UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
-    source = select.report_file(run)
-    if output is not None and output.resolve() == source.resolve():
+    sources = [select.report_file(run) for run in runs or (None,)]
+    if output is not None and output.resolve() in [source.resolve() for source in sources]:
         raise select.UsageError(f"{output} is the report itself, which would be overwritten; name another file")
-    loaded = reports.load(source)
+    each = [reports.load(source) for source in sources]
+    loaded = each[0] if len(each) == 1 else merged(each)
     text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)
     if output is None:
         click.echo(text)
