@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xverify.verify import verdicts
+from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Finding, Key
 from xverify.verify.region import region
 from xverify.verify.tally import CellTally
@@ -41,20 +42,24 @@ def conclude(sweep: Sweep) -> None:
 
 def _violations(sweep: Sweep) -> None:
     wrong: dict[Key, list[list[Sample]]] = defaultdict(list)
+    pieces: dict[Key, Recipe | None] = {}
     for subject, _, tally, found, judged, outcome in sweep.tally.violations():
         by = found.attribution
         if by is not None:
             by = replace(by, explained=_explained(tally), values=tally.wrong)
         whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
         sweep.add(whole, subject, judged, outcome, cases=tally.wrong_cases)
-        wrong[whole.key].append(tally.evidence.samples())
+        assert tally.explained is not None
+        piece = tally.explained.recipe if tally.explained.elsewhere is not None else None
+        pieces[whole.key] = piece
+        wrong[whole.key].append(tally.evidence.samples(piece))
         finding = sweep.findings.of(whole.key)
         if finding is not None:
             finding.histogram += tally.evidence.histogram
     for key, groups in wrong.items():
         finding = sweep.findings.of(key)
         if finding is not None:
-            finding.region = region(_chosen(groups) + _agreeing(sweep, finding))
+            finding.region = region(_chosen(groups) + _agreeing(sweep, finding, pieces[key]))
 
 
 def _explained(tally: CellTally) -> int:
@@ -76,10 +81,10 @@ def _chosen(groups: Sequence[Sequence[Sample]]) -> list[Sample]:
     return found
 
 
-def _agreeing(sweep: Sweep, finding: Finding) -> list[Sample]:
+def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Sample]:
     """Calls of other cells of the same implementation and edition, all of whose values are right."""
     groups = [
-        tally.evidence.samples()
+        tally.evidence.samples(piece)
         for (subject, cell), tally in sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
         if subject.name == finding.key.subject and cell.contract == finding.key.contract and not tally.wrong
     ]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xverify.contracts.model import Reading
 from xverify.core.bits import canonical, ulp_distance
@@ -20,6 +21,9 @@ from xverify.verify.verdicts import Judged
 
 KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 4096
 """Calls that a cell keeps: those that its recipe is first searched on, wrong ones and right ones; and how large they may be."""
+
+MOST_PIECES = 4
+"""Recipes of the wrong values for which a region is sought; they are sorted, the simplest first."""
 
 
 @dataclass(eq=False)
@@ -113,14 +117,22 @@ class Evidence:
             known = distance != np.iinfo(np.int64).max
             self.histogram[1 << (int(distance).bit_length() - 1) if known else -1] += int(count)
 
-    def samples(self) -> list[Sample]:
-        """The kept calls, for finding the region of the wrong values."""
+    def samples(self, piece: Recipe | None = None) -> list[Sample]:
+        """The kept calls, for finding the region of the wrong values. piece: the recipe that gives them, if only them."""
         kept = {id(seen): (judged, seen) for judged, seen in (*self.wrong, *self.right, *self.probes)}
         return [
-            Sample(judged.contract, judged.call, judged.legal, seen.wrong)
+            Sample(judged.contract, judged.call, judged.legal, seen.wrong, _telling(judged, piece))
             for judged, seen in kept.values()
             if judged.legal is not None
         ]
+
+
+def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
+    """Where a recipe gives what no admitted reading gives; None when there is no recipe."""
+    if piece is None or judged.legal is None:
+        return None
+    codes = attribute.codes_of(judged.contract, judged.call, piece)
+    return np.asarray(np.logical_and.reduce([legal != codes for legal in judged.legal.distinct]))
 
 
 def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
@@ -155,12 +167,14 @@ def explained(evidence: Evidence, alive: Sequence[str]) -> Explained:
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     legal = next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None)
-    if legal is None or not _between(region(evidence.samples())):
+    if legal is None:
         return Explained(None)
     pieces: tuple[Recipe, ...] = attribute.search(contract, amiss, wrong_only=True)
     pieces = pieces or attribute.misreadings(contract, amiss, wrong_only=True)
     pieces = pieces or attribute.search(contract, amiss, whole=True, wrong_only=True)
-    return Explained(pieces[0], legal) if pieces else Explained(None)
+    apart = (piece for piece in pieces[:MOST_PIECES] if _between(region(evidence.samples(piece))))
+    piece = next(apart, None)
+    return Explained(None) if piece is None else Explained(piece, legal)
 
 
 def _right_by(evidence: Evidence, reading: Reading) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -87,12 +87,21 @@ def region(samples: Sequence[Sample]) -> Region:
     values by luck, so a predicate is named only if that is unlikely: out of N independent units (calls, sets of
     parameters or values, whatever the mismatches follow) of which K mismatch, one predicate picks just those with
     a chance of 1 in C(N, K), and as many chances were taken as predicates come before it.
+
+    Where nothing separates all values, it is enough that those are separated that could mismatch (`Sample.telling`).
     """
-    samples = [sample for sample in samples if sample.wrong.size]
+    found = _region([replace(sample, telling=None) for sample in samples])
+    if found.words != NOWHERE_SIMPLE or all(sample.telling is None for sample in samples):
+        return found
+    return _region(samples)
+
+
+def _region(samples: Sequence[Sample]) -> Region:
+    samples = [sample for sample in samples if sample.told().size]
     wrong = sum(int(sample.wrong.sum()) for sample in samples)
     if not wrong:
         return Region(NOWHERE_SIMPLE, "", 0, 0)
-    if all(sample.wrong.all() for sample in samples):
+    if all(sample.wrong.reshape(-1)[sample.told()].all() for sample in samples):
         return Region(EVERYWHERE, EVERYWHERE, wrong, wrong)
     chosen = [_choice(sample, max(256, _MOST_VALUES // len(samples))) for sample in samples]
     for _ in range(_ROUNDS):
@@ -122,10 +131,11 @@ def holds(found: Region, sample: Sample) -> Bools:
 
 def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
     """Flat indices of at most so many values, the same in every run: mismatches first, and never only those."""
-    wrong = sample.wrong.reshape(-1)
-    if wrong.size <= most:
-        return np.arange(wrong.size)
-    bad, good = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+    told = sample.told()
+    if told.size <= most:
+        return told
+    wrong = sample.wrong.reshape(-1)[told]
+    bad, good = told[wrong], told[~wrong]
     rng = np.random.default_rng(0)
     kept = min(bad.size, max(most // 2, most - good.size))
     parts = [rng.choice(bad, kept, replace=False), rng.choice(good, min(good.size, most - kept), replace=False)]
@@ -134,10 +144,11 @@ def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
 
 def _missed(terms: tuple[Term, ...], sample: Sample, at: NDArray[np.int64]) -> NDArray[np.int64]:
     """Flat indices of values for which the terms do not say whether they mismatch."""
-    if at.size == sample.wrong.size:
+    told = sample.told()
+    if at.size == told.size:
         return np.empty(0, np.int64)
     inside = holds(Region("", "", 0, 0, terms), sample)
-    return np.flatnonzero(inside != sample.wrong)[:_COUNTEREXAMPLES]
+    return np.asarray(told[(inside != sample.wrong).reshape(-1)[told]][:_COUNTEREXAMPLES])
 
 
 # -- search -----------------------------------------------------------------------------------------------

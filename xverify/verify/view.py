@@ -19,12 +19,18 @@ from xverify.verify.legal import Legal
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A judged call; wrong: which values of the output mismatch, in its shape."""
+    """A judged call; wrong: which values of the output mismatch, in its shape. telling: which values could mismatch, None for
+    all: where a wrong recipe gives what is right, that nothing is wrong says nothing."""
 
     contract: Contract
     call: Call
     legal: Legal
     wrong: NDArray[np.bool_]
+    telling: NDArray[np.bool_] | None = None
+
+    def told(self) -> NDArray[np.int64]:
+        """Flat indices of the values that count."""
+        return np.arange(self.wrong.size) if self.telling is None else np.flatnonzero(self.telling | self.wrong)
 
 
 class View:
