@@ -88,7 +88,7 @@ def test_a_near_search_of_divisions() -> None:
 
 def test_a_search_without_departures_finds_admitted_readings_only() -> None:
     rng = np.random.default_rng(8)
-    for number in range(20):
+    for number in range(10):
         types = drawn_types(rng)
         operands = triples(types, 200, number)
         forms = {simplified(reading, types) for reading in ADMITTED}
@@ -111,11 +111,11 @@ def test_a_near_search_is_part_of_the_whole() -> None:
 
 def test_codes_that_no_composition_gives() -> None:
     """One more than the exact result everywhere, and the exact result with its halves exchanged."""
-    for x in ("int8", "float8_e4m3fn", "int32"):
-        operands = triples(Types(x, x, "float32", "float16"), 200, 3)
+    for x in ("int8", "float8_e4m3fn"):
+        operands = triples(Types(x, x, "float32", "float16"), 100, 3)
         codes = EXACT.evaluate(operands)
         assert search(operands, codes + codes.dtype.type(1), ADMITTED, None) == ()
-        assert search(operands, np.roll(codes, 100), ADMITTED, None) == ()
+        assert search(operands, np.roll(codes, 50), ADMITTED, None) == ()
 
 
 def test_any_nan_is_nan() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from itertools import groupby, product
 
 import numpy as np
@@ -15,7 +16,7 @@ from strategies.probes import FIRST, WIDTH, probes, rows
 from strategies.walk import cell_structures
 from xverify import contracts
 from xverify.contracts.lattice import near, search, surviving, taken
-from xverify.contracts.model import Cell, Contract
+from xverify.contracts.model import Cell
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of
 from xverify.core.call import BITS
@@ -64,7 +65,7 @@ def test_probes_leave_one_class(types: Types) -> None:
         assert found == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
 
 
-@pytest.mark.parametrize("types", SAMPLE[::15], ids=described)
+@pytest.mark.parametrize("types", SAMPLE[::20], ids=described)
 def test_probes_leave_one_class_of_the_neighbourhood(types: Types) -> None:
     """The same by evaluating every near reading, without the search."""
     operands = probes(types, ADMITTED).operands(types)
@@ -124,9 +125,11 @@ def test_few_probes_are_enough() -> None:
 # -- the lap --------------------------------------------------------------------------------------------
 
 
-def by_cell(contract: Contract) -> list[tuple[Cell, list[Probe]]]:
+@cache
+def by_cell(identity: str) -> list[tuple[Cell, list[Probe]]]:
     """Calls of the lap, those of one of its cells together. (Two may be one in the report, where one leaves out an attribute
     that the other gives.)"""
+    contract = contracts.get(identity)
     grouped = [list(calls) for _, calls in groupby(lap(contract), lambda probe: probe.call.origin)]
     return [(contract.cell(calls[0].call), calls) for calls in grouped]
 
@@ -135,7 +138,7 @@ def by_cell(contract: Contract) -> list[tuple[Cell, list[Probe]]]:
 def test_the_lap_meets_every_cell(identity: str) -> None:
     """All calls of a cell follow each other, are of it and allowed; ``more`` until the last; small types' codes are all met."""
     contract = contracts.get(identity)
-    found = by_cell(contract)
+    found = by_cell(identity)
     assert [cell for cell, _ in found] == [
         contract.cell(build(contract, structure)) for structure in cell_structures(contract)
     ]
@@ -155,7 +158,7 @@ def test_places_are_those_of_the_probes(identity: str) -> None:
     """The triples at the places, in the calls' order, are the probes' own."""
     contract = contracts.get(identity)
     start = DIVIDED if identity.endswith("@divide") else ADMITTED
-    for cell, calls in by_cell(contract)[::7]:
+    for cell, calls in by_cell(identity)[::7]:
         types = types_of(contract.operands(calls[0].call))
         found = probes(types, start)
         given = []
@@ -173,8 +176,7 @@ def test_places_are_those_of_the_probes(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", ["tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"])
 def test_places_of_range_calls(identity: str) -> None:
-    contract = contracts.get(identity)
-    for cell, calls in by_cell(contract):
+    for cell, calls in by_cell(identity):
         for probe in calls:
             assert probe.places is not None
             assert 0 < len(probe.places) == len(np.unique(probe.places)) <= 64
@@ -182,7 +184,7 @@ def test_places_of_range_calls(identity: str) -> None:
 
 
 def test_a_blocked_call_has_a_partial_block() -> None:
-    contract = contracts.get("ai.onnx/DequantizeLinear-25")
-    blocked = [calls[0].call for cell, calls in by_cell(contract)[::11] if cell.granularity == "blocked"]
+    found = by_cell("ai.onnx/DequantizeLinear-25")
+    blocked = [calls[0].call for cell, calls in found[::11] if cell.granularity == "blocked"]
     assert blocked
     assert all(call.data.shape[-1] % int(call.attributes["block_size"]) for call in blocked)
