@@ -157,10 +157,12 @@ def _exact_midpoints(types: Types, kept: int, rng: np.random.Generator) -> Itera
     """Differences that are multiples of a midpoint, and scales that divide them: the quotient is the midpoint, a product with
     the reciprocal is not."""
     for factor in range(3, 1 << (31 - kept - 1), 2):
-        midpoint = 2 * int(rng.integers(1 << (kept - 1), 1 << kept)) + 1
-        if (midpoint * factor) * (1.0 / factor) != midpoint and midpoint * factor < 1 << 31:
+        midpoints = 2 * rng.integers(1 << (kept - 1), 1 << kept, 256) + 1
+        differences = midpoints * factor
+        off = np.flatnonzero((differences * (1.0 / factor) != midpoints) & (differences < 1 << 31))
+        for place in off[:2].tolist():
             x = int(rng.integers(0, 100))
-            zero_point = int(encode("int32", np.array(x - midpoint * factor)))
+            zero_point = int(encode("int32", np.array(x - int(differences[place]))))
             yield int(encode(types.x, np.array(x))), zero_point, int(encode(types.scale, np.array(float(factor))))
 
 

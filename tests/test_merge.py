@@ -51,9 +51,9 @@ def telling(report: dict[str, Any], own: str, others: list[str], more: int = 0, 
 def different() -> list[dict[str, Any]]:
     """Three runs that differ in what they found, in their versions and in what they left out."""
     one, two, three = another(1), another(2), another(3, complete=False)
-    telling(one, "exact", ["float32", "output"])
-    telling(two, "exact", ["output"], more=2)
-    telling(three, "exact", ["output", "flushed"])
+    telling(one, "one", ["two", "three"])
+    telling(two, "one", ["three"], more=2)
+    telling(three, "one", ["three", "four"])
     two["findings"] = two["findings"][:4]
     two["findings"][0]["region"] = {"name": "other", "words": "x >= 3"}
     three["findings"] = three["findings"][3:]
@@ -119,42 +119,52 @@ def test_counts_are_the_sums():
 
 def test_a_recipe_remains_if_no_run_excluded_it():
     one, two = another(1), another(2)
-    telling(one, "exact", ["float32", "output"])
-    telling(two, "exact", ["output", "flushed"])
+    telling(one, "one", ["two", "three"])
+    telling(two, "one", ["three", "four"])
     (cell,) = of(merged([one, two]), "xverify-numpy")
-    assert cell["attribution"] == {"reading": "exact", "words": "does exact", "values": 200, "legal": True}
-    assert cell["remaining"] == {"equal": 3, "others": ["output"], "more": 0}
+    assert cell["attribution"] == {"reading": "one", "words": "does one", "values": 200, "legal": True}
+    assert cell["remaining"] == {"equal": 3, "others": ["three"], "more": 0}
     assert cell["status"] == "agrees"
 
 
 def test_a_run_that_lists_not_all_excludes_nothing_that_it_does_not_list():
     one, two = another(1), another(2)
-    telling(one, "exact", ["float32", "output"])
-    telling(two, "exact", ["flushed"], more=5)
+    telling(one, "one", ["two", "three"])
+    telling(two, "one", ["four"], more=5)
     (cell,) = of(merged([one, two]), "xverify-numpy")
-    assert cell["remaining"]["others"] == ["float32", "output"]
+    assert cell["remaining"]["others"] == ["two", "three"]
 
 
 def test_the_recipe_is_the_one_that_both_runs_admit():
     one, two = another(1), another(2)
-    telling(one, "exact", ["float32"])
-    telling(two, "float32", [])
+    telling(one, "one", ["two"])
+    telling(two, "two", [])
     (cell,) = of(merged([one, two]), "xverify-numpy")
-    assert cell["attribution"]["reading"] == "float32"
-    assert cell["attribution"]["words"] == "does float32"
+    assert cell["attribution"]["reading"] == "two"
+    assert cell["attribution"]["words"] == "does two"
     assert cell["remaining"]["others"] == []
 
 
 def test_runs_that_disagree_make_a_cell_mixed_and_it_says_so():
     one, two = another(1), another(2)
-    telling(one, "exact", ["output"])
-    telling(two, "float32", [])
+    telling(one, "one", ["three"])
+    telling(two, "two", [])
     (cell,) = of(merged([one, two]), "xverify-numpy")
     assert cell["status"] == "mixed"
-    assert cell["across_runs"] == ["exact", "float32"]
+    assert cell["across_runs"] == ["one", "two"]
     assert cell["attribution"] is None
     again = merged([merged([one, two]), another(3)])
     assert of(again, "xverify-numpy")[0]["status"] == "mixed"
+
+
+def test_recipes_that_are_proven_equal_on_a_type_are_one_recipe():
+    one, two = another(1), another(2)
+    telling(one, "exact", [])
+    telling(two, "rounded-float64", [])
+    (cell,) = of(merged([one, two]), "xverify-numpy")
+    # An int8 difference has 9 bits, a float32 scale 24: their product is exact in float64.
+    assert cell["attribution"]["reading"] == "exact"
+    assert cell["status"] == "agrees"
 
 
 def test_versions_are_kept_apart():

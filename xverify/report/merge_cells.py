@@ -10,6 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xverify.contracts import affine, readings
+from xverify.contracts.model import Operands
+from xverify.contracts.simplify import Types, simplified
 from xverify.report.summary import STATUSES, Json, base
 
 MOST_OTHERS = 64
@@ -17,7 +20,10 @@ MOST_OTHERS = 64
 _TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 
 _SILENT = ("unsupported", "unspecified", "crash", "hang")
-"""Statuses of cells of which nothing may have been answered, so that no recipe is excluded."""
+"""Statuses of cells of which nothing may have been answered, so that no reading is excluded."""
+
+_DIFFERS = ("violation", "mixed", "not-judged-differs")
+"""Statuses of cells of which it is known, if no recipe is named, that none gives every value."""
 
 _Key = tuple[str, ...]
 
@@ -51,37 +57,35 @@ def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> l
 
 def _joined(listed: Sequence[Json]) -> dict[str, Any]:
     status = min((cell["status"] for cell in listed), key=STATUSES.index)
-    told = [cell for cell in listed if not _is_silent(cell)]
-    apart = sorted({name for cell in told for name in _recipes(cell)})
+    described = [cell for cell in listed if _is_described(cell)]
+    apart = sorted({name for cell in described for name in _recipes(cell)})
     found: dict[str, Any] = {
         "cases": sum(cell["cases"] for cell in listed),
         "values": sum(cell["values"] for cell in listed),
         "status": status,
-        "reading": _common([cell["reading"] for cell in told]),
+        "reading": _common(
+            [c["reading"] for c in listed if c["reading"] or c["status"] not in _SILENT or c in described]
+        ),
     }
     if not any("attribution" in cell for cell in listed):
         return found
-    described = [cell for cell in told if "attribution" in cell]
     left, more = _remaining(described)
     found |= {"attribution": None, "remaining": None}
     if left:
-        found |= _attributed(described, left, more, found["reading"])
-    elif len(apart) > 1:
-        # Each run has a recipe, and none is that of all.
-        found["across_runs"] = apart
+        return found | _attributed(described, left, more, found["reading"])
+    if len(apart) > 1:
+        # Runs name different recipes, and none is that of all.
         found["status"] = min(status, "mixed", key=STATUSES.index)
-    elif apart and len(described) > 1:
+    if apart or (described and status in _SILENT):
         found["across_runs"] = apart
     return found
 
 
-def _is_silent(cell: Json) -> bool:
-    return (
-        cell["status"] in _SILENT
-        and not cell["reading"]
-        and not cell.get("attribution")
-        and not cell.get("across_runs")
-    )
+def _is_described(cell: Json) -> bool:
+    """Whether it is known which recipes give a cell's values, be it that there is none."""
+    if "attribution" not in cell:
+        return False
+    return bool(cell["attribution"]) or "across_runs" in cell or cell["status"] in _DIFFERS
 
 
 def _recipes(cell: Json) -> list[str]:
@@ -98,10 +102,27 @@ def _common(lists: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _candidates(cell: Json) -> tuple[list[str], int]:
-    """The recipes that may be a cell's, its own first, and how many there are besides."""
+    """The recipes that may be a cell's, its own first, and how many there are besides; by the names of their simplified forms,
+    since runs may name those that are proven equal by different names."""
     by, left = cell.get("attribution"), cell.get("remaining")
-    own = [by["reading"]] if by else []
-    return (own, 0) if left is None else ([*own, *left["others"]], left["more"])
+    names = [by["reading"]] if by else []
+    names += [] if left is None else left["others"]
+    return list(dict.fromkeys(_simplest_name(cell, name) for name in names)), 0 if left is None else left["more"]
+
+
+def _simplest_name(cell: Json, name: str) -> str:
+    """The name of a recipe's simplified form on a cell's types; of recipes that are not known here, the name itself."""
+    try:
+        types = Types(cell["x_dtype"], cell["zero_point_dtype"], cell["scale_dtype"], cell["out_dtype"])
+        return simplified(readings.by_name(name), types).name
+    except KeyError:
+        pass
+    try:
+        narrow = {"narrow_range": cell["variant"].endswith(" narrow")}
+        operands = Operands({}, {"input": cell["x_dtype"]}, cell["out_dtype"], (), narrow)
+        return affine.by_name(name).simplified(operands).name
+    except KeyError:
+        return name
 
 
 def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
@@ -118,13 +139,16 @@ def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
 
 def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted: Sequence[str]) -> dict[str, Any]:
     """Attribution and remaining of joined cells. left: the recipes that remain."""
-    known = {cell["attribution"]["reading"]: cell["attribution"] for cell in cells if cell.get("attribution")}
+    known = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
+    admitted = [_simplest_name(cells[0], name) for name in admitted]
     # One that the text admits before others, and one that a run named before others.
     chosen = min(left, key=lambda name: (name not in admitted, name not in known, left.index(name)))
-    named = [cell for cell in cells if cell.get("attribution") and cell["attribution"]["reading"] == chosen]
+    named = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
+    shown = [(len(c["attribution"]["reading"]), c["attribution"]["reading"], c["attribution"]["words"]) for c in named]
+    _, name, words = min(shown, default=(0, chosen, chosen))
     by = {
-        "reading": chosen,
-        "words": max((cell["attribution"]["words"] for cell in named), default=chosen),
+        "reading": name,
+        "words": words,
         "values": sum(cell["attribution"]["values"] for cell in cells if cell.get("attribution")),
         "legal": any(cell["attribution"]["legal"] for cell in named) if named else chosen in admitted,
     }
