@@ -159,7 +159,8 @@ def _exact_midpoints(types: Types, kept: int, rng: np.random.Generator) -> Itera
     for factor in range(3, 1 << (31 - kept - 1), 2):
         midpoints = 2 * rng.integers(1 << (kept - 1), 1 << kept, 256) + 1
         differences = midpoints * factor
-        off = np.flatnonzero((differences * (1.0 / factor) != midpoints) & (differences < 1 << 31))
+        twice, once = encode(types.out, differences * (1.0 / factor)), encode(types.out, midpoints.astype(np.float64))
+        off = np.flatnonzero((twice != once) & (differences < 1 << 31))
         for place in off[:2].tolist():
             x = int(rng.integers(0, 100))
             zero_point = int(encode("int32", np.array(x - int(differences[place]))))
