@@ -27,7 +27,7 @@ ROW = 64
 """Values of x beside each probe's scale: the probe's own, and others, so that all probes of a cell meet every code of a small
 type."""
 
-SHORT = 59
+SHORT = 60
 """Of the last block, which is a partial one."""
 
 RANGE_VALUES = 8
@@ -67,13 +67,9 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes
     given = found or probes(types_of(contract.operands(call)), start)
     rows = _rows(given, structure.x_dtype)
     zero_points = given.zero_point
-    if (
-        zero_points is not None
-        and call.tensors["zero_point"].dtype == "int32"
-        and not call.tensors["zero_point"].codes.any()
-    ):
-        # Of int32 the text says that it is supposed to be 0.
-        zero_points = np.zeros_like(zero_points)
+    if zero_points is None and "zero_point" in call.tensors:
+        # Of int32 the text says that it is supposed to be 0, so its probes have none.
+        zero_points = np.zeros(len(given), np.uint32)
     count = len(given)
     if structure.granularity == "per_tensor":
         shape = call.tensors["scale"].shape

@@ -26,7 +26,7 @@ RANDOM = 192
 SOLVED = 8
 """Probes that are solved for, for each precision that a reading rounds to."""
 
-TRIES = 2000
+TRIES = 600
 """Numbers for which a factor next to a midpoint is looked for; few have one where much is rounded away."""
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
@@ -67,7 +67,7 @@ def aims_of(types: Types, readings: Sequence[Stepwise]) -> Aims:
 @lru_cache(maxsize=256)
 def triples(types: Types, only_zero: bool, seed: int, aims: Aims) -> Probes:
     rng = np.random.default_rng([seed, *map(ord, "".join((types.x, types.zero_point, types.scale, types.out)))])
-    parts = [pool(types, 1 + 2 * seed), pool(types, 2 + 2 * seed), _random(types, rng)]
+    parts = [pool(types, 1 + seed), _random(types, rng)]
     solved = list(_solved(types, only_zero, aims, rng))
     if solved:
         x, zero_points, scales = (np.array(column) for column in zip(*solved, strict=True))

@@ -22,6 +22,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.engine import equivalences
+from xverify.engine.conclude import conclude
 from xverify.engine.run import Options, Sweep
 from xverify.verify import equivalence
 from xverify.verify.findings import Finding, Key, Subject
@@ -355,7 +356,7 @@ def test_a_value_outside_the_legal_set_is_a_violation_and_nothing_else(tmp_path)
     with running(tmp_path, fake("load_wrong_per_channel")) as run:
         equivalences.check(run, never)
         assert found_in(run) == set()
-        run._conclude()
+        conclude(run)
         assert {verdict for _, verdict, _ in found_in(run)} == {"violation"}
 
 

@@ -20,7 +20,7 @@ from xverify.contracts import stages
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of
-from xverify.contracts.stages import Triples
+from xverify.contracts.stages import Triples, resolved
 from xverify.core.bits import canonical
 from xverify.core.call import code_dtype
 from xverify.core.rounding import F64
@@ -86,7 +86,7 @@ def search(
     most: in how many stages a reading may differ from one of them, or None for all readings.
     """
     types = types_of(operands)
-    start = tuple(dict.fromkeys(simplified(reading, types) for reading in admitted))
+    start = _starts(types, tuple(admitted))
     given = stages.decoded(operands)
     wanted = canonical(np.broadcast_to(codes, operands.shape), types.out)
     found: set[Stepwise] = set()
@@ -94,6 +94,35 @@ def search(
         for reading in _matching(given, types, subnormals, wanted, start, most):
             found.add(simplified(reading, types))
     return tuple(sorted(found, key=simplicity))
+
+
+@lru_cache(maxsize=1024)
+def _starts(types: Types, admitted: tuple[Stepwise, ...]) -> tuple[Stepwise, ...]:
+    """The admitted readings as departures are counted from them: simplified, with the options that the types give their
+    stages, and with those of each stage that can differ for the types."""
+    found: list[Stepwise] = []
+    for reading in admitted:
+        out = types.out
+        named: Any = {
+            name: resolved(getattr(reading, name), out) for name in ("subtraction", "difference", "scale_cast")
+        }
+        plain = replace(reading, **named, precision=_once(resolved(reading.precision, out), out))
+        stage = simplified(Stepwise(plain.subtraction, plain.difference, final="saturated"), types)
+        cast = simplified(Stepwise(scale_cast=plain.scale_cast), types).scale_cast
+        each = replace(plain, subtraction=stage.subtraction, difference=stage.difference, scale_cast=cast)
+        found += [simplified(reading, types), plain, each]
+    return tuple(dict.fromkeys(found))
+
+
+def _once(precision: Any, out: str) -> Any:
+    """The precision, with the output type as the one rounding that it is."""
+    return "once" if precision == out else precision
+
+
+def _departs(reading: Stepwise, operation: str, precision: str, out: str) -> int:
+    """In how many of the two stages a reading differs."""
+    same = _once(reading.precision, out) == _once(precision, out)
+    return (reading.operation != operation) + (not same)
 
 
 def _matching(
@@ -124,7 +153,7 @@ def _matching(
                 rows.append(row)
             merged.append(place)
             ways.append((operation, precision, lefts.ways[left], scales.ways[right]))
-        base = departed + np.array([(r.operation != operation) + (r.precision != precision) for r in start])
+        base = departed + np.array([_departs(r, operation, precision, types.out) for r in start])
         places.append(np.array(merged))
         distances.append(base + lefts.far[left_rows] + scales.far[right_rows])
     if not rows:
@@ -165,7 +194,7 @@ def _products(
     names = ("subtraction", "difference")
     differences = _merged(((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width)
     for operation, precision in _operations(types):
-        base = departed + np.array([(r.operation != operation) + (r.precision != precision) for r in start])
+        base = departed + np.array([_departs(r, operation, precision, types.out) for r in start])
         if operation in ("folded", "fused"):
             yield from _folded(given, types, subnormals, scales, start, base, limit, operation, precision)
             continue
@@ -200,7 +229,10 @@ def _folded(
         if subtraction != "exact" and not subtraction.startswith("operands-"):
             continue
         x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(given, subtraction))
-        lefts = _merged((((subtraction, "exact"), x),), start, ("subtraction", "difference"), width)
+        # No difference is rounded, so none is a departure.
+        rounds = dict.fromkeys(("exact", *(reading.difference for reading in start)))
+        ways = (((subtraction, difference), x) for difference in rounds)
+        lefts = _merged(ways, start, ("subtraction", "difference"), width)
         left, right = _near(base, lefts, scales, limit)
         if left.size:
             s = scales.values[right]
@@ -272,15 +304,15 @@ def _searched(question: _Question) -> tuple[Stepwise, ...]:
 
 def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[Stepwise, ...]:
     """The distinct readings that differ from an admitted one in at most so many stages, the simplest first."""
-    found = {simplified(reading, types) for reading in admitted}
+    found = {*admitted, *(simplified(reading, types) for reading in admitted)}
     for _ in range(most):
         found |= {
-            simplified(replace(reading, **{name: option}), types)
+            replace(reading, **{name: option})
             for reading in found
             for name, options in _SIMPLE.items()
             for option in options
         }
-    return tuple(sorted(found, key=simplicity))
+    return tuple(sorted({simplified(reading, types) for reading in found}, key=simplicity))
 
 
 def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:

@@ -124,12 +124,17 @@ _PREFIX = {"difference": "difference-", "scale_cast": "scale-", "precision": "ro
 """What stands before an option in a name, where the option alone would not say its stage."""
 
 
+def _token(stage: str, option: str) -> str:
+    # "operands-output" is the short name of a reading that rounds the difference too.
+    return "cast-operands-output" if option == "operands-output" else _PREFIX.get(stage, "") + option
+
+
 @cache
 def _tokens() -> Mapping[str, tuple[str, str]]:
     """Stage and option of every word that a name is made of."""
     hints = get_type_hints(Stepwise)
     return {
-        _PREFIX.get(field.name, "") + option: (field.name, option)
+        _token(field.name, option): (field.name, option)
         for field in fields(Stepwise)
         for option in get_args(hints[field.name])
         if option != field.default

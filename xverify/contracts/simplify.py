@@ -97,7 +97,7 @@ def simplified(reading: Stepwise, types: Types) -> Stepwise:
         result = replace(result, scale_cast="none") if _plain_product(result) else result
     if result.difference == out == "bfloat16" and types.scale == "float8_e8m0fnu" and types.x in INTEGERS:
         result = _scaled_by_power(result)
-    return result
+    return result if result == reading else simplified(result, types)
 
 
 def _plain_product(reading: Stepwise) -> bool:

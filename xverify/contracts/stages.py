@@ -22,7 +22,7 @@ from xverify.core.rounding import (
     is_subnormal,
     product_to_odd,
     quotient_to_odd,
-    sum_to_odd,
+    sums,
     to_dtype,
 )
 
@@ -237,8 +237,10 @@ def folded(
         nearest = np.asarray(x * scale - base)
         # The upper and the lower half of an integer of 32 bits: each has an exact product with the scale.
         upper = np.ldexp(np.rint(np.ldexp(x, -given.exponent - 16)), given.exponent + 16)
-        odd = sum_to_odd(upper * scale, (x - upper) * scale, -base)
-    return _rounded(np.where(np.isfinite(nearest), odd, nearest), nearest, kind, subnormals)
+        total, odd = sums(upper * scale, (x - upper) * scale, -base)
+    # The halves lose the sign of a product that is zero.
+    regular = np.isfinite(nearest) & (total != 0.0)
+    return _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
 
 
 def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> NDArray[Any]:

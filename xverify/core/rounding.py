@@ -129,6 +129,11 @@ def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
 
     The errors of the sums are exact (Knuth's TwoSum); not finite where an operand is not.
     """
+    return sums(a, b, c)[1]
+
+
+def sums(a: F64, b: F64, c: F64) -> tuple[F64, F64]:
+    """a + b + c as float64: to nearest, where it needs no more than 64 bits; and to odd, see `sum_to_odd`."""
     first, low = _two_sum(a, b)
     second, rest = _two_sum(first, c)
     third, last = _two_sum(second, low)
@@ -138,7 +143,7 @@ def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
     # One unit toward the error where it was rounded away from it; the code of a negative number grows away from zero.
     toward = np.where((error > 0) == (total > 0), 1, -1)
     odd = np.where((error != 0) & even & np.isfinite(total), bits + toward, bits)
-    return np.asarray(odd.view(np.float64))
+    return total, np.asarray(odd.view(np.float64))
 
 
 def _two_sum(a: F64, b: F64) -> tuple[F64, F64]:

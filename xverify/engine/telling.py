@@ -46,11 +46,14 @@ class _Question:
     calls: tuple[tuple[bytes, Call], ...]
 
 
-def classes(contract: Contract, cell: Cell, readings: Sequence[Reading]) -> list[list[Reading]]:
-    """The readings grouped by what is proven equal on the cell; groups and readings in the order given."""
+def classes(
+    contract: Contract, cell: Cell, readings: Sequence[Reading], call: Call | None = None
+) -> list[list[Reading]]:
+    """The readings grouped by what is proven equal on the cell; groups and readings in the order given. call: the cell's, if
+    it was made already."""
     if len(readings) < 2:
         return [[reading] for reading in readings]
-    call = cell_call(contract, cell)
+    call = call or cell_call(contract, cell)
     groups: dict[Reading, list[Reading]] = {}
     for reading in readings:
         groups.setdefault(proven(contract, call, reading), []).append(reading)
@@ -113,12 +116,14 @@ def _questions(
 ) -> Iterator[_Question]:
     for subject, cell, tally in places:
         contract = sweep.contract(cell.contract)
-        groups = classes(contract, cell, remaining(sweep, cell, tally))
-        if len(groups) < 2:
+        left = remaining(sweep, cell, tally)
+        call = cell_call(contract, cell) if len(left) > 1 else None
+        groups = classes(contract, cell, left, call)
+        if call is None or len(groups) < 2:
             told.add((subject, cell))
             continue
         # An implementation that refuses some calls of the cell may answer those whose zero point is 0.
-        call = simplest(contract, cell) if tally.rejected and turn % 2 else cell_call(contract, cell)
+        call = simplest(contract, cell) if tally.rejected and turn % 2 else call
         found = telling_apart(contract, call, tuple(group[0] for group in groups), seed)
         allowed = [call for call in found.calls if contract.judge(call).verdict == "allowed"]
         if not allowed:
