@@ -86,7 +86,8 @@ def _never_near(types: Types, precision: str) -> bool:
     would matter: for every difference there is, all mantissas of the scale are searched.
 
     A product that is subnormal in float32 or bfloat16 must be exact in that precision: all products are multiples of one unit.
-    Of float16 any product may be subnormal, so midpoints of fewer bits are searched too.
+    Of float16 any product may be subnormal, so midpoints of fewer bits are searched too; what is subnormal in float32 is far
+    below its least number.
     """
     if precision not in _PRECISION or types.x in INTEGERS or types.x != (types.zero_point or types.x):
         return False
@@ -95,7 +96,9 @@ def _never_near(types: Types, precision: str) -> bool:
     rounded, bits, kept = _PRECISION[precision], MANTISSA_BITS[types.scale] + 1, MANTISSA_BITS[types.out] + 1
     unit = types.lowest + MIN_EXPONENT[types.scale] - MANTISSA_BITS[types.scale]
     small = types.out == "float16"
-    if (not small and MIN_EXPONENT[types.out] - unit > rounded) or (precision == "float32" and (small or unit < -149)):
+    if (not small and MIN_EXPONENT[types.out] - unit > rounded) or (
+        precision == "float32" and not small and unit < -149
+    ):
         return False
     _, _, differences = differences_of(types, False, np.random.default_rng(0), every=True)
     kinds = [(fewer, fewer == 0) for fewer in range(kept)] if small else []

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from oracles import all_oracles
 from strategies import ties
 from strategies.telling import cell_call, fewest, proven, telling_apart
 from xverify import contracts
@@ -16,6 +17,8 @@ from xverify.contracts import affine, readings
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.dtypes import encode, values
+from xverify.engine.run import Options, Sweep
+from xverify.engine.telling import classes, remaining, tell_apart
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 
@@ -226,3 +229,33 @@ def test_a_quotient_is_its_product_with_the_reciprocal_only_for_few_bits():
         assert (len({proven(contract, call, reading) for reading in pair}) == 1) is equal
         told = telling_apart(contract, call, pair, 0)
         assert parts(contract, told.calls, *pair) is not equal
+
+
+# -- in a run -----------------------------------------------------------------------------------------------
+
+
+def test_a_run_asks_what_tells_apart_until_nothing_more_does(tmp_path):
+    name = "onednn/DynamicDequantize-1@multiply"
+    known = all_oracles()
+    chosen = (known["xverify-numpy"], known["onednn-formula-multiply"])
+    options = Options((contracts.get(name),), chosen, tmp_path, "test", "test", 5, 60.0, 150)
+    run = Sweep(options, lambda event: None)
+    try:
+        run.start()
+        run.explore()
+        asked = sum(tally.cases for tally in run.tally.cells.values())
+        tell_apart(run, lambda: True)
+        assert sum(tally.cases for tally in run.tally.cells.values()) == asked
+        tell_apart(run, lambda: False)
+        several = 0
+        for (subject, target), tally in run.tally.cells.items():
+            left = remaining(run, target, tally)
+            if tally.open or not tally.evidence.values or not run.tally.judged_by[subject, name]:
+                continue
+            groups = classes(run.contract(name), target, left)
+            if len(groups) > 1:
+                several += 1
+                assert tally.evidence.tried > 0
+        assert several <= 4
+    finally:
+        run.stop()

@@ -74,6 +74,7 @@ def tell_apart(sweep: Sweep, limit: Callable[[], bool]) -> None:
     To be called when no batch is under way, and before the run concludes. limit: whether the time has run out; an
     interrupted run, or one out of time, asks less.
     """
+    sweep.tally.settle()
     known: dict[bytes, Judged] = {}
     told: set[tuple[Subject, Cell]] = set()
     for turn in range(ROUNDS):
@@ -123,7 +124,7 @@ def _questions(
             told.add((subject, cell))
             continue
         # An implementation that refuses some calls of the cell may answer those whose zero point is 0.
-        call = simplest(contract, cell) if tally.rejected and turn % 2 else call
+        call = simplest(contract, cell) if tally.rejected and turn else call
         found = telling_apart(contract, call, tuple(group[0] for group in groups), seed)
         allowed = [call for call in found.calls if contract.judge(call).verdict == "allowed"]
         if not allowed:
