@@ -39,6 +39,7 @@ def character(sweep: Sweep, cell: Cell, tally: CellTally) -> dict[str, Any]:
         "equal": len(equal) - 1,
         "others": names[:MOST_OTHERS],
         "more": max(0, len(names) - MOST_OTHERS),
+        "values": evidence.held,
         "tried": evidence.tried,
     }
     return {"attribution": _attribution(alive[0], evidence.values, True), "remaining": remaining}

@@ -17,7 +17,7 @@ from pathlib import Path
 from oracles.protocol import Oracle
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
-from xverify.engine import equivalences
+from xverify.engine import equivalences, telling
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import IN_ALL, Batch, Fleet
@@ -37,6 +37,9 @@ DRAIN_SECONDS = 5.0
 
 EQUIVALENCE_SECONDS = 3.0
 """What asking the same in several ways may take of the time kept for shrinking."""
+
+TELLING_SECONDS = 3.0
+"""What calls that tell the remaining readings apart may take of it."""
 
 SHRINK_SHARE = 0.25
 """Share of the budget kept for shrinking."""
@@ -105,6 +108,7 @@ class Sweep:
             while self.fleet.under_way:
                 self._receive_done(wait=0.05)
             equivalences.check(self, self._out_of_equivalences)
+            telling.tell_apart(self, self._out_of_telling)
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -118,6 +122,11 @@ class Sweep:
     def _out_of_equivalences(self) -> bool:
         options = self.options
         return options.cases is None and self.elapsed() > options.budget * (1 - SHRINK_SHARE) + EQUIVALENCE_SECONDS
+
+    def _out_of_telling(self) -> bool:
+        options = self.options
+        most = options.budget * (1 - SHRINK_SHARE) + EQUIVALENCE_SECONDS + TELLING_SECONDS
+        return options.cases is None and self.elapsed() > most
 
     def _drain(self) -> None:
         """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""
@@ -280,7 +289,7 @@ def _weight(contract: Contract) -> float:
     """A contract's share of the calls: the square root of its types times granularities, so that a large domain gets more
     and a small one is not forgotten; and more for modes, since each is a formula of its own."""
     domain = contract.domain
-    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(max(1, len(domain.modes)), 0.75)
+    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * max(1, len(domain.modes))
 
 
 def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:

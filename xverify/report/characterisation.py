@@ -113,7 +113,7 @@ def undistinguished(cell: Json) -> str:
         return ""
     more = left["more"] + len(left["others"][MOST_NAMES:])
     names = ", ".join(left["others"][:MOST_NAMES]) + (f" and {summary.grouped(more)} more" if more else "")
-    by = cell["attribution"]["values"] if cell.get("attribution") else cell["values"]
+    by = left.get("values", cell["attribution"]["values"] if cell.get("attribution") else cell["values"])
     return f"not distinguished by {summary.plural(by, 'value')}: {names}"
 
 

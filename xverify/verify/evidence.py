@@ -26,12 +26,16 @@ MOST_PIECES = 4
 """Recipes of the wrong values for which a region is sought; they are sorted, the simplest first."""
 
 
+HELD = 2048
+"""Values that are held against the readings that remain before only one call in four is."""
+
+
 @dataclass(eq=False)
 class Evidence:
     """others: the readings that the text does not admit and that give every value so far; None before the first search.
 
     probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end. values:
-    how many were held against the readings. whole: whether every composition was searched. seconds: spent on it.
+    how many the cell has; held: how many of them were held against ``others``. whole: whether every composition was searched. seconds: spent on it.
     tried: triples, of calls that were not made, on which the readings that remain do not differ.
     """
 
@@ -40,33 +44,39 @@ class Evidence:
     wrong: list[tuple[Judged, Seen]] = field(default_factory=list)
     right: list[tuple[Judged, Seen]] = field(default_factory=list)
     values: int = 0
+    held: int = 0
     whole: bool = False
     seconds: float = 0.0
     tried: int = 0
     histogram: Counter[int] = field(default_factory=Counter)
 
-    def observe(self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool) -> None:
+    def observe(
+        self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool, explained: bool
+    ) -> None:
         """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say which
-        readings remain also where an admitted one explains all."""
+        readings remain also where an admitted one explains all; explained: whether one does, so far and with this call."""
         if not judged.call.values or not (often or comparison.wrong_values or self.wrong):
             return
         began = time.perf_counter()
         seen = Seen(judged.call, got, comparison.wrong, judged.places)
         self.values += got.size
-        self._follow(judged, seen, is_judged)
+        self._follow(judged, seen, is_judged, explained)
         self._keep(judged, seen)
         if comparison.wrong_values and is_judged:
             self._measure(judged, got, comparison)
         self.seconds += time.perf_counter() - began
 
-    def _follow(self, judged: Judged, seen: Seen, is_judged: bool) -> None:
+    def _follow(self, judged: Judged, seen: Seen, is_judged: bool, explained: bool) -> None:
         if self.others is None:
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return
             self._begin(is_judged)
-        elif self.others:
+        elif self.others and (not explained or self.held < HELD or judged.number % 4 == 0):
+            # Where an admitted reading explains everything and thousands of values have excluded no other, what is needed
+            # are calls on which they differ, which the engine makes at the end.
             self.others = _surviving(self.others, judged, seen.got)
+            self.held += seen.got.size
         # The call that no reading explains any more may itself have no wrong value.
         if not self.others and is_judged and (seen.wrong.any() or self.histogram):
             self._widen((judged, seen))
@@ -87,6 +97,7 @@ class Evidence:
         # The search looked at the values that were chosen; the calls have others too.
         for probe, one in self.probes:
             self.others = _surviving(self.others, probe, one.got)
+            self.held += one.got.size
         if not self.others and is_judged and any(one.wrong.any() for _, one in self.probes):
             self._widen()
 

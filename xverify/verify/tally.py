@@ -116,7 +116,8 @@ class Tally:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
         often = often or bool(cell.wrong) or cell.mixture is not None
-        cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often)
+        explained = bool(cell.alive) and not cell.wrong and not cell.flushed
+        cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often, explained)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
         return [flushed] if flushed is not None and is_judged else []
