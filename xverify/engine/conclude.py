@@ -63,9 +63,9 @@ def _violations(sweep: Sweep) -> None:
 
 
 def _explained(tally: CellTally) -> int:
-    """How many of a cell's wrong values were held against its recipe: all, or those that were kept."""
+    """How many of a cell's wrong values were held against its recipe: those since it was found and those that were kept."""
     if tally.evidence.others:
-        return tally.wrong
+        return min(tally.wrong, tally.evidence.wrong_held)
     return sum(int(seen.wrong.sum()) for _, seen in tally.evidence.wrong)
 
 

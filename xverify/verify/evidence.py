@@ -26,7 +26,7 @@ MOST_PIECES = 4
 """Recipes of the wrong values for which a region is sought; they are sorted, the simplest first."""
 
 
-HELD = 2048
+HELD = 1024
 """Values that are held against the readings that remain before only one call in four is."""
 
 
@@ -35,7 +35,7 @@ class Evidence:
     """others: the readings that the text does not admit and that give every value so far; None before the first search.
 
     probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end. values:
-    how many the cell has; held: how many of them were held against ``others``. whole: whether every composition was searched. seconds: spent on it.
+    how many the cell has; held: how many of them were held against ``others``, and wrong_held how many wrong ones. whole: whether every composition was searched. seconds: spent on it.
     tried: triples, of calls that were not made, on which the readings that remain do not differ.
     """
 
@@ -45,6 +45,7 @@ class Evidence:
     right: list[tuple[Judged, Seen]] = field(default_factory=list)
     values: int = 0
     held: int = 0
+    wrong_held: int = 0
     whole: bool = False
     seconds: float = 0.0
     tried: int = 0
@@ -77,6 +78,7 @@ class Evidence:
             # are calls on which they differ, which the engine makes at the end.
             self.others = _surviving(self.others, judged, seen.got)
             self.held += seen.got.size
+            self.wrong_held += int(seen.wrong.sum())
         # The call that no reading explains any more may itself have no wrong value.
         if not self.others and is_judged and (seen.wrong.any() or self.histogram):
             self._widen((judged, seen))
@@ -98,6 +100,7 @@ class Evidence:
         for probe, one in self.probes:
             self.others = _surviving(self.others, probe, one.got)
             self.held += one.got.size
+            self.wrong_held += int(one.wrong.sum())
         if not self.others and is_judged and any(one.wrong.any() for _, one in self.probes):
             self._widen()
 
@@ -107,13 +110,16 @@ class Evidence:
             self.whole = True
             seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *self.right, *more)]
             self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
+            self.wrong_held = sum(int(one.wrong.sum()) for one in seen)
 
     def _keep(self, judged: Judged, seen: Seen) -> None:
         if seen.got.size > KEPT_VALUES:
             return
         if seen.wrong.any():
-            if len(self.wrong) < KEPT_WRONG:
-                self.wrong.append((judged, seen))
+            if len(self.wrong) == KEPT_WRONG:
+                # The first ones and the latest: what explains these need not explain those.
+                del self.wrong[KEPT_WRONG // 2]
+            self.wrong.append((judged, seen))
         elif self.wrong and len(self.right) < KEPT_RIGHT:
             self.right.append((judged, seen))
 
