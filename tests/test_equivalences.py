@@ -21,7 +21,7 @@ from strategies.equivalents import joined, twin, twins
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
-from xverify.engine import equivalences
+from xverify.engine import equivalences, fleet
 from xverify.engine.conclude import conclude
 from xverify.engine.run import Options, Sweep
 from xverify.verify import equivalence
@@ -395,7 +395,7 @@ def test_time_that_has_run_out_and_an_interruption_end_it(tmp_path):
 
 
 def test_an_interrupted_run_does_not_wait_for_a_worker_that_hangs(tmp_path, monkeypatch):
-    monkeypatch.setattr(equivalences, "DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr(fleet, "DRAIN_SECONDS", 0.1)
     with running(tmp_path, fake("load_hanging")) as run:
         threading.Timer(1.0, run.interrupted.set).start()
         begun = time.monotonic()

@@ -7,7 +7,6 @@ where they differ is a legal set computed.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,11 +38,6 @@ MOST_VALUES = 1000
 
 BATCH = 10
 """Calls that go out together, each with its twins."""
-
-WAIT_SECONDS = 0.05
-
-DRAIN_SECONDS = 5.0
-"""How long an interrupted run waits for the answers that are under way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +133,9 @@ def _send(sweep: Sweep, contract: Contract, calls: Sequence[tuple[int, Call]]) -
     fleet = sweep.fleet
     asked = [(number, call, twins(contract, call)) for number, call in calls]
     every = (one for _, call, others in asked for one in (call, *(c for twin in others for c in twin.calls)))
-    blobs = {id(call): encode_call(call) for call in every}
+    # A user's own edition is asked as the one that implementations know.
+    asked_as = {contract.id: contract.asked_as}
+    blobs = {id(call): encode_call(call.under(asked_as.get(call.contract, call.contract))) for call in every}
     to = []
     for oracle in fleet.answering(contract.id):
         worker = fleet.workers[oracle.name]
@@ -180,27 +176,13 @@ def _takes(sweep: Sweep, contract: Contract, subject: Subject, call: Call) -> bo
     return tally is None or tally.answered > 0
 
 
-def _answers(sweep: Sweep, name: str) -> Sequence[Outcome]:
-    """The outcomes of a worker's oldest batch; none when the worker was lost, or given up after ^C."""
-    worker = sweep.fleet.workers[name]
-    until: float | None = None
-    while not worker.done():
-        if sweep.interrupted.is_set():
-            until = until or time.monotonic() + DRAIN_SECONDS
-            if time.monotonic() > until:
-                worker.stop()
-        worker.bell.wait(WAIT_SECONDS)
-        worker.bell.clear()
-    return sweep.fleet._collect(name)
-
-
 # -- comparing ----------------------------------------------------------------------------------------------
 
 
 def _receive(sweep: Sweep, sent: _Sent) -> int:
     count = 0
     for name, questions in sent.to:
-        outcomes = iter(_answers(sweep, name))
+        outcomes = iter(sweep.fleet.oldest(name, sweep.interrupted))
         for question in questions:
             given = list(islice(outcomes, len(question.calls)))
             if len(given) == len(question.calls):

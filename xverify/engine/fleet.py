@@ -5,7 +5,9 @@ A slow implementation, or one whose process died and is replaced, holds up only 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +29,9 @@ DEPTH = 2
 
 IN_ALL = 12
 """Batches under way in all."""
+
+DRAIN_SECONDS = 5.0
+"""How long an interrupted run waits for the calls that are under way."""
 
 ALL_PROBES = 0.1
 """Paths that get at least this share of the calls get every call of the lap over the cells."""
@@ -198,6 +203,20 @@ class Fleet:
         except WorkerFailedError:
             self._lost(name)
             return ()
+
+    def oldest(self, name: str, interrupted: threading.Event) -> Sequence[Outcome]:
+        """The outcomes of a worker's oldest batch, when they are there; none when the worker was lost, or given up because
+        they did not come soon after ^C."""
+        worker = self.workers[name]
+        until = math.inf
+        while not worker.done():
+            if interrupted.is_set():
+                until = min(until, time.monotonic() + DRAIN_SECONDS)
+            if time.monotonic() > until:
+                worker.stop()
+            self._bell.wait(0.05)
+            self._bell.clear()
+        return self._collect(name)
 
     # -- one call at a time ---------------------------------------------------------------------------
 

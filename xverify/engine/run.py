@@ -20,7 +20,7 @@ from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
-from xverify.engine.fleet import IN_ALL, Batch, Fleet
+from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
 from xverify.engine.plan import Case, batches
 from xverify.engine.trust import Trust
 from xverify.verify import editions, verdicts
@@ -31,9 +31,6 @@ from xverify.verify.verdicts import Judged
 
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
-
-DRAIN_SECONDS = 5.0
-"""How long an interrupted run waits for the calls that are under way."""
 
 EQUIVALENCE_SECONDS = 3.0
 """What asking the same in several ways may take of the time kept for shrinking."""

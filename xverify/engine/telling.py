@@ -6,7 +6,6 @@ order in which outcomes arrive must not change what is asked.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from strategies import simplest
 from strategies.telling import cell_call, proven, telling_apart
 from xverify.contracts.model import Cell, Contract, Reading
-from xverify.core.call import Call, Outcome, encode_call
+from xverify.core.call import Call, encode_call
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged, judge
@@ -30,11 +29,6 @@ CELLS = 32
 
 BEYOND = 1 << 40
 """Numbers of these calls are higher than those of all others, which are earlier witnesses."""
-
-WAIT_SECONDS = 0.05
-
-DRAIN_SECONDS = 5.0
-"""How long an interrupted run waits for the answers that are under way."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +144,7 @@ def _send(sweep: Sweep, questions: Iterator[_Question]) -> list[tuple[str, list[
 
 def _receive(sweep: Sweep, sent: Sequence[tuple[str, list[_Question]]], known: dict[bytes, Judged]) -> None:
     for name, questions in sent:
-        outcomes = _answers(sweep, name)
+        outcomes = sweep.fleet.oldest(name, sweep.interrupted)
         asked = [(question, blob, call) for question in questions for blob, call in question.calls]
         for (question, blob, call), outcome in zip(asked, outcomes, strict=False):
             if outcome.kind == "spared":
@@ -162,17 +156,3 @@ def _receive(sweep: Sweep, sent: Sequence[tuple[str, list[_Question]]], known: d
             is_judged = sweep.fleet.judges(question.contract, subject.name)
             for found in sweep.tally.observe(judged, subject, outcome, is_judged):
                 sweep.add(found, subject, judged, outcome)
-
-
-def _answers(sweep: Sweep, name: str) -> Sequence[Outcome]:
-    """The outcomes of a worker's oldest batch; none when the worker was lost, or given up after ^C."""
-    worker = sweep.fleet.workers[name]
-    until: float | None = None
-    while not worker.done():
-        if sweep.interrupted.is_set():
-            until = until or time.monotonic() + DRAIN_SECONDS
-            if time.monotonic() > until:
-                worker.stop()
-        worker.bell.wait(WAIT_SECONDS)
-        worker.bell.clear()
-    return sweep.fleet._collect(name)

@@ -34,9 +34,10 @@ HELD = 1024
 class Evidence:
     """others: the readings that the text does not admit and that give every value so far; None before the first search.
 
-    probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end. values:
-    how many the cell has; held: how many of them were held against ``others``, and wrong_held how many wrong ones. whole: whether every composition was searched. seconds: spent on it.
-    tried: triples, of calls that were not made, on which the readings that remain do not differ.
+    probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end.
+    values: how many the cell has; held: how many of them were held against ``others``, and wrong_held how many wrong ones.
+    whole: whether every composition was searched. seconds: spent on it. tried: triples, of calls that were not made, on which
+    the readings that remain do not differ.
     """
 
     others: tuple[Reading, ...] | None = None
