@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from oracles.protocol import Oracle
@@ -32,11 +33,9 @@ from xverify.verify.verdicts import Judged
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
 
-EQUIVALENCE_SECONDS = 3.0
-"""What asking the same in several ways may take of the time kept for shrinking."""
-
-TELLING_SECONDS = 3.0
-"""What calls that tell the remaining readings apart may take of it."""
+LAST_SHARE = 0.1
+"""Share of the budget for what is asked when exploring is over: the same in several ways, and what tells the remaining readings
+apart; half of it each."""
 
 SHRINK_SHARE = 0.25
 """Share of the budget kept for shrinking."""
@@ -104,8 +103,8 @@ class Sweep:
                     self._receive_done(wait=0.05)
             while self.fleet.under_way:
                 self._receive_done(wait=0.05)
-            equivalences.check(self, self._out_of_equivalences)
-            telling.tell_apart(self, self._out_of_telling)
+            equivalences.check(self, partial(self._out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
+            telling.tell_apart(self, partial(self._out_of, 1 - SHRINK_SHARE))
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -116,14 +115,9 @@ class Sweep:
     def stop(self) -> None:
         self.fleet.stop()
 
-    def _out_of_equivalences(self) -> bool:
-        options = self.options
-        return options.cases is None and self.elapsed() > options.budget * (1 - SHRINK_SHARE) + EQUIVALENCE_SECONDS
-
-    def _out_of_telling(self) -> bool:
-        options = self.options
-        most = options.budget * (1 - SHRINK_SHARE) + EQUIVALENCE_SECONDS + TELLING_SECONDS
-        return options.cases is None and self.elapsed() > most
+    def _out_of(self, share: float) -> bool:
+        """Whether that share of the budget is spent."""
+        return self.options.cases is None and self.elapsed() > self.options.budget * share
 
     def _drain(self) -> None:
         """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""
@@ -147,7 +141,7 @@ class Sweep:
         quota = dict.fromkeys(streams, 2**62)
         if options.cases is not None:
             quota = _shares(options.cases, weights)
-        limit = options.budget * (1 - SHRINK_SHARE)
+        limit = options.budget * (1 - SHRINK_SHARE - LAST_SHARE)
         made: Counter[str] = Counter()
         while any(quota.values()) and (options.cases is not None or self.elapsed() < limit):
             if self.interrupted.is_set():
