@@ -1,8 +1,7 @@
 """What to ask: Hypothesis strategies of calls, and the deterministic coverage walk.
 
 `calls(contract)` are valid, `invalid_calls(contract)` break exactly one clause, `unspecified_calls(contract)` enter
-what
-a clause leaves open; `walk(contract)` is the stratified list; `smaller_calls(call)` is what shrinking searches.
+what a clause leaves open; `walk(contract)` is the stratified list; `smaller_calls(call)` is what shrinking searches.
 """
 
 from strategies.calls import calls, invalid_calls, unspecified_calls

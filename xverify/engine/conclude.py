@@ -29,8 +29,10 @@ def conclude(sweep: Sweep) -> None:
         if sweep.supports(subject if outcome.refused else reference, judged):
             sweep.add(disagreement, subject, judged, outcome, reference)
     _violations(sweep)
-    for subject, _, mixture, judged, outcome in sweep.tally.mixtures():
+    departures: dict[Key, list[list[Sample]]] = defaultdict(list)
+    for subject, cell, mixture, judged, outcome in sweep.tally.mixtures():
         sweep.add(mixture, subject, judged, outcome)
+        departures[mixture.key].append(sweep.tally.cells[subject, cell].evidence.departures())
     _refusals(sweep)
     for subject, _, tally, found, judged, outcome in sweep.tally.ambiguities():
         cases, values = tally.departed[found.readings[0]]
@@ -38,6 +40,11 @@ def conclude(sweep: Sweep) -> None:
         if by is not None:
             by = replace(by, explained=values, values=values)
         sweep.add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
+        departures[found.key].append(tally.evidence.departures())
+    for key, groups in departures.items():
+        finding, samples = sweep.findings.of(key), _chosen(groups)
+        if finding is not None and any(sample.wrong.any() for sample in samples):
+            finding.region = region(samples)
 
 
 def _violations(sweep: Sweep) -> None:

@@ -144,6 +144,19 @@ class Evidence:
             if judged.legal is not None
         ]
 
+    def departures(self) -> list[Sample]:
+        """The kept calls, for finding the region of the values that are not those of the first reading."""
+        return [
+            Sample(
+                judged.contract,
+                judged.call,
+                judged.legal,
+                canonical(seen.got.codes, seen.got.dtype) != judged.legal.codes(0),
+            )
+            for judged, seen in (*self.right, *self.probes)
+            if judged.legal is not None
+        ]
+
 
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
     """Where a recipe gives what no admitted reading gives; None when there is no recipe."""

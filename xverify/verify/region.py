@@ -279,8 +279,10 @@ def _ends(feature: Feature, bad: NDArray[np.float64]) -> list[Term]:
     lowest, highest = float(bad.min()), float(bad.max())
     if math.isnan(lowest):
         return []
-    # A single number that is nothing special was met because it was asked, not because of what it is.
-    same = lowest == highest and (feature.texts[2] if feature.texts else is_notable(lowest))
+    if lowest == highest and not feature.texts and not is_notable(lowest):
+        # A single number that is nothing special was met because it was asked, not because of what it is.
+        return []
+    same = lowest == highest and (feature.texts is None or feature.texts[2])
     terms = [Term(feature.name, "=", lowest)] if same else []
     below = Term(feature.name, "<", highest + 1) if feature.texts else Term(feature.name, "<=", highest)
     return [*terms, Term(feature.name, ">=", lowest), below]
