@@ -18,8 +18,9 @@ from strategies.probes import WIDTH, Probes, probes
 from strategies.structures import Linear, Range, Structure, build
 from strategies.values import RANGE_RECIPES
 from strategies.walk import cell_structures
+from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
-from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
+from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import types_of
 from xverify.core.call import Call, Tensor, code_dtype
 
@@ -61,10 +62,7 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes
     if not all(isinstance(reading, Stepwise) for reading in readings):
         yield Probe(call)
         return
-    first = readings[0]
-    divides = isinstance(first, Stepwise) and first.operation == "divide"
-    start = (EXACT_QUOTIENT, FLOAT32_QUOTIENT) if divides else (EXACT, FLOAT32, *OUTPUT)
-    given = found or probes(types_of(contract.operands(call)), start)
+    given = found or probes(types_of(contract.operands(call)), start(readings))
     rows = _rows(given, structure.x_dtype)
     zero_points = given.zero_point
     if zero_points is None and "zero_point" in call.tensors:

@@ -8,7 +8,7 @@ few are taken for all types; of the others those that tell apart what these leav
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -46,11 +46,12 @@ _EXPONENT = {"float32": 126, "float16": 14, "bfloat16": 126}
 @dataclass(frozen=True, eq=False)
 class Probes:
     """x: codes, (number of probes, WIDTH). zero_point, scale: one code for each probe; zero_point is None where there is
-    none."""
+    none. left: readings that the probes do not tell from an admitted one."""
 
     x: Codes
     zero_point: Codes | None
     scale: Codes
+    left: tuple[Stepwise, ...] = ()
 
     def __len__(self) -> int:
         return len(self.scale)
@@ -81,6 +82,7 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
     if types.zero_point and types.x not in INTEGERS:
         # Of zero points that texts call unusual it must be seen whether they are used at all.
         truths.append(simplified(Stepwise("ignored"), types))
+    undecided: dict[Stepwise, None] = {}
     for truth in dict.fromkeys(truths):
         operands = first.operands(types)
         codes = truth.evaluate(operands)
@@ -93,7 +95,8 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
                 break
             chosen.append(best)
             left = [reading for reading in left if reading not in excluded[best]]
-    return every.chosen(chosen)
+        undecided.update(dict.fromkeys(left))
+    return replace(every.chosen(chosen), left=tuple(undecided))
 
 
 def _excluded(left: list[Stepwise], truth: Stepwise, every: Probes, place: int, types: Types) -> set[Stepwise]:
@@ -232,9 +235,4 @@ def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> i
     return int(encode(types.scale, np.array(number)))
 
 
-def rows(found: Probes) -> list[Probes]:
-    """Each probe by itself."""
-    return [found.chosen([place]) for place in range(len(found))]
-
-
-__all__ = ["FIRST", "WIDTH", "Probes", "probes", "rows"]
+__all__ = ["FIRST", "WIDTH", "Probes", "probes"]

@@ -12,7 +12,7 @@ from linear_operands import OUTPUTS, SCALES, crossed, triples
 
 from strategies import build
 from strategies.lap import Probe, lap
-from strategies.probes import FIRST, WIDTH, probes, rows
+from strategies.probes import FIRST, WIDTH, probes
 from strategies.walk import cell_structures
 from xverify import contracts
 from xverify.contracts.lattice import near, search, surviving, taken
@@ -95,7 +95,7 @@ def test_the_form_of_probes(types: Types) -> None:
     operands = found.operands(types)
     assert types_of(operands) == types
     assert operands.shape == (len(found) * WIDTH,)
-    single = rows(found)
+    single = [found.chosen([place]) for place in range(len(found))]
     assert [len(one) for one in single] == [1] * len(found)
     for role, codes in operands.codes.items():
         apart = np.concatenate([one.operands(types).codes[role] for one in single])

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts import stages
-from xverify.contracts.model import Operands
-from xverify.contracts.readings import Stepwise
+from xverify.contracts.model import Operands, Reading
+from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of
 from xverify.contracts.stages import Triples, resolved
 from xverify.core.bits import canonical
@@ -37,6 +37,15 @@ _SIMPLE = {
         ("subnormals", stages.Subnormals), ("zero", stages.Zero),
     )
 }  # fmt: skip
+
+
+def start(admitted: Sequence[Reading]) -> tuple[Stepwise, ...]:
+    """The readings from which a search goes outward: the same for every edition whose formula multiplies, so that what was
+    found for one need not be searched again."""
+    first = admitted[0]
+    if isinstance(first, Stepwise) and first.operation == "divide":
+        return (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+    return (EXACT, FLOAT32, *OUTPUT)
 
 
 def simplicity(reading: Stepwise) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings, target
@@ -15,9 +16,13 @@ from numpy.typing import NDArray
 from strategies import breakable, build, openable, opened, spoiled
 from strategies.calls import invalid_calls, structures, unspecified_calls
 from strategies.lap import lap
+from strategies.probes import probes
 from strategies.structures import Structure
 from strategies.walk import cell_structures, shape_structures, special_structures
+from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
+from xverify.contracts.readings import Stepwise
+from xverify.contracts.simplify import types_of
 from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
 from xverify.verify.legal import Legal, legal_set
@@ -30,6 +35,9 @@ SPOILED_EACH = 10
 
 EXAMPLES = 200
 """Hypothesis examples in a round."""
+
+MOST_LEFT = 4
+"""Readings, of those that the probes leave, whose distance from the first is a target."""
 
 SEEDS_EACH = 5
 """Calls made of each structure that Hypothesis draws: drawing costs more than building."""
@@ -59,8 +67,8 @@ def batches(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     numbers = iter(range(2**62))
     for calls in _calls(contract, run_seed):
         cases = [replace(made, number=next(numbers)) for made in calls]
-        for start in range(0, len(cases), BATCH):
-            yield cases[start : start + BATCH]
+        for first in range(0, len(cases), BATCH):
+            yield cases[first : first + BATCH]
 
 
 def _calls(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
@@ -140,16 +148,28 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[C
             legal = legal_set(contract, call)
             made.append(Case(call, 0, "hypothesis", legal))
             if i == 0:
-                target(_distance(legal), label="ULP between readings")
+                target(_distance(contract, call, legal), label="ULP between readings")
 
     collect()
     return made
 
 
-def _distance(legal: Legal) -> float:
-    """How far apart the admitted readings are on this call: log2 of the largest distance in ULP."""
+def _distance(contract: Contract, call: Call, legal: Legal) -> float:
+    """How far apart the readings are that a cell's probes leave, the admitted ones among them: log2 of the largest distance in
+    ULP from the first."""
     first = legal.distinct[0]
     if not first.size:
         return 0.0
-    farthest = max((int(ulp_distance(first, other, legal.dtype).max()) for other in legal.distinct[1:]), default=0)
+    others = [*legal.distinct[1:], *_left(contract, call)]
+    farthest = max((int(ulp_distance(first, other, legal.dtype).max()) for other in others), default=0)
     return float(np.log2(1 + max(farthest, 0)))
+
+
+def _left(contract: Contract, call: Call) -> Iterator[NDArray[Any]]:
+    """What the readings give that the probes of the call's types do not tell from an admitted one."""
+    readings = contract.readings(call)
+    if contract.domain.family == "range" or not all(isinstance(reading, Stepwise) for reading in readings):
+        return
+    operands = contract.operands(call)
+    for reading in probes(types_of(operands), start(readings)).left[:MOST_LEFT]:
+        yield np.asarray(reading.evaluate(operands))

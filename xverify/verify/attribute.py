@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from xverify.contracts import affine, indexing, lattice, readings
 from xverify.contracts.indexing import Misindexing
 from xverify.contracts.model import Contract, Operands, Reading
-from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
+from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import types_of
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor, code_dtype
@@ -114,21 +114,12 @@ def evaluated(contract: Contract, recipes: Sequence[Reading], operands: Operands
     return (np.asarray(reading.evaluate(operands)) for reading in recipes)
 
 
-def start(contract: Contract, call: Call) -> tuple[Stepwise, ...]:
-    """The readings from which the search goes outward: the same for every edition whose formula multiplies, so that
-    what was found for one need not be searched again."""
-    first = contract.readings(call)[0]
-    if isinstance(first, Stepwise) and first.operation == "divide":
-        return (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
-    return (EXACT, FLOAT32, *OUTPUT)
-
-
 def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
     """The readings that a search of the call's cell looks at first."""
     operands = contract.operands(call)
     if contract.domain.family == "range":
         return affine.range_lattice(operands)
-    return lattice.near(types_of(operands), start(contract, call))
+    return lattice.near(types_of(operands), lattice.start(contract.readings(call)))
 
 
 def search(
@@ -156,7 +147,7 @@ def search(
         tuple(operands.options.items()),
         canonical(wanted, operands.output_dtype).tobytes(),
         chosen.tobytes(),
-        () if contract.domain.family == "range" else start(contract, seen[0].call),
+        () if contract.domain.family == "range" else lattice.start(contract.readings(seen[0].call)),
         None if whole else lattice.NEAR,
     )
     return _answer(question)

@@ -181,11 +181,8 @@ class Explained:
     elsewhere: Reading | None = None
 
 
-def explained(evidence: Evidence, alive: Sequence[str]) -> Explained:
-    """The recipe of a cell that no reading explains: an indexing mistake, or two pieces with a region between them.
-
-    alive: names of the admitted readings that explain the values that are right.
-    """
+def explained(evidence: Evidence) -> Explained:
+    """The recipe of a cell that no reading explains: an indexing mistake, or two pieces with a region between them."""
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not evidence.wrong:
         return Explained(None)

@@ -167,7 +167,7 @@ class Tally:
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            by = Explained(reading) if reading is not None else explained(tally.evidence, tally.alive or ())
+            by = Explained(reading) if reading is not None else explained(tally.evidence)
             tally.explained = by
             found = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
             if found is None:
