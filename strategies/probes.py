@@ -233,6 +233,3 @@ def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> i
     elif recipe == "greatest":
         number = mantissa * 2.0 ** min(limit + 1 - np.log2(far) / 2, own)
     return int(encode(types.scale, np.array(number)))
-
-
-__all__ = ["FIRST", "WIDTH", "Probes", "probes"]
