@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from oracles.protocol import Oracle
+from strategies.walk import scale_outputs
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling
@@ -278,9 +279,11 @@ class Sweep:
 
 def _weight(contract: Contract) -> float:
     """A contract's share of the calls: the square root of its types times granularities, so that a large domain gets more
-    and a small one is not forgotten; and more for modes, since each is a formula of its own."""
+    and a small one is not forgotten; more for scale and output types, so that the lap over its cells is done within a default
+    sweep; and more for modes, since each is a formula of its own."""
     domain = contract.domain
-    return math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * max(1, len(domain.modes))
+    spread = math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(len(scale_outputs(domain)), 0.25)
+    return spread * math.pow(max(1, len(domain.modes)), 1.2)
 
 
 def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
