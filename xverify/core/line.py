@@ -1,0 +1,219 @@
+"""A call as one line of text that people can read, paste and keep, and back.
+
+    ai.onnx/DequantizeLinear-25 x=int8[2,3]:80,7f,00*3,ff scale=float32[]:3f800000 zero_point=int8[]:7f axis=1
+
+Words are parted by spaces. The first is the edition. A tensor is ``role=dtype[shape]@layout:codes``, where ``@layout``
+is left out for C order and the codes are in C order, in hex, each of as many digits as the dtype needs;
+``00*3`` is the same code three times. An attribute is ``name=value``: a whole number, true, false, or a string, which is in
+double quotes with JSON's escapes unless it is a plain word. What made the call (its origin) is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import numpy as np
+
+from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Tensor, code_dtype
+
+MOST_CHARACTERS = 1 << 20
+"""Lines longer than this are neither written nor read."""
+
+MOST_VALUES = 1 << 20
+"""Values of all tensors together; more are neither written nor read."""
+
+_LEAST_RUN = 3
+"""Equal codes in a row from which on they are counted."""
+
+_MOST_RANK = 32
+_WORD = re.compile(r'(?:[^\s"]++|"(?:[^"\\]++|\\.)*+"|"(?s:.*))++')
+"""What stands between spaces that are not in quotes; a quote that is not closed reaches to the end."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EDITION = re.compile(r"[A-Za-z0-9_.@/+-]+")
+_TENSOR = re.compile(r"([a-z0-9_]+)\[([0-9,]*)\](?:@([A-Za-z-]+))?:(.*)")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_INTEGER = re.compile(r"-?[0-9]{1,20}")
+_RUN = re.compile(r"([0-9a-f]+)(?:\*([1-9][0-9]{0,6}))?")
+
+
+def call_to_line(call: Call) -> str:
+    """The call as one line of ASCII text; ValueError when it is too large or has a name that no line can hold."""
+    if sum(tensor.size for tensor in call.tensors.values()) > MOST_VALUES:
+        raise ValueError(f"the call has more than {MOST_VALUES} values, which no line holds")
+    if twice := call.tensors.keys() & call.attributes.keys():
+        raise ValueError(
+            f"the call has a tensor and an attribute of the same name, {min(twice)!r}, which no line holds"
+        )
+    words = [call.contract if _EDITION.fullmatch(call.contract) else json.dumps(call.contract)]
+    words += [f"{_checked(role)}={_tensor_to_text(tensor)}" for role, tensor in call.tensors.items()]
+    words += [f"{_checked(name)}={_attribute_to_text(value)}" for name, value in call.attributes.items()]
+    line = " ".join(words)
+    if len(line) > MOST_CHARACTERS:
+        raise ValueError(f"the call's line would have more than {MOST_CHARACTERS} characters")
+    return line
+
+
+def call_from_line(text: str) -> Call:
+    """Inverse of `call_to_line`, without origin.
+
+    ValueError when damaged: the message says which word, what was expected and what was found.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"the line has {len(text)} characters; more than {MOST_CHARACTERS} are refused")
+    words = _WORD.findall(text)
+    if not words:
+        raise ValueError("the line is empty; expected an edition such as ai.onnx/DequantizeLinear-25, then tensors")
+    edition = _edition(words[0])
+    tensors: dict[str, Tensor] = {}
+    attributes: dict[str, Attribute] = {}
+    room = MOST_VALUES
+    for place, word in enumerate(words[1:], 2):
+        try:
+            name, equals, value = word.partition("=")
+            if not equals or not _NAME.fullmatch(name):
+                raise ValueError("expected role=tensor or name=value")
+            if name in tensors or name in attributes:
+                raise ValueError(f"{name!r} was given before")
+            found = _tensor_from_text(value, room) if _TENSOR.fullmatch(value) else _attribute_from_text(value)
+            if isinstance(found, Tensor):
+                tensors[name] = found
+                room -= found.size
+            else:
+                attributes[name] = found
+        except ValueError as error:
+            raise ValueError(f"word {place}, {_shown(word)}: {error}") from None
+    if not tensors.keys() & {"x", "input"}:
+        raise ValueError(
+            f"after {_shown(words[0])} a quantized tensor is expected, x=... or input=..., but there is none"
+        )
+    return Call(edition, tensors, attributes)
+
+
+def _shown(word: str) -> str:
+    return repr(word if len(word) <= 60 else word[:57] + "...")
+
+
+def _edition(word: str) -> str:
+    if _EDITION.fullmatch(word):
+        return word
+    try:
+        return _string(word)
+    except ValueError:
+        raise ValueError(f"word 1, {_shown(word)}: expected an edition such as ai.onnx/DequantizeLinear-25") from None
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name that a line can hold: letters, digits and _ only")
+    return name
+
+
+# -- attributes -------------------------------------------------------------------------------------------
+
+
+def _attribute_to_text(value: Attribute) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) and value not in ("true", "false") else json.dumps(value)
+    text = str(int(value))
+    if not _INTEGER.fullmatch(text):
+        raise ValueError("a whole number of more than 20 digits, which no line holds")
+    return text
+
+
+def _attribute_from_text(text: str) -> Attribute:
+    if text in ("true", "false"):
+        return text == "true"
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _PLAIN.fullmatch(text):
+        return text
+    if text.startswith('"'):
+        return _string(text)
+    raise ValueError(
+        "expected a tensor such as int8[2,3]:80,7f,00*4, or a whole number, true, false, a plain word or "
+        "a string in double quotes"
+    )
+
+
+def _string(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        found = None
+    if not isinstance(found, str):
+        raise ValueError("expected a string that ends with a double quote, with JSON's escapes in it")
+    return found
+
+
+# -- tensors ----------------------------------------------------------------------------------------------
+
+
+def _digits(dtype: str) -> int:
+    return max(1, BITS[dtype] // 4)
+
+
+def _tensor_to_text(tensor: Tensor) -> str:
+    shape = ",".join(map(str, tensor.shape))
+    layout = "" if tensor.layout == "C" else f"@{tensor.layout}"
+    codes = tensor.codes.reshape(-1)
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if codes.size else np.empty(0, np.int64)
+    counts = np.diff(np.append(starts, codes.size))
+    digits = _digits(tensor.dtype)
+    runs = []
+    for code, count in zip(codes[starts].tolist(), counts.tolist(), strict=True):
+        written = f"{code:0{digits}x}"
+        runs += [f"{written}*{count}"] if count >= _LEAST_RUN else [written] * count
+    return f"{tensor.dtype}[{shape}]{layout}:{','.join(runs)}"
+
+
+def _tensor_from_text(text: str, room: int) -> Tensor:
+    match = _TENSOR.fullmatch(text)
+    assert match is not None
+    dtype, extents, layout, listed = match.group(1), match.group(2), match.group(3) or "C", match.group(4)
+    if dtype not in BITS:
+        raise ValueError(f"unknown dtype {_shown(dtype)}; expected one of {', '.join(BITS)}")
+    if layout not in LAYOUTS:
+        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+    shape = _shape(extents)
+    size = math.prod(shape)
+    if size > room:
+        raise ValueError(f"its shape has {size} values, more than the {room} that are left of {MOST_VALUES} in a line")
+    return Tensor(dtype, _codes(dtype, listed, size).reshape(shape), layout)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    extents = text.split(",") if text else []
+    if len(extents) > _MOST_RANK or not all(extent and len(extent) <= 10 for extent in extents):
+        raise ValueError(f"expected a shape of at most {_MOST_RANK} extents such as [2,3], not {_shown(f'[{text}]')}")
+    shape = tuple(map(int, extents))
+    # With an extent of 0 the others take no room, but NumPy refuses shapes whose other extents overflow.
+    if math.prod(max(extent, 1) for extent in shape) >= 1 << 48:
+        raise ValueError(f"the extents of [{text}] are too large")
+    return shape
+
+
+def _codes(dtype: str, listed: str, size: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:
+    digits, bound = _digits(dtype), 1 << BITS[dtype]
+    codes: list[int] = []
+    counts: list[int] = []
+    left = size
+    for place, run in enumerate(listed.split(",") if listed else [], 1):
+        match = _RUN.fullmatch(run)
+        if match is None or len(match.group(1)) != digits or int(match.group(1), 16) >= bound:
+            raise ValueError(
+                f"code {place} of {dtype} is {_shown(run)}; expected {digits} hex digit{'s' * (digits > 1)} in lower case "
+                f"below {bound:x}, with *count after it or not"
+            )
+        codes.append(int(match.group(1), 16))
+        counts.append(int(match.group(2) or 1))
+        left -= counts[-1]
+        if left < 0:
+            break
+    if left:
+        raise ValueError(f"expected {size} codes for its shape, got {'more' if left < 0 else size - left}")
+    return np.repeat(np.array(codes, code_dtype(dtype)), counts)
