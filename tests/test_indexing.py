@@ -307,7 +307,7 @@ def as_laid(call: Call) -> tuple[list[int], int]:
         return [item for row in rows for item in reversed(row)], last - 1
     if x.layout == "strided" and x.shape:
         return [item for row in rows for item in [0, *(c for code in row for c in (code, 0))]], 1
-    if x.layout == "offset" and x.shape:
+    if (x.layout == "offset" and x.shape) or x.layout == "misaligned":
         return [0, *items], 1
     return items, 0
 
@@ -327,6 +327,35 @@ def test_layout_ignored(layout: str, shape: tuple[int, ...]) -> None:
         else:
             assert found is not None
             assert found.codes["x"].ravel().tolist() == wrong
+
+
+def test_layout_ignored_of_bytes_and_of_repeated_values() -> None:
+    """Two bytes an element, read one byte too early; and memory that is shorter than the tensor."""
+    call = a_call((3,), (), dtype="int16")
+    x = Tensor("int16", np.array([0x1122, 0x3344, 0x5566], np.uint16), "misaligned")
+    call = replace(call, tensors={**call.tensors, "x": x})
+    right = CONTRACT.operands(call)
+    found = misindexing("strides-and-offset-ignored").operands(call, right)
+    assert found is not None
+    assert found.codes["x"].tolist() == [0x2200, 0x4411, 0x6633]
+    assert misindexing("strides-ignored").operands(call, right) is None
+    rows = Tensor("int16", np.array([[1, 2], [1, 2]], np.uint16), "broadcast")
+    call = replace(call, tensors={**call.tensors, "x": rows})
+    for name in ("strides-ignored", "strides-and-offset-ignored"):
+        assert misindexing(name).operands(call, CONTRACT.operands(call)) is None
+
+
+def test_parameters_in_memory_order_of_repeated_values() -> None:
+    """Both rows of x are one in memory, so the parameters of the first row serve both."""
+    call = a_call((2, 3), (2,), 0)
+    x = Tensor("int8", np.array([[1, 2, 3], [1, 2, 3]], np.uint8), "broadcast")
+    call = replace(call, tensors={**call.tensors, "x": x})
+    right = CONTRACT.operands(call)
+    found = misindexing("parameters-in-memory-order").operands(call, right)
+    assert found is not None
+    for role in PARAMETERS:
+        first = spread(right, role)[0].tolist()
+        assert spread(found, role).tolist() == [first, first]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -31,7 +31,7 @@ from sample_report import (
 )
 
 from xverify import cli
-from xverify.core.call import Tensor
+from xverify.core.call import LAYOUTS, Tensor
 from xverify.report import issue_body
 from xverify.report.issue import fence
 from xverify.report.script_literals import MOST_SPELLED, operand
@@ -207,13 +207,14 @@ LITERALS = [
     Tensor("float32", np.array(0x3DCCCCCD, np.uint32)),
     Tensor("int8", np.zeros((2, 0, 3), np.uint8)),
     Tensor("int8", np.full((3, 2), 0x80, np.uint8)),
+    Tensor("float16", np.array([[1, 2, 3]] * 2, np.uint16)),
     Tensor("int16", np.random.default_rng(3).integers(0, 1 << 16, (7, 101), np.uint16)),
     Tensor("bfloat16", np.random.default_rng(4).integers(0, 1 << 16, 501, np.uint16)),
 ]
 
 
 @pytest.mark.parametrize("given", LITERALS, ids=lambda t: f"{t.dtype}-{t.shape}")
-@pytest.mark.parametrize("layout", ["C", "F", "reversed", "strided", "offset", "read-only"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_literal_gives_back_the_bits_the_shape_and_the_layout(given: Tensor, layout: str) -> None:
     laid = Tensor(given.dtype, given.codes, layout)
     lines = operand("x", laid, "onnx-reference")
@@ -222,10 +223,12 @@ def test_a_literal_gives_back_the_bits_the_shape_and_the_layout(given: Tensor, l
     codes = np.ascontiguousarray(array).view(given.codes.dtype).reshape(given.shape)
     assert (codes & ((1 << 4) - 1) == given.codes).all() if given.dtype == "int4" else (codes == given.codes).all()
     assert max(map(len, lines)) <= 300
-    if given.size > 1 and layout in ("reversed", "F", "strided") and len(given.shape) > 0:
+    if given.size > 1 and layout in ("reversed", "F", "strided", "broadcast") and len(given.shape) > 0:
         assert array.strides == laid.laid_out().strides
     if layout == "read-only" and given.shape:
         assert not array.flags.writeable
+    if layout == "misaligned" and given.size:
+        assert array.ctypes.data % 8 == 1
 
 
 def test_a_large_tensor_is_short() -> None:

@@ -29,7 +29,7 @@ from sample_report import (
 )
 
 from oracles.onnx_model import element_type as onnx_element_type
-from xverify.core.call import BITS, Call, Tensor, encode_call
+from xverify.core.call import BITS, LAYOUTS, Call, Tensor, encode_call
 from xverify.report import script_bodies, script_parts, summary
 from xverify.report.script import script_for, scripts_of
 
@@ -267,13 +267,17 @@ def test_packing_puts_low_bits_first() -> None:
     assert packed.tolist() == [0b00111001, 0b00000001]
 
 
-@pytest.mark.parametrize("layout", ["C", "F", "reversed", "strided", "offset", "read-only"])
-def test_arrays_lie_in_memory_as_those_of_the_sweep(layout: str) -> None:
-    codes = np.arange(6, dtype=np.uint16).reshape(2, 3)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", [2, 1, 0, None])
+def test_arrays_lie_in_memory_as_those_of_the_sweep(layout: str, rows: int | None) -> None:
+    """Of the shapes (2, 3) with different rows and with equal ones, (0, 3) and ()."""
+    codes = np.array(7, np.uint16) if rows is None else np.arange(3 * rows, dtype=np.uint16).reshape(rows, 3)
+    codes = np.repeat(codes, 2, axis=0) if rows == 1 else codes
     array = script_parts.to_array({"dtype": "bfloat16", "codes": codes, "layout": layout})
     ours = Tensor("bfloat16", codes, layout).laid_out()
     assert array.dtype.name == "bfloat16"
     assert (array.strides, array.flags.writeable) == (ours.strides, ours.flags.writeable)
+    assert (array.flags.aligned, array.ctypes.data % 2) == (ours.flags.aligned, ours.ctypes.data % 2)
     assert (array.view(np.uint16) == ours).all()
 
 

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import permutations
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xverify.contracts.gathers import GATHERS, Gather, Index, placement_of
 from xverify.contracts.model import Codes, Operands
-from xverify.core.call import BITS, Call, lay_out
+from xverify.core.call import BITS, Call
 from xverify.core.dtypes import QUANTIZED, values
 
 Reread = tuple[str, Codes]
@@ -131,17 +129,12 @@ def _in_memory_order(call: Call, right: Operands, role: str) -> Reread | None:
     x = call.tensors["x"]
     if placement_of(call, right, role) is None or x.layout in ("C", "read-only"):
         return None
-    numbered = lay_out(np.arange(1, x.size + 1).reshape(x.shape), x.layout)
-    memory = _memory(numbered)
-    place = np.argsort(memory[memory > 0])
+    laid = x.laid_out()
+    steps = zip(np.ogrid[tuple(map(slice, laid.shape))], laid.strides, strict=True)
+    addresses = sum((index * stride for index, stride in steps), np.zeros(laid.shape, np.int64))
+    place = np.unique(addresses, return_inverse=True)[1]
     spread = np.broadcast_to(right.codes[role], right.shape)
     return right.dtypes[role], spread.reshape(-1).take(place).reshape(right.shape)
-
-
-def _memory(laid: NDArray[Any]) -> NDArray[Any]:
-    """All of the memory that an array from `lay_out` lies in, the gaps too."""
-    owner: NDArray[Any] = laid if laid.base is None else laid.base
-    return owner.ravel(order="K")
 
 
 # -- another type of the same width -----------------------------------------------------------------------
@@ -221,10 +214,13 @@ def _layout_ignored(from_start: bool, call: Call, right: Operands, role: str) ->
     element, or from where the memory starts; None where that runs past the end of the memory."""
     tensor = call.tensors[role]
     laid = tensor.laid_out()
-    memory = _memory(laid)
-    first = 0 if from_start else (laid.ctypes.data - memory.ctypes.data) // laid.itemsize
-    codes = memory[first : first + tensor.size]
-    return _gathered(call, right, role, codes.reshape(tensor.shape)) if codes.size == tensor.size else None
+    owner = laid if laid.base is None else laid.base
+    memory = owner.ravel(order="K").view(np.uint8)
+    first = 0 if from_start else laid.ctypes.data - memory.ctypes.data
+    found = memory[first : first + laid.nbytes]
+    if found.size < laid.nbytes:
+        return None
+    return _gathered(call, right, role, found.view(laid.dtype).reshape(tensor.shape))
 
 
 # -- the table --------------------------------------------------------------------------------------------

@@ -30,8 +30,9 @@ BITS: dict[str, int] = {
 }  # fmt: skip
 """Every dtype that a call or an outcome can hold, and its width in bits."""
 
-LAYOUTS = ("C", "F", "reversed", "strided", "offset", "read-only")
-"""How the array that an implementation is given lies in memory; the values are the same."""
+LAYOUTS = ("C", "F", "reversed", "strided", "offset", "read-only", "misaligned", "broadcast")
+"""How the array that an implementation is given lies in memory; the values are the same. Misaligned: from one byte past
+an aligned address. Broadcast: with stride 0 along each axis on which the values are constant, where there is one."""
 
 _WIRE_MAGIC = b"xvc1"
 
@@ -75,7 +76,12 @@ class Tensor:
 
 def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     """A fresh array equal to ``array`` that lies in memory as ``layout`` says."""
-    if layout == "C" or array.ndim == 0:
+    result: np.ndarray[Any, Any]
+    if layout == "misaligned":
+        memory = np.zeros(array.nbytes + 1, np.uint8)
+        result = memory[1:].view(array.dtype).reshape(array.shape)
+        result[...] = array
+    elif layout == "C" or array.ndim == 0:
         result = np.array(array, order="C")
     elif layout == "F":
         result = np.array(array, order="F")
@@ -89,11 +95,22 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         flat = np.zeros(array.size + 1, array.dtype)[1:]
         result = flat.reshape(array.shape)
         result[...] = array
+    elif layout == "broadcast":
+        still = constant_axes(array)
+        few = np.array(array[tuple(slice(1) if one else slice(None) for one in still)], order="C")
+        strides = tuple(0 if one else few.strides[axis] for axis, one in enumerate(still))
+        result = np.ndarray(array.shape, array.dtype, few, strides=strides)
     else:
         result = np.array(array, order="C")
     if layout == "read-only":
         result.flags.writeable = False
     return result
+
+
+def constant_axes(array: np.ndarray[Any, Any]) -> tuple[bool, ...]:
+    """For each axis whether it is longer than 1 and all elements along it are equal; of an empty array none is."""
+    extents = enumerate(array.shape)
+    return tuple(n > 1 and array.size > 0 and bool((array == array.take([0], axis)).all()) for axis, n in extents)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xverify.core.call import BITS, Tensor, code_dtype
+from xverify.core.call import BITS, Tensor, code_dtype, constant_axes
 from xverify.core.dtypes import decimal
 
 MOST_SPELLED = 300
@@ -33,7 +33,7 @@ def operand(role: str, tensor: Tensor, name: str) -> list[str]:
             *_assigned(f"{role}_bits", Tensor(carrier.dtype.name, carrier)),
             f"{role} = ort.OrtValue.ortvalue_from_numpy_with_onnx_type({role}_bits, {onnx_type(tensor.dtype)})",
         ]
-    if tensor.shape == () or tensor.layout == "C" or name == "tensorflow":
+    if (tensor.shape == () and tensor.layout != "misaligned") or tensor.layout == "C" or name == "tensorflow":
         # TensorFlow copies what it is given.
         return _assigned(role, tensor)
     return [*_assigned(role, tensor), *_laid_out(role, tensor)]
@@ -84,12 +84,18 @@ def _spelled(tensor: Tensor) -> list[str] | None:
 
 def _laid_out(role: str, tensor: Tensor) -> list[str]:
     """How the tensor lies in memory where that is not as NumPy makes it."""
+    still = constant_axes(tensor.codes)
+    if tensor.layout == "broadcast" and not any(still):
+        return []
+    few = ", ".join(":1" if one else ":" for one in still)
     line = {
         "F": f"{role} = np.asfortranarray({role})",
         "reversed": f"{role} = {role}[..., ::-1].copy()[..., ::-1]",
         "strided": f"{role} = np.concatenate([{role}[..., :1], np.repeat({role}, 2, axis=-1)], -1)[..., 1::2]",
         "offset": f"{role} = np.concatenate([np.zeros(1, {role}.dtype), {role}.ravel()])[1:].reshape({role}.shape)",
         "read-only": f"{role}.flags.writeable = False",
+        "misaligned": f"{role} = np.frombuffer(bytearray(1) + {role}.tobytes(), {role}.dtype, -1, 1).reshape({role}.shape)",
+        "broadcast": f"{role} = np.broadcast_to({role}[{few}].copy(), {role}.shape)",
     }[tensor.layout]
     return [f"{line}  # memory layout: {tensor.layout}"]
 

@@ -68,7 +68,10 @@ def read_file(name: str) -> dict[str, dict[str, Any]]:
 def to_array(tensor: dict[str, Any]) -> Any:
     """The tensor as an array of its dtype that lies in memory as its layout says."""
     codes, layout = tensor["codes"], tensor["layout"]
-    if codes.ndim == 0 or layout in ("C", "read-only"):
+    if layout == "misaligned":  # by one byte
+        array = np.zeros(codes.nbytes + 1, np.uint8)[1:].view(codes.dtype).reshape(codes.shape)
+        array[...] = codes
+    elif codes.ndim == 0 or layout in ("C", "read-only"):
         array = np.array(codes, order="C")
     elif layout == "F":
         array = np.array(codes, order="F")
@@ -77,6 +80,12 @@ def to_array(tensor: dict[str, Any]) -> Any:
     elif layout == "strided":
         array = np.zeros((*codes.shape[:-1], 2 * codes.shape[-1] + 1), codes.dtype)[..., 1::2]
         array[...] = codes
+    elif layout == "broadcast":  # stride 0 along each axis on which the values are constant
+        axes = enumerate(codes.shape)
+        still = [n > 1 and codes.size > 0 and (codes == codes.take([0], axis)).all() for axis, n in axes]
+        few = np.array(codes[tuple(slice(1) if one else slice(None) for one in still)], order="C")
+        strides = [0 if one else stride for one, stride in zip(still, few.strides)]
+        array = np.ndarray(codes.shape, codes.dtype, few, strides=strides)
     else:  # offset
         array = np.zeros(codes.size + 1, codes.dtype)[1:].reshape(codes.shape)
         array[...] = codes
