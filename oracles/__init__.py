@@ -26,7 +26,9 @@ def all_oracles() -> Dict[str, Oracle]:
 
 
 def installed_version(oracle: Oracle) -> Optional[str]:
-    """The version of the distribution that the oracle runs, or None when it is not installed."""
+    """The version of what the oracle runs, or None when its distribution is not installed."""
+    if oracle.version:
+        return oracle.version
     try:
         return importlib.metadata.version(oracle.distribution)
     except importlib.metadata.PackageNotFoundError:

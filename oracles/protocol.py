@@ -22,10 +22,12 @@ class Path:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A framework, imported: how it answers, and which exception types say "not implemented"."""
+    """A framework, imported: how it answers, which exception types say "not implemented", and after which the process cannot go
+    on."""
 
     answer: Answer
     not_implemented: Tuple[Type[BaseException], ...] = (NotImplementedError,)
+    fatal: Tuple[Type[BaseException], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Oracle:
     editions it answers. ships: editions (glob patterns) whose text the installed package itself carries: only by
     those is it judged. module: where ``load`` lives; ``load(*arguments)`` is called in the worker only.
     search_path: directories that the worker puts before its ``sys.path``, to find ``module``. needs_xverify: whether
-    it imports the xverify package itself; other workers see of it only what carries calls.
+    it imports the xverify package itself; other workers see of it only what carries calls. version: of what is no installed
+    distribution. strict: an exception that says "not implemented" is a refusal like any other.
     """
 
     name: str
@@ -50,3 +53,5 @@ class Oracle:
     arguments: Tuple[str, ...] = ()
     search_path: Tuple[str, ...] = ()
     needs_xverify: bool = False
+    version: str = ""
+    strict: bool = False

@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
@@ -125,6 +126,10 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
     except Exception as error:
         channel.send(("failed", "%s: %s" % (type(error).__name__, error)))
         return
+    if settings["strict"]:
+        loaded = replace(loaded, not_implemented=())
+    if settings["memory"]:
+        _limit_memory(settings["memory"])
     channel.send(("ready", _versions(settings["distribution"])))
     while True:
         try:
@@ -173,6 +178,9 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     try:
         result = loaded.answer(call, options)
     except Exception as error:
+        if isinstance(error, loaded.fatal):
+            os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode())
+            os._exit(1)
         kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
         return Outcome(kind, error=type(error).__name__, message=str(error))
     return result if isinstance(result, Outcome) else Outcome("tensor", result)
@@ -188,10 +196,19 @@ def _isolate(log: str) -> None:
     limit = FILE_LIMIT if hard == resource.RLIM_INFINITY else min(FILE_LIMIT, hard)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _limit_memory(more: int) -> None:
+    """Let the process take so many bytes of address space beyond what it has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
+    limit, hard = pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _follow(parent: int) -> None:

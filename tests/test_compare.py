@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import xverify
-from xverify.contracts.model import Operands
+from xverify.contracts.model import Given, Operands
 from xverify.core.call import BITS, Tensor, code_dtype
 
 FOLDER = Path(xverify.__file__).parent
@@ -82,9 +82,16 @@ class Fixed:
         return self.codes
 
 
-def legal_of(suite: SimpleNamespace, dtype: str, shape: tuple[int, ...], readings: Sequence[Sequence[int]]) -> Any:
+def legal_of(
+    suite: SimpleNamespace, dtype: str, shape: tuple[int, ...], readings: Sequence[Sequence[int]], keeps: bool = False
+) -> Any:
     given = tuple(Fixed(f"r{n}", np.array(codes, code_dtype(dtype)).reshape(shape)) for n, codes in enumerate(readings))
-    contract = SimpleNamespace(operands=lambda _: Operands({}, {}, dtype, shape), readings=lambda _: given)
+    contract = SimpleNamespace(
+        operands=lambda _: Operands({}, {}, dtype, shape),
+        readings=lambda _: given,
+        keeps_subnormals=keeps,
+        given=None,
+    )
     return suite.legal.legal_set(contract, None)
 
 
@@ -237,12 +244,41 @@ def check_shared_arrays(suite: SimpleNamespace) -> None:
     assert [int(legal.codes(n)[0]) for n in range(3)] == [ONE, NEXT, ONE]
 
 
+def check_kept_subnormals(suite: SimpleNamespace) -> None:
+    """Where subnormals are to be kept, a flushed one is wrong, and they are known to be subnormal all the same."""
+    legal = legal_of(suite, "float32", (2,), ((SMALLEST, ONE),), keeps=True)
+    assert legal.subnormal.tolist() == [True, False]
+    flushed = suite.compare.compare(legal, Tensor("float32", np.array([PLUS_0, ONE], np.uint32)))
+    assert (flushed.wrong_values, flushed.flushed_values, flushed.max_ulp) == (1, 0, 1)
+    assert suite.compare.compare(legal, Tensor("float32", np.array([SMALLEST, ONE], np.uint32))).clean
+
+
+def check_given(suite: SimpleNamespace) -> None:
+    """Where a result is given nothing else is legal: any NaN for a NaN, no zero for a subnormal, no sign lost."""
+    for dtype, codes in (("float32", [ONE, NAN, SMALLEST, MINUS_0]), ("float16", [0x3C00, 0x7E00, 1, 0x8000])):
+        result = Given(dtype, np.array(codes, code_dtype(dtype)))
+        legal = suite.legal.legal_set(SimpleNamespace(given=lambda _, result=result: result), None)
+        assert (legal.dtype, legal.shape, len(legal.readings)) == (dtype, (4,), 1)
+        assert suite.compare.compare(legal, Tensor(dtype, np.array(codes, code_dtype(dtype)))).clean
+        other = suite.compare.compare(legal, Tensor(dtype, np.array([*codes[:2], 0, 0], code_dtype(dtype))))
+        assert (other.wrong_values, other.flushed_values) == (2, 0)
+    legal = suite.legal.legal_set(SimpleNamespace(given=lambda _: Given("float32", np.array([NAN], np.uint32))), None)
+    assert suite.compare.compare(legal, Tensor("float32", np.array([0xFFC00001], np.uint32))).clean
+
+
 def battery(suite: SimpleNamespace) -> None:
     """Everything that is asked of the comparator; raises when an answer is wrong."""
     for case in CASES:
         for shape in shapes_of(case):
             check_case(suite, case, shape)
-    for check in (check_wrong_kind, check_layouts, check_every_code, check_shared_arrays):
+    for check in (
+        check_wrong_kind,
+        check_layouts,
+        check_every_code,
+        check_shared_arrays,
+        check_kept_subnormals,
+        check_given,
+    ):
         check(suite)
 
 
@@ -261,7 +297,10 @@ def test_cases(case: Case, real: SimpleNamespace) -> None:
         check_case(real, case, shape)
 
 
-@pytest.mark.parametrize("check", [check_wrong_kind, check_layouts, check_every_code, check_shared_arrays])
+@pytest.mark.parametrize(
+    "check",
+    [check_wrong_kind, check_layouts, check_every_code, check_shared_arrays, check_kept_subnormals, check_given],
+)
 def test_checks(check: Callable[[SimpleNamespace], None], real: SimpleNamespace) -> None:
     check(real)
 
@@ -313,6 +352,11 @@ MUTANTS = [
     ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "~inside & legal.subnormal"),
     ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "~inside & is_zero(codes, legal.dtype)"),
     ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "np.zeros_like(inside)"),
+    ("compare", "is_zero(codes, legal.dtype) & legal.may_flush", "is_zero(codes, legal.dtype)"),
+    ("compare", "& legal.may_flush)", "& (not legal.may_flush))"),
+    ("legal", "may_flush = not contract.keeps_subnormals", "may_flush = contract.keeps_subnormals"),
+    ("legal", "may_flush=False", "may_flush=True"),
+    ("legal", "canonical(given.codes, given.dtype)", "given.codes"),
     ("compare", "np.asarray(~inside & ~flushed)", "np.asarray(~inside)"),
     ("compare", "np.asarray(~inside & ~flushed)", "np.asarray(~inside & ~legal.subnormal)"),
     ("compare", "(same | flushed).all()", "same.all()"),

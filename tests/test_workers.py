@@ -16,7 +16,7 @@ import pytest
 from oracles.protocol import Oracle
 from oracles.worker import FILE_LIMIT, read_journal, unwrap, wrap
 from xverify.core.call import Call, Outcome, Tensor, encode_call
-from xverify.engine.workers import STARTS, Worker, WorkerFailedError, wait_any
+from xverify.engine.workers import STARTS, Limits, Worker, WorkerFailedError, wait_any
 
 HERE = str(Path(__file__).parent)
 FAKE = Oracle("fake", "numpy", ("*",), ("*",), "fake_oracles", search_path=(HERE,))
@@ -29,7 +29,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     workers: list[Worker] = []
 
     def started(oracle: Oracle = FAKE, call_timeout: float = 5.0, start_timeout: float = 30.0) -> Worker:
-        worker = Worker(oracle, tmp_path, call_timeout=call_timeout, start_timeout=start_timeout)
+        worker = Worker(oracle, tmp_path, limits=Limits(call_timeout, start_timeout))
         workers.append(worker)
         worker.start()
         return worker
@@ -204,7 +204,7 @@ import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
 from test_workers import FAKE, request
-from xverify.engine.workers import Worker
+from xverify.engine.workers import Limits, Worker
 worker = Worker(FAKE, Path({directory!r}))
 worker.start()
 worker.ask(*request(1))

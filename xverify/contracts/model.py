@@ -138,6 +138,14 @@ class TextCheck:
     call: Call | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A result that is given instead of computed by readings: dtype and codes of the output."""
+
+    dtype: str
+    codes: Codes
+
+
 @dataclass(frozen=True)
 class Contract:
     """One edition of one operator.
@@ -147,6 +155,8 @@ class Contract:
     in-house kernel computes. value_clause(call, reading name or None): the clause that a value
     outside the legal set contradicts. text_checks(): contradictions inside the document itself.
     like: for an edition that no implementation knows by its id, the edition whose calls have the same form.
+    keeps_subnormals: whether a subnormal result that came out as zero is wrong; no text says so, a user may.
+    given(call): the one result of an allowed call, where an implementation stands for the text (`xverify.engine.like`).
     """
 
     id: str
@@ -161,6 +171,8 @@ class Contract:
     value_clause: Callable[[Call, str | None], str]
     text_checks: Callable[[], tuple[TextCheck, ...]] = tuple
     like: str = ""
+    keeps_subnormals: bool = False
+    given: Callable[[Call], Given] | None = None
 
     @property
     def asked_as(self) -> str:

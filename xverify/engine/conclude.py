@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
-from xverify.verify.findings import Finding, Key
+from xverify.verify.findings import Finding, Key, Standing
 from xverify.verify.region import region
 from xverify.verify.tally import CellTally
 from xverify.verify.view import Sample
@@ -29,44 +29,48 @@ def conclude(sweep: Sweep) -> None:
         if sweep.supports(subject if outcome.refused else reference, judged):
             sweep.add(disagreement, subject, judged, outcome, reference)
     _violations(sweep)
-    departures: dict[Key, list[list[Sample]]] = defaultdict(list)
+    departures: dict[tuple[Key, Standing], list[list[Sample]]] = defaultdict(list)
     for subject, cell, mixture, judged, outcome in sweep.tally.mixtures():
-        sweep.add(mixture, subject, judged, outcome)
-        departures[mixture.key].append(sweep.tally.cells[subject, cell].evidence.departures())
+        samples = sweep.tally.cells[subject, cell].evidence.departures()
+        standing = sweep.add(mixture, subject, judged, outcome, samples=samples)
+        departures[mixture.key, standing].append(samples)
     _refusals(sweep)
     for subject, _, tally, found, judged, outcome in sweep.tally.ambiguities():
         cases, values = tally.departed[found.readings[0]]
         by = found.attribution
         if by is not None:
             by = replace(by, explained=values, values=values)
-        sweep.add(replace(found, attribution=by, values=values), subject, judged, outcome, cases=cases)
-        departures[found.key].append(tally.evidence.departures())
-    for key, groups in departures.items():
-        finding, samples = sweep.findings.of(key), _chosen(groups)
+        samples = tally.evidence.departures()
+        departing = replace(found, attribution=by, values=values)
+        standing = sweep.add(departing, subject, judged, outcome, cases=cases, samples=samples)
+        departures[found.key, standing].append(samples)
+    for (key, standing), groups in departures.items():
+        finding, samples = sweep.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
             finding.region = region(samples)
 
 
 def _violations(sweep: Sweep) -> None:
-    wrong: dict[Key, list[list[Sample]]] = defaultdict(list)
-    pieces: dict[Key, Recipe | None] = {}
+    wrong: dict[tuple[Key, Standing], list[list[Sample]]] = defaultdict(list)
+    pieces: dict[tuple[Key, Standing], Recipe | None] = {}
     for subject, _, tally, found, judged, outcome in sweep.tally.violations():
         by = found.attribution
         if by is not None:
             by = replace(by, explained=_explained(tally), values=tally.wrong)
         whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
-        sweep.add(whole, subject, judged, outcome, cases=tally.wrong_cases)
         assert tally.explained is not None
         piece = tally.explained.recipe if tally.explained.elsewhere is not None else None
-        pieces[whole.key] = piece
-        wrong[whole.key].append(tally.evidence.samples(piece))
-        finding = sweep.findings.of(whole.key)
+        samples = tally.evidence.samples(piece)
+        standing = sweep.add(whole, subject, judged, outcome, cases=tally.wrong_cases, samples=samples)
+        pieces[whole.key, standing] = piece
+        wrong[whole.key, standing].append(samples)
+        finding = sweep.findings.of(whole.key, standing)
         if finding is not None:
             finding.histogram += tally.evidence.histogram
-    for key, groups in wrong.items():
-        finding = sweep.findings.of(key)
+    for (key, standing), groups in wrong.items():
+        finding = sweep.findings.of(key, standing)
         if finding is not None:
-            finding.region = region(_chosen(groups) + _agreeing(sweep, finding, pieces[key]))
+            finding.region = region(_chosen(groups) + _agreeing(sweep, finding, pieces[key, standing]))
 
 
 def _explained(tally: CellTally) -> int:
@@ -103,7 +107,7 @@ def _refusals(sweep: Sweep) -> None:
     for subject, cell, tally in sweep.tally.refusals():
         if not tally.answered and subject.name in sweep.fleet.failures:
             continue  # nobody left to ask whether the cell is supported
-        if not tally.answered:
+        if not tally.answered and not sweep.options.rules.every_call:
             tally.simplest_refused = sweep.refuses_simplest(subject, sweep.contract(cell.contract), cell)
         if tally.refusal is not None and not tally.simplest_refused:
             judged, outcome = tally.refusal

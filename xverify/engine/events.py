@@ -47,6 +47,17 @@ class FindingFound:
 
 
 @dataclass(frozen=True)
+class FaultSeen:
+    """The first sign that an implementation is wrong; findings come later. origin: what made the call; seconds: since the run
+    began."""
+
+    subject: str
+    contract: str
+    origin: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class ShrinkStarted:
     count: int
 
@@ -69,6 +80,7 @@ Event = (
     | WorkerFailed
     | Progressed
     | FindingFound
+    | FaultSeen
     | ShrinkStarted
     | FindingShrunk
     | SweepFinished

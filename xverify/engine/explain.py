@@ -19,7 +19,7 @@ from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
 from xverify.engine.select import UsageError, nearest
-from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.engine.workers import Limits, Worker, WorkerFailedError
 from xverify.verify.attribute import neighbours
 from xverify.verify.legal import legal_set
 
@@ -186,7 +186,8 @@ def ask(
 ) -> list[Answer]:
     """What the implementations give, each in a worker of its own, all at once; ``limit``: seconds for each."""
     call = explanation.call.under(explanation.contract.asked_as)
-    workers = [Worker(oracle, directory, start_timeout=limit, call_timeout=min(10.0, limit)) for oracle in oracles]
+    limits = Limits(call=min(10.0, limit), start=limit)
+    workers = [Worker(oracle, directory, limits=limits) for oracle in oracles]
     try:
         for worker in workers:
             worker.start()

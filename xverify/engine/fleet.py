@@ -21,7 +21,7 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
-from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.engine.workers import Limits, Worker, WorkerFailedError
 from xverify.verify.findings import Subject
 
 DEPTH = 2
@@ -35,9 +35,6 @@ DRAIN_SECONDS = 5.0
 
 ALL_PROBES = 0.1
 """Paths that get at least this share of the calls get every call of the lap over the cells."""
-
-REPEAT_EACH = 40
-"""Every so many calls one is asked twice, to see whether the answer is the same."""
 
 
 @dataclass(eq=False)
@@ -62,7 +59,13 @@ class Fleet:
     """The workers of a run, and what is under way with them. failures: for each that was lost, a sentence."""
 
     def __init__(
-        self, oracles: Sequence[Oracle], contracts: Sequence[Contract], directory: Path, emit: Consumer
+        self,
+        oracles: Sequence[Oracle],
+        contracts: Sequence[Contract],
+        directory: Path,
+        emit: Consumer,
+        repeat_each: int = 40,
+        limits: Limits | None = None,
     ) -> None:
         self.oracles = {oracle.name: oracle for oracle in oracles}
         self.subjects = {oracle.name: _subjects(oracle) for oracle in oracles}
@@ -74,13 +77,17 @@ class Fleet:
             self._contracts[other] = get(other)
         self._directory = directory
         self._emit = emit
+        self._repeat_each = repeat_each
+        self._limits = limits or Limits()
         self._announced: set[str] = set()
         self._bell = threading.Event()
 
     def start(self) -> None:
         """Start every worker; each imports its framework while the others work."""
         for name, oracle in self.oracles.items():
-            self.workers[name] = Worker(oracle, self._directory, bell=self._bell, likeness=self._likeness)
+            self.workers[name] = Worker(
+                oracle, self._directory, bell=self._bell, likeness=self._likeness, limits=self._limits
+            )
             self.workers[name].start()
 
     def stop(self) -> None:
@@ -95,6 +102,11 @@ class Fleet:
             self.workers[asked.oracle.name].stop()
             self.failures.setdefault(asked.oracle.name, sentence)
         self.under_way.clear()
+
+    def abandon(self) -> None:
+        """Ask no more of what is under way: its outcome is "unasked", unless it was answered; new processes take over."""
+        for name in {asked.oracle.name for batch in self.under_way for asked in batch.asked if asked.outcomes is None}:
+            self.workers[name].abandon()
 
     # -- who answers what -----------------------------------------------------------------------------
 
@@ -160,10 +172,16 @@ class Fleet:
                     in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
                     if not in_turn and (case.places is None or path.share < ALL_PROBES):
                         continue
-                    again = case.number % REPEAT_EACH == 0 and not path.options
-                    for repeated in (False, True)[: 1 + again]:
-                        one.places.append((place, subject, repeated))
-                        one.requests.append((blob, path.options))
+                    one.places.append((place, subject, False))
+                    one.requests.append((blob, path.options))
+            # Asked again after the others and in another order, so that what an earlier call left behind shows.
+            again = [place for place, case in enumerate(cases) if case.number % self._repeat_each == 0]
+            first = dict(zip(((place, subject) for place, subject, _ in one.places), one.requests, strict=True))
+            plain = self.subjects[oracle.name][0]
+            for place in reversed(again):
+                if (place, plain) in first:
+                    one.places.append((place, plain, True))
+                    one.requests.append(first[place, plain])
             self.workers[oracle.name].submit(one.requests)
             batch.asked.append(one)
         self.under_way.append(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from strategies import breakable, build, openable, opened, spoiled
 from strategies.calls import invalid_calls, structures, unspecified_calls
-from strategies.lap import lap
+from strategies.lap import Probe, lap
 from strategies.probes import probes
 from strategies.structures import Structure
 from strategies.walk import cell_structures, shape_structures, special_structures
@@ -63,45 +63,58 @@ def derived_seed(run_seed: int, *parts: object) -> int:
 
 
 def batches(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    """Batches of cases, without end; the same for the same contract and seed."""
-    numbers = iter(range(2**62))
-    for calls in _calls(contract, run_seed):
-        cases = [replace(made, number=next(numbers)) for made in calls]
-        for first in range(0, len(cases), BATCH):
-            yield cases[first : first + BATCH]
+    """Batches of cases of a sweep, without end; the same for the same contract and seed."""
+    return numbered(_in_turn(contract, run_seed))
 
 
-def _calls(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    cells = _lap(contract)
+def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]]:
+    """Cases in batches of the usual size, counted from ``first``."""
+    numbers = count(first)
+    for made in calls:
+        cases = [replace(case, number=next(numbers)) for case in made]
+        for place in range(0, len(cases), BATCH):
+            yield cases[place : place + BATCH]
+
+
+def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+    cells = lap_cases(lap(contract))
     # What is forbidden or left open comes early, so that a short run has asked it too.
     yield next(cells, [])
-    yield list(_spoiled(contract, run_seed))
+    yield list(spoiled_cases(contract, run_seed))
     yield from cells
-    yield from _walk(contract, special_structures(contract), "walk special scale")
-    yield from _walk(contract, shape_structures(contract), "walk structure")
-    number = 0
-    while True:
+    yield from structure_cases(contract, special_structures(contract), "walk special scale")
+    yield from structure_cases(contract, shape_structures(contract), "walk structure")
+    yield from hypothesis_cases(contract, run_seed)
+
+
+def hypothesis_cases(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+    """Rounds of Hypothesis, without end."""
+    for number in count():
         yield hypothesis_round(contract, derived_seed(run_seed, contract.id, number), f"hypothesis round {number}")
-        number += 1
 
 
-def _lap(contract: Contract) -> Iterator[list[Case]]:
-    probes = lap(contract)
-    while some := list(islice(probes, BATCH)):
+def lap_cases(probes: Iterator[Probe], at_once: int = BATCH) -> Iterator[list[Case]]:
+    """The lap over the cells."""
+    while some := list(islice(probes, at_once)):
         yield [Case(probe.call, 0, "walk", None, probe.places, probe.more) for probe in some]
 
 
-def _walk(contract: Contract, walked: Iterator[Structure], name: str) -> Iterator[list[Case]]:
+def structure_cases(
+    contract: Contract, walked: Iterator[Structure], name: str, at_once: int = BATCH
+) -> Iterator[list[Case]]:
+    """One call of each structure. name: what their origins begin with."""
     number = 0
-    while some := list(islice(walked, BATCH)):
+    while some := list(islice(walked, at_once)):
         yield [Case(build(contract, s, f"{name} {number + i}"), 0, "walk") for i, s in enumerate(some)]
         number += len(some)
 
 
-def _spoiled(contract: Contract, run_seed: int) -> Iterator[Case]:
-    """Each clause broken, and each opened, a few times, from small calls of the walk."""
+def spoiled_cases(contract: Contract, run_seed: int, within: Contract | None = None) -> Iterator[Case]:
+    """Each clause broken, and each opened, a few times, from small calls of the walk. within: the edition with a narrower
+    domain, of which those calls are."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
-    pool = [s for s in (*cell_structures(contract), *shape_structures(contract)) if np.prod(s.shape, dtype=int) < 2000]
+    within = within or contract
+    pool = [s for s in (*cell_structures(within), *shape_structures(within)) if np.prod(s.shape, dtype=int) < 2000]
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),

@@ -10,8 +10,9 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,15 +22,21 @@ from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling
 from xverify.engine.conclude import conclude
-from xverify.engine.events import Consumer, FindingFound, Progressed, SweepStarted
+from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
 from xverify.engine.plan import Case, batches
+from xverify.engine.rules import Rules
 from xverify.engine.trust import Trust
+from xverify.engine.workers import Limits
 from xverify.verify import editions, verdicts
-from xverify.verify.findings import Discrepancy, Finding, Findings, Subject
+from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
-from xverify.verify.verdicts import Judged
+from xverify.verify.verdicts import FAULTS, Judged
+from xverify.verify.view import Sample
+
+Streams = Mapping[str, Iterator[list[Case]]]
+"""For each contract, by its id, batches of cases."""
 
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
@@ -54,6 +61,8 @@ class Options:
     seed: int = 0
     budget: float = 60.0
     cases: int | None = None
+    rules: Rules = field(default_factory=Rules)
+    limits: Limits = field(default_factory=Limits)
 
 
 class Sweep:
@@ -64,7 +73,8 @@ class Sweep:
         self.emit = emit
         self.started = time.time()
         self._clock = time.monotonic()
-        self.fleet = Fleet(options.oracles, options.contracts, options.directory / "workers", emit)
+        directory, repeat_each = options.directory / "workers", options.rules.repeat_each
+        self.fleet = Fleet(options.oracles, options.contracts, directory, emit, repeat_each, options.limits)
         self.tally = Tally()
         self.findings = Findings()
         self.trust = Trust()
@@ -76,6 +86,10 @@ class Sweep:
         self.interrupted = threading.Event()
         self.readings: dict[str, dict[str, Reading]] = {}
         self.spared: Counter[str] = Counter()
+        self.unasked = 0
+        self.first_verdict: float | None = None
+        self.first_fault: float | None = None
+        self.fault_seen = False
         self._supported: dict[tuple[Subject, Cell], bool] = {}
         self.open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
 
@@ -93,32 +107,55 @@ class Sweep:
 
     def explore(self) -> None:
         """Make calls and judge the outcomes until the budget ends; then what can be said only at the end."""
-        for contract in self.options.contracts:
+        options = self.options
+        for contract in options.contracts:
             for discrepancy, call in editions.contradictions(contract):
                 self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
+        with self.interruptible():
+            streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
+            self.ask(streams, 1 - SHRINK_SHARE - LAST_SHARE, options.cases)
+            equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
+            telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
+        conclude(self)
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """What is asked inside ends with ^C; what is under way then is judged if it comes soon."""
         try:
-            for contract, cases in self._turns():
-                self.fleet.send(contract, cases)
-                self._receive_done()
-                while len(self.fleet.under_way) >= IN_ALL:
-                    self._receive_done(wait=0.05)
-            while self.fleet.under_way:
-                self._receive_done(wait=0.05)
-            equivalences.check(self, partial(self._out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
-            telling.tell_apart(self, partial(self._out_of, 1 - SHRINK_SHARE))
+            yield
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             self.complete = False
             self._drain()
-        conclude(self)
+
+    def ask(self, streams: Streams, share: float, cases: int | None = None, patience: float = math.inf) -> bool:
+        """Ask what the streams of batches hold, until they end, or that share of the budget is spent, or so many cases are
+        made; then wait for the answers, ``patience`` seconds at most. Whether all streams came to their end and were
+        answered."""
+        remaining = dict(streams)
+        for contract, batch in self._turns(remaining, share, cases):
+            self.fleet.send(contract, batch)
+            self._receive_done()
+            while len(self.fleet.under_way) >= IN_ALL:
+                self._receive_done(wait=0.05)
+        until, unasked = time.monotonic() + patience, self.unasked
+        while self.fleet.under_way:
+            self._receive_done(wait=0.05)
+            if time.monotonic() > until:
+                self.fleet.abandon()
+        return not remaining and self.unasked == unasked
 
     def stop(self) -> None:
         self.fleet.stop()
 
-    def _out_of(self, share: float) -> bool:
-        """Whether that share of the budget is spent."""
-        return self.options.cases is None and self.elapsed() > self.options.budget * share
+    def out_of(self, share: float) -> bool:
+        """Whether that share of the budget is spent, or nothing more is to be asked for another reason."""
+        return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
+
+    def ended(self) -> bool:
+        """Whether the first fault was seen that ends the run."""
+        return self.fault_seen and self.options.rules.fail_fast
 
     def _drain(self) -> None:
         """After ^C: judge what is under way if it comes soon, so that nothing that was answered is lost."""
@@ -134,30 +171,34 @@ class Sweep:
 
     # -- planning -------------------------------------------------------------------------------------
 
-    def _turns(self) -> Iterator[tuple[Contract, list[Case]]]:
-        """Batches over the contracts in turn; those whose workers are still starting come later."""
-        options = self.options
-        streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
-        weights = {contract.id: _weight(contract) for contract in options.contracts}
-        quota = dict.fromkeys(streams, 2**62)
-        if options.cases is not None:
-            quota = _shares(options.cases, weights)
-        limit = options.budget * (1 - SHRINK_SHARE - LAST_SHARE)
+    def _turns(
+        self, streams: dict[str, Iterator[list[Case]]], share: float, cases: int | None
+    ) -> Iterator[tuple[Contract, list[Case]]]:
+        """Batches over the contracts in turn; those whose workers are still starting come later. A stream that has ended is
+        removed."""
+        contracts = [contract for contract in self.options.contracts if contract.id in streams]
+        weights = {contract.id: _weight(contract) for contract in contracts}
+        quota = dict.fromkeys(streams, 2**62) if cases is None else _shares(cases, weights)
         made: Counter[str] = Counter()
-        while any(quota.values()) and (options.cases is not None or self.elapsed() < limit):
+        while any(quota[name] for name in streams):
+            if self.ended() or (cases is None and self.elapsed() > self.options.budget * share):
+                return
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
             self.fleet.announce()
-            free = [c for c in options.contracts if quota[c.id] and self.fleet.free(c)]
+            free = [c for c in contracts if c.id in streams and quota[c.id] and self.fleet.free(c)]
             if not free:
                 self._receive_done(wait=0.02)
                 continue
             # The contract that is farthest behind: one whose worker had to be replaced catches up.
             contract = min(free, key=lambda c: made[c.id] / weights[c.id])
-            cases = next(streams[contract.id])[: quota[contract.id]]
-            quota[contract.id] -= len(cases)
-            made[contract.id] += len(cases)
-            yield contract, cases
+            batch = next(streams[contract.id], [])[: quota[contract.id]]
+            if not batch:
+                del streams[contract.id]
+                continue
+            quota[contract.id] -= len(batch)
+            made[contract.id] += len(batch)
+            yield contract, batch
 
     # -- judging --------------------------------------------------------------------------------------
 
@@ -171,6 +212,8 @@ class Sweep:
             for (place, subject, repeated), outcome in zip(asked.places, asked.outcomes or (), strict=False):
                 if outcome.kind == "spared":
                     self.spared[subject.label] += 1
+                elif outcome.kind == "unasked":
+                    self.unasked += 1
                 elif repeated:
                     if subject not in outcomes[place]:
                         continue
@@ -181,6 +224,8 @@ class Sweep:
                     outcomes[place][subject] = outcome
         for one, given in zip(judged, outcomes, strict=True):
             self._observe(one, given)
+        if self.first_verdict is None and any(outcomes):
+            self.first_verdict = self.elapsed()
         for case in batch.cases:
             self.phases[case.phase] += 1
             self.values += case.call.values
@@ -204,9 +249,11 @@ class Sweep:
             is_judged = self.fleet.judges(contract, subject.name)
             for found in self.tally.observe(judged, subject, outcome, is_judged):
                 self.add(found, subject, judged, outcome)
+            if is_judged and not self.fault_seen and self.tally.last_was_wrong:
+                self.fault(judged, subject)
         if judged.judgement.verdict == "unspecified":
             self._compare_open(judged, outcomes)
-        elif judged.legal is not None and judged.number % CONFLICT_EACH == 0:
+        elif self.options.rules.on_texts and judged.legal is not None and judged.number % CONFLICT_EACH == 0:
             for rival in editions.rivals(contract):
                 conflict = editions.conflict(judged, rival)
                 if conflict is not None:
@@ -241,13 +288,26 @@ class Sweep:
         outcome: Outcome | None,
         reference: Subject | None = None,
         cases: int = 1,
-    ) -> None:
+        samples: Sequence[Sample] = (),
+    ) -> Standing:
+        """Fold a discrepancy into the findings; what is known of it."""
+        standing = self.options.rules.standing(found, judged, samples)
         new = self.findings.add(
-            found, subject, judged.call, outcome, judged.cell, judged.number, None, reference, cases
+            found, subject, judged.call, outcome, judged.cell, judged.number, None, reference, cases, standing
         )
         if new:
-            key = found.key
-            self.emit(FindingFound(key.id(), key.verdict, key.subject, key.contract, found.summary))
+            finding, key = self.findings.of(found.key, standing), found.key
+            assert finding is not None
+            self.emit(FindingFound(finding.id, key.verdict, key.subject, key.contract, found.summary))
+        if standing.state != "known" and found.key.verdict in FAULTS:
+            self.fault(judged, subject)
+        return standing
+
+    def fault(self, judged: Judged, subject: Subject) -> None:
+        """Note that an implementation is wrong, when that is seen for the first time."""
+        if self.first_fault is None and not self.options.rules.might_be_known(judged):
+            self.first_fault, self.fault_seen = self.elapsed(), True
+            self.emit(FaultSeen(subject.label, judged.contract.id, judged.call.origin, self.first_fault))
 
     def supports(self, subject: Subject, judged: Judged) -> bool:
         """Whether the implementation answers allowed calls of the cell to which a call that is left open belongs."""

@@ -28,7 +28,7 @@ import execnet
 import oracles
 import xverify.core.call
 from oracles.protocol import Oracle
-from oracles.worker import read_journal, read_last_words, unwrap, wrap
+from oracles.worker import FILE_LIMIT, read_journal, read_last_words, unwrap, wrap
 from xverify.core.call import Outcome, decode_outcome
 
 STARTS = 3
@@ -60,6 +60,16 @@ TRACE_SECONDS = 0.1
 _END = ("end",)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Of one worker: seconds for a call and for the start; bytes of memory beyond what it has when it is ready (0: no
+    limit)."""
+
+    call: float = 10.0
+    start: float = 120.0
+    memory: int = 0
+
+
 class WorkerFailedError(RuntimeError):
     """The worker could not be started, or died again and again; the message is a sentence."""
 
@@ -86,15 +96,13 @@ class Worker:
         directory: Path,
         *,
         python: str = sys.executable,
-        call_timeout: float = 10.0,
-        start_timeout: float = 120.0,
+        limits: Limits | None = None,
         bell: threading.Event | None = None,
         likeness: Callable[[bytes], Hashable] | None = None,
     ) -> None:
         self.oracle = oracle
         self.python = python
-        self.call_timeout = call_timeout
-        self.start_timeout = start_timeout
+        self.limits = limits or Limits()
         self.bell = bell or threading.Event()
         self.likeness = likeness
         self._fatal: set[tuple[str, Hashable]] = set()
@@ -137,7 +145,7 @@ class Worker:
             self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
             self._channel = self._gateway.remote_exec(_BOOTSTRAP)
             self._channel.send(self._settings())
-            self._pid = self._channel.receive(timeout=self.start_timeout)
+            self._pid = self._channel.receive(timeout=self.limits.start)
         except (OSError, EOFError, execnet.RemoteError, execnet.TimeoutError) as error:
             self._give_up(f"{type(error).__name__}: {error}")
             return
@@ -200,6 +208,19 @@ class Worker:
         self.submit([(blob, options)])
         return self.collect()[0]
 
+    def abandon(self) -> None:
+        """Give what is not answered the outcome "unasked", and start the process anew if something was under way."""
+        self._advance()
+        if not self._unanswered or self.failed is not None:
+            return
+        self._kill()
+        for request in self._unanswered.values():
+            request.outcome = Outcome("unasked")
+        self._unanswered.clear()
+        self._unsent.clear()
+        self.restarts += 1
+        self.start()
+
     def stop(self) -> None:
         """End the process for sure, within a second, and remove its files."""
         self._kill()
@@ -220,7 +241,9 @@ class Worker:
             "load": oracle.load,
             "arguments": list(oracle.arguments),
             "distribution": oracle.distribution,
-            "call_timeout": self.call_timeout,
+            "call_timeout": self.limits.call,
+            "memory": self.limits.memory,
+            "strict": oracle.strict,
             "journal": self._journal,
             "log": str(self._log),
         }
@@ -263,18 +286,18 @@ class Worker:
     def _look_after(self) -> None:
         """Replace the process when it has been silent for too long."""
         now = time.monotonic()
-        if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.call_timeout / 4):
+        if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.limits.call / 4):
             return
-        absent, self._looked = now - self._looked > max(1.0, self.call_timeout / 2), now
+        absent, self._looked = now - self._looked > max(1.0, self.limits.call / 2), now
         if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
             return
         if not self._ready:
-            if now - self._moved > self.start_timeout:
-                self._give_up(f"it was not ready after {self.start_timeout:g} s")
+            if now - self._moved > self.limits.start:
+                self._give_up(f"it was not ready after {self.limits.start:g} s")
         elif self._in_flight:
             entry = read_journal(self._journal)
             since = max(entry.since, self._moved) if entry.call is None else entry.since
-            if now - since > self.call_timeout:
+            if now - since > self.limits.call:
                 self._replace("hang", entry.call)
 
     def _send(self) -> None:
@@ -331,9 +354,11 @@ class Worker:
         popen = getattr(getattr(self._gateway, "_io", None), "popen", None)
         status = getattr(popen, "returncode", None)
         if kind == "hang":
-            ending = f"no answer within {self.call_timeout:g} s"
+            ending = f"no answer within {self.limits.call:g} s"
         elif status is not None and status < 0:
             ending = f"killed by {signal.Signals(-status).name}"
+            if -status == signal.SIGXFSZ:
+                ending += f": it wrote more than {FILE_LIMIT >> 20} MiB of output"
         else:
             ending = f"the process ended with status {status}"
         lines = read_last_words(str(self._log), self._said)

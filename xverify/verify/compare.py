@@ -54,7 +54,7 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
         nothing = np.zeros(legal.shape, np.bool_)
         every = tuple(bool(same.all()) for same in equal)
         return Comparison(nothing, nothing, tuple(every[i] for i in legal.index), 0)
-    flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype))
+    flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype) & legal.may_flush)
     wrong = np.asarray(~inside & ~flushed)
     every = tuple(bool((same | flushed).all()) for same in equal)
     return Comparison(wrong, flushed, tuple(every[i] for i in legal.index), _max_ulp(legal, codes, wrong))

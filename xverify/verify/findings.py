@@ -46,6 +46,18 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """What is known of a discrepancy. entry: the name that it is known by. state: "new", "known", "expired" (it was known until
+    a date that is past) or "changed" (what is known has another attribution)."""
+
+    state: str = "new"
+    entry: str = ""
+
+
+NEW = Standing()
+
+
+@dataclass(frozen=True)
 class Discrepancy:
     """One call's share of a finding. values: how many values of the call it concerns; reading: for mixed and
     ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`)."""
@@ -82,10 +94,12 @@ class Finding:
     histogram: Counter[int] = field(default_factory=Counter)
     followed: Counter[tuple[str, str]] = field(default_factory=Counter)
     order: tuple[int, ...] = ()
+    standing: Standing = NEW
 
     @property
     def id(self) -> str:
-        return self.key.id()
+        """The key's; what is known is apart from what is new of the same kind."""
+        return f"{self.key.id()}-known-{self.standing.entry}" if self.standing.state == "known" else self.key.id()
 
 
 def witness_order(call: Call, number: int) -> tuple[int, ...]:
@@ -98,7 +112,7 @@ class Findings:
     came."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, Finding] = {}
+        self._by_key: dict[tuple[Key, str], Finding] = {}
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -110,9 +124,9 @@ class Findings:
                 return finding
         raise KeyError(identity)
 
-    def of(self, key: Key) -> Finding | None:
-        """The finding of that key, if there is one."""
-        return self._by_key.get(key)
+    def of(self, key: Key, standing: Standing = NEW) -> Finding | None:
+        """The finding of that key, if there is one; the part of it that is known by a name is a finding of its own."""
+        return self._by_key.get((key, _apart(standing)))
 
     def sorted(self) -> list[Finding]:
         """By implementation, contract and verdict."""
@@ -129,16 +143,17 @@ class Findings:
         others: list[tuple[str, str]] | None = None,
         reference: Subject | None = None,
         cases: int = 1,
+        standing: Standing = NEW,
     ) -> bool:
         """Fold a discrepancy in; True when it is a new finding."""
         key = discrepancy.key
         # The plain path's witness before that of any other path: it is the one most people run.
         order = (bool(subject.options), *witness_order(call, number)) if call is not None else ()
-        finding = self._by_key.get(key)
+        finding = self._by_key.get((key, _apart(standing)))
         new = finding is None
         if finding is None:
-            finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order)
-            self._by_key[key] = finding
+            finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order, standing=standing)
+            self._by_key[key, _apart(standing)] = finding
         # Of two other paths on the same call the name decides, not which came first.
         if new or (order, subject.options) < (finding.order, finding.subject.options):
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
@@ -163,3 +178,7 @@ class Findings:
                 extra.elsewhere,
             )
         return new
+
+
+def _apart(standing: Standing) -> str:
+    return standing.entry if standing.state == "known" else ""

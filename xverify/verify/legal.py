@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.model import Contract, Reading
+from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
@@ -22,7 +22,8 @@ class BrokenEnvironmentError(RuntimeError):
 class Legal:
     """Output codes by reading, NaN made canonical; readings that agree on the call share one array.
 
-    subnormal: where some reading's result is a subnormal number, which no text covers.
+    subnormal: where some reading's result is a subnormal number, which no text covers. may_flush: whether zero may come out
+    there.
     """
 
     dtype: str
@@ -31,6 +32,7 @@ class Legal:
     distinct: tuple[NDArray[Any], ...]
     index: tuple[int, ...]
     subnormal: NDArray[np.bool_]
+    may_flush: bool = True
 
     def codes(self, reading: int) -> NDArray[Any]:
         """The codes that the reading of that number gives."""
@@ -41,6 +43,8 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     """The legal set of a call. Raises BrokenEnvironmentError when this process no longer computes with subnormals."""
     if not subnormals_work():
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
+    if contract.given is not None:
+        return _as_given(contract.given(call))
     operands = contract.operands(call)
     readings = contract.readings(call)
     dtype = operands.output_dtype
@@ -58,5 +62,27 @@ def legal_set(contract: Contract, call: Call) -> Legal:
                 distinct.append(codes)
             proven[simple] = known[key]
         index.append(proven[simple])
-    subnormal = np.logical_or.reduce([is_subnormal(codes, dtype) for codes in distinct])
-    return Legal(dtype, operands.shape, readings, tuple(distinct), tuple(index), np.asarray(subnormal))
+    subnormal = np.asarray(np.logical_or.reduce([is_subnormal(codes, dtype) for codes in distinct]))
+    may_flush = not contract.keeps_subnormals
+    return Legal(dtype, operands.shape, readings, tuple(distinct), tuple(index), subnormal, may_flush)
+
+
+@dataclass(frozen=True)
+class AsGiven:
+    """The reading of a call whose result is given: it cannot be evaluated on others."""
+
+    name: str = "given"
+    words: str = "gives the same bits"
+
+    def evaluate(self, operands: Operands) -> Codes:
+        raise NotImplementedError("a given result is no recipe")
+
+    def simplified(self, operands: Operands) -> Reading:
+        return self
+
+
+def _as_given(given: Given) -> Legal:
+    codes = np.ascontiguousarray(canonical(given.codes, given.dtype)).reshape(given.codes.shape)
+    return Legal(
+        given.dtype, codes.shape, (AsGiven(),), (codes,), (0,), is_subnormal(codes, given.dtype), may_flush=False
+    )

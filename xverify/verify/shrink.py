@@ -59,7 +59,7 @@ def _discrepancies(
 ) -> list[Discrepancy | None]:
     found: list[Discrepancy | None] = [
         verdicts.died(judged, label, outcome),
-        *verdicts.memory(judged, label, outcome),
+        *verdicts.noted(judged, label, outcome),
         verdicts.accepted(judged, label, outcome),
         verdicts.rejected(judged, label, outcome),
         verdicts.shape_or_type(judged, label, outcome),

@@ -46,17 +46,20 @@ class CellTally:
 
 
 class Tally:
-    """All cells of a run."""
+    """All cells of a run. last_was_wrong: whether the last outcome had values outside the legal set, of which a finding is made
+    only at the end."""
 
     def __init__(self) -> None:
         self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
         self.judged_by: dict[tuple[Subject, str], bool] = {}
+        self.last_was_wrong = False
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
         """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only
         counted."""
         label = subject.name
-        found = verdicts.memory(judged, label, outcome)
+        found = verdicts.noted(judged, label, outcome)
+        self.last_was_wrong = False
         death = verdicts.died(judged, label, outcome)
         if death is not None:
             found.append(death)
@@ -82,6 +85,7 @@ class Tally:
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
             values = self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
+            self.last_was_wrong = comparison.wrong_values > 0
         else:
             odd = verdicts.shape_or_type(judged, label, outcome)
             cell.wrong += max(1, judged.call.values) if odd else 0

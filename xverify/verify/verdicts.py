@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +18,25 @@ from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
 
-NOTES = {
-    "input-written": "writes to its inputs",
-    "output-aliases-input": "gives a result that shares memory with an input",
+FAULTS = (
+    "violation", "mixed", "wrongly-accepted", "wrongly-rejected", "crash", "hang", "nondeterministic", "memory",
+)  # fmt: skip
+"""Verdicts that say an implementation is at fault; the others say something of the texts."""
+
+NOTES: Mapping[str, tuple[str, str]] = {
+    "input-written": ("memory", "writes to its inputs"),
+    "output-aliases-input": ("memory", "gives a result that shares memory with an input"),
+    "outputs-share-memory": ("memory", "gives results that share memory with each other"),
+    "earlier-result-changed": ("memory", "changes a result that it gave earlier"),
+    "internal-buffer": ("memory", "gives a buffer of its own as the result: writing to it changes later results"),
+    "written-before-output": ("memory", "writes before the beginning of the output"),
+    "written-after-output": ("memory", "writes past the end of the output"),
+    "written-beside-input": ("memory", "writes to memory beside its inputs"),
+    "never-written": ("memory", "leaves elements of the output unwritten"),
+    "second-call-differs": ("nondeterministic", "answers the same call twice with different bits"),
+    "threads-differ": ("nondeterministic", "answers the same call otherwise when several threads call it at once"),
 }
-"""What a worker may have seen besides the values, in words."""
+"""What a worker may have seen besides the values: the verdict, and the words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +133,13 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
     return Discrepancy(Key(subject, judged.contract.id, outcome.kind, clause, detail), summary)
 
 
-def memory(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
-    """What the worker noted of memory."""
+def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
+    """What the worker saw besides the values: of memory, of other answers to the same call."""
     found = []
     for note in outcome.notes:
-        key = Key(subject, judged.contract.id, "memory", _formula(judged), note)
-        found.append(Discrepancy(key, f"{subject} {NOTES.get(note, note)}"))
+        verdict, words = NOTES.get(note, ("memory", note))
+        key = Key(subject, judged.contract.id, verdict, _formula(judged), note)
+        found.append(Discrepancy(key, f"{subject} {words}"))
     return found
 
 

@@ -1,0 +1,61 @@
+"""Every memory layout of every operand, on calls small enough to be many and large enough for a layout to matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, product
+
+import numpy as np
+
+from strategies.structures import Linear, Range, Structure, build
+from strategies.values import RANGE_RECIPES, SCALE_RECIPES
+from strategies.walk import Picks, fits, range_choices, scale_outputs
+from xverify.contracts.model import Contract
+from xverify.core.call import LAYOUTS, Call, Tensor
+
+SHAPE = (3, 4, 5)
+"""Rank 3, since C and Fortran order agree on fewer axes; no extent equal to another."""
+
+
+def layout_calls(contract: Contract) -> Iterator[Call]:
+    """Calls in which one operand does not lie in memory as NumPy makes it: every layout, for each operand that has a rank, of
+    each granularity (or mode) and type of x."""
+    for number, structure in enumerate(_structures(contract)):
+        call = build(contract, structure, f"layout {number}")
+        for role, tensor in call.tensors.items():
+            for layout in LAYOUTS if tensor.shape else ():
+                if layout != "C":
+                    changed = {**call.tensors, role: _laid_out(tensor, layout)}
+                    yield replace(call, tensors=changed, origin=f"{call.origin}, {role} {layout}")
+
+
+def _laid_out(tensor: Tensor, layout: str) -> Tensor:
+    codes = tensor.codes
+    if layout == "broadcast":
+        # Equal along the last axis, so that it can have a stride of 0.
+        codes = np.ascontiguousarray(np.broadcast_to(codes[..., :1], codes.shape))
+    return Tensor(tensor.dtype, codes, layout)
+
+
+def _structures(contract: Contract) -> Iterator[Structure]:
+    domain, turn = contract.domain, count()
+    if domain.family == "range":
+        for dtype, mode in product(domain.x_dtypes, domain.modes):
+            n = next(turn)
+            pick = Picks(n)
+            _, _, narrow, out = pick([c for c in range_choices(domain) if c[:2] == (dtype, mode)])
+            yield Range(dtype, mode, SHAPE, narrow, out, range_recipe=pick(RANGE_RECIPES), seed=9000 + n)
+        return
+    for granularity, x_dtype in product(domain.granularities, domain.x_dtypes):
+        if not fits(contract, granularity, SHAPE):
+            continue
+        n = next(turn)
+        pick = Picks(n)
+        scale, out = pick(scale_outputs(domain))
+        yield Linear(
+            x_dtype, scale, granularity, SHAPE, pick(domain.zero_points_for(x_dtype)), out,
+            None if domain.default_axis == 1 or granularity == "per_tensor" else 1,
+            3 if granularity == "blocked" else 0,
+            scale_recipe=pick(SCALE_RECIPES), zero_point_recipe="random", seed=9000 + n,
+        )  # fmt: skip

@@ -1,0 +1,82 @@
+"""What a gate asks, in which order: a mistake of any kind should meet a call that shows it among the first few hundred.
+
+So the parts of the walk take turns, each in an order drawn from the seed: one that goes through the cells type by type, or
+through the shapes rank by rank, comes late to what only its end shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+from strategies.lap import lap
+from strategies.layouts import layout_calls
+from strategies.walk import cell_structures, shape_structures, special_structures
+from xverify.contracts.model import Contract, Domain
+from xverify.core.call import Call
+from xverify.engine.plan import (
+    Case,
+    derived_seed,
+    hypothesis_cases,
+    lap_cases,
+    numbered,
+    spoiled_cases,
+    structure_cases,
+)
+
+T = TypeVar("T")
+
+CHUNK = 16
+"""Calls of one part before the next part's turn."""
+
+WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
+"""From which number the calls of each phase are counted, so that the numbers of a contract's calls differ."""
+
+
+def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
+    """The witnesses of what is known already."""
+    return numbered(iter([[Case(call, 0, "ledger") for call in calls]]), WITNESSES)
+
+
+def walk_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
+    """The whole walk of an edition, once. within: its domain, or a narrower one."""
+    return numbered(_walk(contract, within, run_seed), WALK)
+
+
+def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
+    """Rounds of Hypothesis, without end."""
+    return numbered(hypothesis_cases(replace(contract, domain=within), run_seed), DRAWN)
+
+
+def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
+    narrow = replace(contract, domain=within)
+    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
+    parts = [
+        lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng)), CHUNK),
+        structure_cases(narrow, iter(_shuffled(shape_structures(narrow), rng)), "walk structure", CHUNK),
+        _chunks(_shuffled(spoiled_cases(contract, run_seed, narrow), rng)),
+        _chunks(Case(call, 0, "walk") for call in _shuffled(layout_calls(narrow), rng)),
+        structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),
+    ]
+    while parts:
+        for part in list(parts):
+            some = next(part, [])
+            if some:
+                yield some
+            else:
+                parts.remove(part)
+
+
+def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:
+    listed = list(items)
+    return [listed[place] for place in rng.permutation(len(listed))]
+
+
+def _chunks(cases: Iterable[Case]) -> Iterator[list[Case]]:
+    rest = iter(cases)
+    while some := list(islice(rest, CHUNK)):
+        yield some
