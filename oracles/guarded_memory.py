@@ -1,0 +1,129 @@
+"""Memory of which every byte outside one buffer is watched: by a pattern that must stay, or by pages without access.
+
+An arena is a run of pages between two that nobody may touch. It holds one buffer at a time; all its other bytes have
+one pattern, and so has the buffer until it is written. Arenas are used again, since to map and protect pages costs more
+than a small call does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import mmap
+import os
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+PAGE = mmap.PAGESIZE
+
+KEPT_BYTES = 16 << 20
+"""Arenas with more room than this are given back to the system after use."""
+
+_NO_ACCESS = 0  # PROT_NONE, which the mmap module does not name
+
+
+class Placement(NamedTuple):
+    """Where a buffer lies in its arena, and what is around it.
+
+    pattern: the byte that is everywhere else. canaries: whether a page that can be written, and is looked at, lies
+    before and after the buffer's pages; without them a step over that side ends the process. at_end: whether the buffer
+    is flush with the end of its pages, or with their beginning.
+    """
+
+    pattern: int
+    canaries: bool
+    at_end: bool
+
+
+@functools.lru_cache(maxsize=None)
+def _mprotect() -> Callable[[int, int, int], int]:
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+def _protect(address: int, length: int, protection: int) -> None:
+    if _mprotect()(address, length, protection):
+        error = ctypes.get_errno()
+        raise OSError(error, "mprotect: %s" % os.strerror(error))
+
+
+class Arena:
+    """Pages for one buffer at a time.
+
+    room: bytes of the buffer's pages, a multiple of the page size. address: of the buffer's first byte.
+    """
+
+    def __init__(self, room: int, pattern: int, canaries: bool) -> None:
+        margin = PAGE if canaries else 0
+        self.room = room
+        self._pattern = bytes([pattern])
+        self._low, self._high = PAGE, PAGE + margin + room + margin
+        self._first, self._last = self._low + margin, self._high - margin
+        self._memory = mmap.mmap(-1, self._high + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._fill(self._low, self._high)
+        for fence in (0, self._high):
+            _protect(self._base + fence, PAGE, _NO_ACCESS)
+        self._start = self._end = self._first
+        self._read_only = False
+
+    def lend(self, size: int, at_end: bool, shift: int = 0) -> None:
+        """Make room for ``size`` bytes: at the end, or ``shift`` bytes after the beginning."""
+        self._start = self._last - size if at_end else self._first + shift
+        self._end = self._start + size
+
+    @property
+    def address(self) -> int:
+        return self._base + self._start
+
+    def write(self, content: bytes, read_only: bool = False) -> None:
+        """Set the buffer's bytes; read-only: nobody may then write to any of the arena's pages."""
+        self._memory[self._start : self._end] = content
+        if read_only:
+            _protect(self._base + self._low, self._high - self._low, mmap.PROT_READ)
+        self._read_only = read_only
+
+    def read(self) -> bytes:
+        """The buffer's bytes."""
+        return self._memory[self._start : self._end]
+
+    def touched(self) -> Tuple[bool, bool]:
+        """Whether a byte before the buffer was written, and whether one after it was."""
+        return not self._untouched(self._low, self._start), not self._untouched(self._end, self._high)
+
+    def clear(self, around: bool) -> None:
+        """Make the buffer's bytes the pattern again, and with ``around`` all others too."""
+        if self._read_only:
+            _protect(self._base + self._low, self._high - self._low, mmap.PROT_READ | mmap.PROT_WRITE)
+            self._read_only = False
+        self._fill(*((self._low, self._high) if around else (self._start, self._end)))
+
+    def _fill(self, start: int, end: int) -> None:
+        self._memory[start:end] = self._pattern * (end - start)
+
+    def _untouched(self, start: int, end: int) -> bool:
+        return self._memory[start:end] == self._pattern * (end - start)
+
+
+class Pool:
+    """Arenas that nobody uses just now. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._free: Dict[Tuple[int, int, bool], List[Arena]] = {}
+
+    def take(self, size: int, placement: Placement, shift: int = 0) -> Arena:
+        """An arena that lends ``size`` bytes so placed. OSError when the system has no memory for it."""
+        room = max(PAGE, 1 << (size + shift - 1).bit_length())
+        free = self._free.setdefault((room, placement.pattern, placement.canaries), [])
+        try:
+            arena = free.pop()
+        except IndexError:
+            arena = Arena(room, placement.pattern, placement.canaries)
+        arena.lend(size, placement.at_end, shift)
+        return arena
+
+    def give_back(self, arena: Arena, placement: Placement, touched: bool = False) -> None:
+        """Take the arena for later; ``touched``: bytes outside its buffer were written."""
+        if arena.room <= KEPT_BYTES:
+            arena.clear(around=touched)
+            self._free[arena.room, placement.pattern, placement.canaries].append(arena)

@@ -1,0 +1,281 @@
+"""A native kernel under test: a function of a shared library that takes DLPack tensors (`oracles/native/xverify_kernel.h`).
+
+Each call is run up to three times, every tensor in memory of its own (`oracles.guarded_memory`):
+
+1. between canary pages that can be written. A byte written outside the output, or to an input, is a note, and ends it;
+2. flush with the end of its pages, those around them without access, so that reading past an end ends the process;
+   inputs whose layout is "read-only" are in pages that are just that;
+3. flush with the beginning of its pages, so that reading before it ends the process.
+
+All that is not part of a tensor, and the output before it is written, holds another pattern in runs 2 and 3 than in run
+1: results that depend on it differ, and bytes of the output that have the pattern each time were never written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Callable, Deque, List, NamedTuple, Tuple
+
+import numpy as np
+
+from oracles.dlpack import Buffer, DLTensor, buffer_of, output_buffer, tensor_of
+from oracles.guarded_memory import Arena, Placement, Pool
+from oracles.protocol import Loaded
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+
+DONE, UNSUPPORTED = 0, 2
+"""Codes that a kernel returns; all others are refusals."""
+
+NO_AXIS = -(2**63)
+"""The axis of a call that has no such attribute."""
+
+CARRIED = ("axis", "block_size", "output_dtype")
+"""Attributes for which the function has an argument, or a field of y."""
+
+CANARIES = Placement(pattern=0xA5, canaries=True, at_end=False)
+FENCED = (Placement(0x5A, canaries=False, at_end=True), Placement(0x5A, canaries=False, at_end=False))
+"""The patterns are no NaNs in any type, and far from each other, so what is computed from them differs."""
+
+SLOW_SECONDS = 0.5
+"""A call is not run again when this has passed."""
+
+THREADS, ROUNDS = 4, 4
+"""On path "threads": how many at once, and how often each."""
+
+STRETCHED_VALUES = 1 << 16
+"""Calls for several threads are repeated along their first dimension up to this: a short one ends before others begin."""
+
+REMEMBERED_VALUES = 1 << 12
+"""Calls of more values are not asked again beside later ones."""
+
+INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+"""The code of infinity; above it, but for the sign, are the NaNs."""
+
+Function = Callable[[Any, Any, Any, int, int, Any], int]
+
+
+class RefusedError(ValueError):
+    """The kernel returned a code that is neither 0 nor 2."""
+
+
+class Question(NamedTuple):
+    """A call as a kernel is asked it."""
+
+    inputs: Tuple[Buffer, ...]  # x, scale and, if there is one, the zero point
+    y: Buffer
+    axis: int
+    block_size: int
+
+
+class Answer(NamedTuple):
+    """What one run gave: the code returned, the bytes of y, and notes."""
+
+    code: int
+    result: bytes
+    notes: Tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """The kind of the outcome."""
+        return {DONE: "tensor", UNSUPPORTED: "unsupported"}.get(self.code, "rejected")
+
+
+def load(library: str, symbol: str) -> Loaded:
+    """The function ``symbol`` of the shared library at path ``library``. ImportError when there is none."""
+    return Loaded(_Kernel(_function(library, symbol)).answer)
+
+
+def _function(library: str, symbol: str) -> Function:
+    path = os.path.abspath(library)  # a bare name would be looked for where the system keeps its libraries
+    try:
+        function = getattr(ctypes.CDLL(path), symbol)
+    except OSError as error:
+        raise ImportError("%s can't be loaded: %s" % (library, str(error).replace(path, library))) from None
+    except AttributeError:
+        raise ImportError(
+            '%s has no symbol %r: `nm -D --defined-only` lists what it has, and C++ needs extern "C" before the '
+            "function" % (library, symbol)
+        ) from None
+    tensor = ctypes.POINTER(DLTensor)
+    function.argtypes = (tensor, tensor, tensor, ctypes.c_int64, ctypes.c_int64, tensor)
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]
+
+
+class _Kernel:
+    """A function, and what is kept from call to call: arenas, the last small calls, threads."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._pool = Pool()
+        self._earlier: Deque[Call] = deque(maxlen=3)
+        self._threads = ThreadPoolExecutor(THREADS)
+
+    def answer(self, call: Call, options: str) -> Outcome:
+        """What came of it. NotImplementedError or `RefusedError` when it was refused and nothing else was seen."""
+        start = time.monotonic()
+        question = as_question(call)
+        first = self._run(question, CANARIES)
+        notes = first.notes
+        for placement in FENCED:
+            if notes or time.monotonic() - start > SLOW_SECONDS:
+                break
+            again = self._run(question, placement)
+            notes = again.notes or differences(first, again, question.y.dtype)
+        if first.code == DONE and not notes:
+            if options == "threads":
+                notes = self._from_threads(call)
+            if call.values <= REMEMBERED_VALUES:
+                self._earlier.append(call)
+        return _outcome(first, notes, question.y)
+
+    def _run(self, question: Question, placement: Placement, ready: Callable[[], Any] = lambda: None) -> Answer:
+        """Ask once, every buffer so placed; ``ready`` is called just before."""
+        lent = [(buffer, self._lent(buffer, placement)) for buffer in (*question.inputs, question.y)]
+        x, scale, *zero_point, y = (buffer.described(arena.address) for buffer, arena in lent)
+        ready()
+        code = self._function(x, scale, zero_point[0] if zero_point else None, question.axis, question.block_size, y)
+        result = lent[-1][1].read()
+        notes = [note for buffer, arena in lent for note in _seen(buffer, arena, output=buffer is question.y)]
+        for _, arena in lent:
+            self._pool.give_back(arena, placement, touched=bool(notes))
+        return Answer(code, result, tuple(dict.fromkeys(notes)))
+
+    def _lent(self, buffer: Buffer, placement: Placement) -> Arena:
+        arena = self._pool.take(buffer.size, placement, buffer.shift if placement.canaries else 0)
+        if buffer.image:
+            arena.write(buffer.image, buffer.read_only and not placement.canaries)
+        return arena
+
+    def _from_threads(self, call: Call) -> Tuple[str, ...]:
+        """Notes from asking this call and others from several threads at once, each with memory of its own."""
+        alone = [self._alone(each) for each in (call, mirrored(call), *self._earlier)]
+        asked = [(question, answer) for question, answer in alone if answer.code == DONE]
+        together = threading.Barrier(THREADS)
+
+        def one_thread(number: int) -> List[str]:
+            found: List[str] = []
+            try:
+                for turn in range(ROUNDS):
+                    question, expected = asked[(number + turn) % len(asked)]
+                    answer = self._run(question, CANARIES, together.wait)
+                    found += answer.notes
+                    if not answer.notes and differences(expected, answer, question.y.dtype):
+                        found.append("threads-differ")
+            except BaseException:
+                together.abort()  # or the others wait for this thread for ever
+                raise
+            return found
+
+        notes = [note for _, answer in asked for note in answer.notes]
+        if not notes:
+            notes = [note for found in self._threads.map(one_thread, range(THREADS)) for note in found]
+        return tuple(dict.fromkeys(notes))
+
+    def _alone(self, call: Call) -> Tuple[Question, Answer]:
+        """The call made longer, or as it is where the kernel refuses that, and the answer when nobody else asks."""
+        question = as_question(stretched(call))
+        answer = self._run(question, CANARIES)
+        if answer.code != DONE:
+            question = as_question(call)
+            answer = self._run(question, CANARIES)
+        return question, answer
+
+
+def as_question(call: Call) -> Question:
+    """The call as the function's arguments.
+
+    RefusedError when it has an attribute for which the function has none. The output's type is that of the attribute
+    output_dtype, or the scale's.
+    """
+    for name in call.attributes:
+        if name not in CARRIED:
+            raise RefusedError("a native kernel has no argument for the attribute %r" % (name,))
+    output = str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
+    if output not in BITS:
+        raise RefusedError("output_dtype is %r, which is no dtype" % (output,))
+    inputs = tuple(buffer_of(call.tensors[name]) for name in ("x", "scale", "zero_point") if name in call.tensors)
+    axis, block_size = call.attributes.get("axis", NO_AXIS), call.attributes.get("block_size", 0)
+    return Question(inputs, output_buffer(output, call.data.shape), int(axis), int(block_size))
+
+
+def _seen(buffer: Buffer, arena: Arena, output: bool) -> List[str]:
+    """Notes on what the function did to a buffer and around it."""
+    before, after = arena.touched()
+    notes = []
+    if before:
+        notes.append("written-before-output" if output else "written-beside-input")
+    if after:
+        notes.append("written-after-output" if output else "written-beside-input")
+    if not output and arena.read() != buffer.image:
+        notes.append("input-written")
+    return notes
+
+
+def differences(first: Answer, again: Answer, dtype: str) -> Tuple[str, ...]:
+    """How two answers to one question differ; any NaN equals any NaN."""
+    if first.kind != again.kind:
+        return ("second-call-differs",)
+    if first.code != DONE or first.result == again.result:
+        return ()
+    one, other = (np.frombuffer(answer.result, code_dtype(dtype)) for answer in (first, again))
+    different = one != other
+    if dtype in INFINITY:
+        bits = one.dtype.type((1 << (BITS[dtype] - 1)) - 1)
+        different &= ((one & bits) <= INFINITY[dtype]) | ((other & bits) <= INFINITY[dtype])
+    bytes_first, bytes_again = (np.frombuffer(answer.result, np.uint8) for answer in (first, again))
+    unequal = np.repeat(different, one.itemsize) & (bytes_first != bytes_again)
+    unwritten = unequal & (bytes_first == CANARIES.pattern) & (bytes_again == FENCED[0].pattern)
+    notes = []
+    if unwritten.any():
+        notes.append("never-written")
+    if (unequal & ~unwritten).any():
+        notes.append("second-call-differs")
+    return tuple(notes)
+
+
+def _outcome(answer: Answer, notes: Tuple[str, ...], y: Buffer) -> Outcome:
+    if answer.code == DONE:
+        return Outcome("tensor", tensor_of(y, answer.result), notes=notes)
+    error = NotImplementedError if answer.code == UNSUPPORTED else RefusedError
+    message = "the kernel returned %d" % answer.code
+    if not notes:
+        raise error(message)
+    return Outcome(answer.kind, error=error.__name__, message=message, notes=notes)
+
+
+def mirrored(call: Call) -> Call:
+    """A call with other values and the same shapes: every tensor's elements in reverse order."""
+
+    def turned(tensor: Tensor) -> Tensor:
+        return replace(tensor, codes=np.ascontiguousarray(tensor.codes.reshape(-1)[::-1]).reshape(tensor.shape))
+
+    return replace(call, tensors={name: turned(tensor) for name, tensor in call.tensors.items()})
+
+
+def stretched(call: Call) -> Call:
+    """The call with x repeated along its first dimension, and the parameters with it where they go along that one.
+
+    The call itself where it is long enough, or where a last block that is short stands in the way.
+    """
+    x, scale = call.data, call.tensors["scale"]
+    times = STRETCHED_VALUES // max(1, x.size)
+    axis, block_size = int(call.attributes.get("axis", 1)), int(call.attributes.get("block_size", 0))
+    if times < 2 or x.size == 0 or not x.shape:
+        return call
+    along = axis in (0, -len(x.shape))
+    blocked = block_size > 0 and len(scale.shape) == len(x.shape)
+    if blocked and along and x.shape[0] % block_size:
+        return call
+    with_x = scale.shape != () and (along or blocked)
+
+    def repeated(tensor: Tensor) -> Tensor:
+        return replace(tensor, codes=np.tile(tensor.codes, (times,) + (1,) * (len(tensor.shape) - 1)))
+
+    return replace(call, tensors={n: repeated(t) if n == "x" or with_x else t for n, t in call.tensors.items()})
