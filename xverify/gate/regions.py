@@ -1,0 +1,79 @@
+"""A finding's region as one line of text that a ledger keeps, and back."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+
+from xverify.verify.features import FEATURES
+from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Term, holds
+from xverify.verify.view import Sample
+
+ANYWHERE = Region(NOWHERE_SIMPLE, "", 0, 0)
+"""No restriction: what a report calls "everywhere" and what it calls "no simple region" restrict nothing."""
+
+_JOIN = " & "
+_OPERATORS = (">=", ">", "<=", "<", "=", "not")
+
+
+def region_from_name(text: str) -> Region:
+    """The region of that name, as a report gives it or as `region_to_text` writes it.
+
+    Counts of values are 0, since the name does not hold them. ValueError when some term is not known.
+    """
+    if text in ("", EVERYWHERE, NOWHERE_SIMPLE):
+        return ANYWHERE
+    terms = tuple(_term(part.strip()) for part in text.split(_JOIN))
+    name = _JOIN.join(f"{term.feature} {term.op} {term.value!r}" for term in terms)
+    return Region(", ".join(term.words for term in terms), name, 0, 0, terms)
+
+
+def region_to_text(found: Region) -> str:
+    """The region for a ledger: "" for no restriction; else its terms, levels in words since their numbers may change."""
+    return _JOIN.join(_term_to_text(term) for term in found.terms)
+
+
+def inside(found: Region, samples: Sequence[Sample]) -> bool:
+    """Whether all wrong values of the samples lie in the region; they do where it restricts nothing."""
+    return not found.terms or all(bool(holds(found, sample)[sample.wrong].all()) for sample in samples)
+
+
+def _term_to_text(term: Term) -> str:
+    if _levels(term.feature):
+        return term.words
+    number = repr(term.value).removesuffix(".0")
+    return f"{term.feature} {term.op} {number}"
+
+
+def _levels(name: str) -> tuple[str, ...]:
+    return next(feature.levels for feature in FEATURES if feature.name == name)
+
+
+def _term(text: str) -> Term:
+    for feature in FEATURES:
+        if text in feature.levels:
+            return Term(feature.name, "=", float(feature.levels.index(text)))
+        if text.removeprefix("not ") in feature.levels:
+            return Term(feature.name, "not", float(feature.levels.index(text.removeprefix("not "))))
+    # The longest first: "x" also begins "x - zero point >= 3".
+    for name in sorted((feature.name for feature in FEATURES), key=len, reverse=True):
+        op, _, number = text.removeprefix(name + " ").partition(" ")
+        if text.startswith(name + " ") and op in _OPERATORS:
+            return Term(name, op, _number(name, number, text))
+    known = [words for feature in FEATURES for words in (feature.levels or (feature.name,))]
+    near = difflib.get_close_matches(text, known, 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{text!r} is no term of a region, such as 'y is subnormal' or '|y| < 0.25'{hint}")
+
+
+def _number(name: str, text: str, term: str) -> float:
+    levels = _levels(name)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value) or (levels and value not in range(len(levels))):
+        expected = f"a level from 0 to {len(levels) - 1}" if levels else "a number"
+        raise ValueError(f"the region's term {term!r} compares with {text!r}; expected {expected}")
+    return value
