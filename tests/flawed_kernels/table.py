@@ -1,0 +1,300 @@
+"""Every flawed kernel: the report that it was written from, what is wrong with it, and what the gate must say of it.
+
+Where a report is about quantization or fusion, its mistake was carried over to dequantization. Only the standard library
+is imported here; the kernels themselves import `sound`, their sibling, by its plain name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ONNX = "ai.onnx/DequantizeLinear-25"
+MICROSOFT = "com.microsoft/DequantizeLinear-1@installed"
+MULTIPLY = "onednn/DynamicDequantize-1@multiply"
+DIVIDE = "onednn/DynamicDequantize-1@divide"
+TENSORFLOW = "tensorflow/Dequantize@installed"
+
+
+@dataclass(frozen=True)
+class Flawed:
+    """One flawed kernel.
+
+    target: "file.py:function", or "native/file.c:symbol", a source to compile with ``flags``; relative to this folder.
+    source: the report, "owner/repository#number". what: the mistake. expected: verdicts, of which the gate must give one.
+    """
+
+    target: str
+    contract: str
+    source: str
+    what: str
+    expected: frozenset[str]
+    flags: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.target.partition(":")[2]
+
+    @property
+    def native(self) -> bool:
+        return self.target.startswith("native/")
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A kernel in which nothing is to be found."""
+
+    target: str
+    contract: str
+
+
+SOUND = (
+    Sound("sound.py:onnx", ONNX),
+    Sound("sound.py:microsoft", MICROSOFT),
+    Sound("sound.py:onednn_multiply", MULTIPLY),
+    Sound("sound.py:onednn_divide", DIVIDE),
+    Sound("sound.py:tensorflow", TENSORFLOW),
+    Sound("native/plain.c:plain", ONNX),
+    Sound("native/packed.c:packed", ONNX),
+)
+
+
+def _flawed(target: str, source: str, what: str, expected: str, contract: str = ONNX) -> Flawed:
+    return Flawed(target, contract, source, what, frozenset(expected.split()))
+
+
+_LINEAR = (
+    _flawed("linear.py:negative_axis_one_early", "apple/coreai-torch#24",
+            "A negative axis is resolved as axis + rank - 1, one dimension early.",
+            "violation wrongly-rejected wrongly-accepted"),
+    _flawed("linear.py:negative_axis_refused", "ROCm/AMDMIGraphX#703",
+            "Negative axes were not thought of, and are refused.", "wrongly-rejected"),
+    _flawed("linear.py:default_axis_zero", "apache/tvm#9028",
+            "The axis of a call that gives none is 0, to make rank 1 work, instead of 1.",
+            "violation wrongly-rejected wrongly-accepted"),
+    _flawed("linear.py:last_axis_refused", "microsoft/onnxruntime#29475",
+            "The 1-D scale is not reshaped where the axis is the last one, and its rank is then refused.",
+            "wrongly-rejected"),
+    _flawed("linear.py:axis_zero_taken_as_absent", "microsoft/onnxruntime#13038",
+            "Quantization per channel does not work for axis 0: it is taken for no axis.", "violation", MICROSOFT),
+    _flawed("linear.py:channels_last_mostly_zero", "pytorch/executorch#16429",
+            "Per axis, an input in channels-last order comes out as 0 on every channel but the first.",
+            "violation mixed"),
+    _flawed("linear.py:int8_difference_wraps", "pytorch/executorch#20655",
+            "The zero point is subtracted in int8, which wraps around.", "violation mixed"),
+    _flawed("linear.py:zero_point_added", "ARM-software/ComputeLibrary#1033",
+            "Zero points are added instead of subtracted.", "violation mixed"),
+)  # fmt: skip
+
+_ROUNDING = (
+    _flawed("rounding.py:zero_point_folded", "pytorch/pytorch#89269",
+            "Another order of the conversion and the subtraction did not give the existing kernel's numbers; here "
+            "x * scale - zero_point * scale.", "violation mixed"),
+    _flawed("rounding.py:scale_near_zero_taken_as_zero", "openvinotoolkit/openvino#4460",
+            "A multiplier of a magnitude below 1e-32 counts as 0.", "violation mixed"),
+    _flawed("rounding.py:scale_at_least_smallest_normal", "google/XNNPACK#10913",
+            "The scale is clamped to the smallest positive normal number from below.", "violation mixed"),
+    _flawed("rounding.py:zero_without_sign", "almide/almide#1377",
+            "Two implementations gave zeros of different sign; here each zero is made positive.", "violation mixed"),
+    _flawed("rounding.py:bfloat16_truncated", "tenstorrent/tt-metal#19882",
+            "float32 is cut off to bfloat16 instead of rounded.", "violation mixed"),
+    _flawed("rounding.py:bfloat16_rounded_twice", "jax-ml/ml_dtypes#401",
+            "Wider numbers are rounded to float32 first, and then to bfloat16.", "violation mixed"),
+    _flawed("rounding.py:float16_rounded_twice", "JuliaLang/julia#57809",
+            "Wider numbers are rounded to float32 first, and then to float16.", "violation mixed"),
+    _flawed("rounding.py:always_float32", "onnx/onnx#5704",
+            "The output type is float32 whatever the scale's type is.", "violation"),
+    _flawed("rounding.py:half_operands_overflow", "numpy/numpy#13699",
+            "A float16 intermediate overflows although the result would not.", "violation mixed", MICROSOFT),
+    _flawed("rounding.py:fixed_point_on_odd_extents", "osamu620/OpenHTJ2K#411",
+            "The fallback for odd heights computes in fixed point, and differs from the fast path.", "violation mixed"),
+)  # fmt: skip
+
+_FLOATS = (
+    _flawed("floats.py:e4m3fn_subnormals_as_normal", "tile-ai/tilelang#2702",
+            "The decoder of float8_e4m3fn puts a leading 1 before subnormals and zeros, and reads NaN as 480.",
+            "violation mixed"),
+    _flawed("floats.py:e4m3fn_negative_zero_unsigned", "intel/llm-scaler#569",
+            "The conversion of E4M3 did not know that 0x80 is a zero with a sign.", "violation mixed"),
+    _flawed("floats.py:fnuz_nan_as_negative_zero", "triton-lang/triton#10745",
+            "0x80, the NaN of the FNUZ types, is read as -0.", "violation mixed"),
+    _flawed("floats.py:e5m2fnuz_with_bias_of_e5m2", "causalflow-ai/petit-kernel#3",
+            "float8_e5m2fnuz is decoded with an exponent bias of 15 instead of 16.", "violation mixed"),
+    _flawed("floats.py:float4_subnormals_as_normal", "tile-ai/tilelang#2704",
+            "The decoder of float4_e2m1fn treats exponent 0 as that of a normal number.", "violation mixed"),
+    _flawed("floats.py:e8m0_nan_found_by_value_128", "sgl-project/sglang#25519",
+            "The NaN of float8_e8m0fnu is looked for by the value 128 instead of the code 255.", "violation mixed"),
+    _flawed("floats.py:e8m0_smallest_as_zero", "NVIDIA/TransformerEngine#3262",
+            "Shifting the code of float8_e8m0fnu into float32's exponent makes 0 of code 0 and infinity of code 255.",
+            "violation mixed"),
+)  # fmt: skip
+
+_SMALL_INTEGERS = (
+    _flawed("small_integers.py:uint4_read_as_signed", "1bit-MONSTER/1bit-MONSTER#1268",
+            "Unsigned nibbles above 7 are read as negative.", "violation mixed"),
+    _flawed("small_integers.py:int4_without_sign_extension", "tile-ai/tilelang#2482",
+            "Signed nibbles are masked and not sign-extended.", "violation mixed"),
+    _flawed("small_integers.py:int4_as_nibble_minus_7", "tile-ai/tilelang#2477",
+            "Signed nibbles are decoded as nibble - 7 instead of as two's complement.", "violation mixed"),
+    _flawed("small_integers.py:uint4_zero_point_0_becomes_15", "ModelCloud/GPTQModel#2350",
+            "A zero point of 0 is stored as -1, of which four bits are 15.", "violation mixed"),
+    _flawed("small_integers.py:odd_rows_of_int4_refused", "vllm-project/compressed-tensors#518",
+            "Packing two elements a byte demands an even last extent.", "wrongly-rejected"),
+)  # fmt: skip
+
+_BLOCKED = (
+    _flawed("blocked.py:blocks_interleaved", "openvinotoolkit/openvino#32918",
+            "For axes above 0, blocks are cut with the block number innermost, so that they interleave.",
+            "violation mixed"),
+    _flawed("blocked.py:zero_point_blocks_alternate", "rustnn/rustnn#28",
+            "Parameters are expanded in an alternating pattern instead of in contiguous blocks; here the zero points.",
+            "violation mixed"),
+    _flawed("blocked.py:block_of_flat_index", "microsoft/onnxruntime#32663",
+            "The block's number is the flat index over the block size, wrong where a row ends in a partial block.",
+            "violation mixed"),
+    _flawed("blocked.py:one_dimensional_blocks_per_axis", "microsoft/onnxruntime#32730",
+            "A 1-D input with a block size is treated as per axis; behind the scale's end 0 is read.",
+            "violation mixed"),
+    _flawed("blocked.py:blocks_beyond_axis_1_refused", "openvinotoolkit/openvino#32917",
+            "Blocks along an axis above 1 are refused.", "wrongly-rejected"),
+    _flawed("blocked.py:block_size_from_shapes", "vllm-project/compressed-tensors#409",
+            "The block's extent is computed from the shapes, here by a floor, which is not what partial blocks have.",
+            "violation mixed"),
+    _flawed("blocked.py:partial_block_refused", "flashinfer-ai/flashinfer#3101",
+            "A reshape to whole groups fails where the extent is no multiple of the group.", "wrongly-rejected"),
+    _flawed("blocked.py:partial_block_has_scale_before", "bitsandbytes-foundation/bitsandbytes#1884",
+            "The scale of a last, partial block is a wrong one; here that of the block before.", "violation mixed"),
+    _flawed("blocked.py:blocks_of_at_most_1024", "bitsandbytes-foundation/bitsandbytes#565",
+            "Blocks of 1024 elements and more give large errors; here what is above 1024 is not counted.",
+            "violation mixed"),
+)  # fmt: skip
+
+_DYNAMIC = (
+    _flawed("dynamic.py:int32_zero_points_read_as_64_bits", "pytorch/executorch#21773",
+            "Zero points of 32 bits are read as if they had 64: neighbours are glued together.",
+            "violation mixed", MULTIPLY),
+    _flawed("dynamic.py:rank_4_tail_without_zero_point", "uxlfoundation/oneDNN#2204",
+            "For some 4-D inputs a source zero point gives wrong results; here the tail goes without it.",
+            "violation mixed", MULTIPLY),
+    _flawed("dynamic.py:divided_by_inverse", "pytorch/pytorch#41342",
+            "The inverse of the scale is computed first, and then divided by.", "violation mixed", MULTIPLY),
+    _flawed("dynamic.py:multiplied_by_inverse", "tensorflow/tensorflow#55310",
+            "Multiplying by the scale's reciprocal loses precision.", "violation mixed", DIVIDE),
+    _flawed("dynamic.py:scales_of_first_call", "uxlfoundation/oneDNN#567",
+            "Scales are kept in a cached primitive: if their values are not in its key, a later call gets old ones.",
+            "violation mixed nondeterministic", MULTIPLY),
+)  # fmt: skip
+
+_MEMORY = (
+    _flawed("memory.py:input_used_as_scratch", "pytorch/ao#289",
+            "The zero point is subtracted in place, in the caller's input.", "memory"),
+    _flawed("memory.py:scales_inverted_in_place", "bitsandbytes-foundation/bitsandbytes#1863",
+            "Scales that the caller provides are changed in place.", "memory", DIVIDE),
+    _flawed("memory.py:output_buffer_kept", "pytorch/TensorRT#3275",
+            "An output buffer kept for the next call: that call overwrites the result of this one.", "memory"),
+    _flawed("memory.py:output_in_shared_pool", "microsoft/onnxruntime#10103",
+            "One large buffer serves outputs of every shape, which damages those still in use.", "memory"),
+    _flawed("memory.py:output_in_donated_input", "ml-explore/mlx#4479",
+            "The input's buffer is donated to the output where the sizes agree.", "memory wrongly-rejected"),
+    _flawed("memory.py:scratch_shared_by_threads", "bitsandbytes-foundation/bitsandbytes#1061",
+            "A synchronisation between writing and reading scratch memory is missing.", "nondeterministic violation"),
+    _flawed("memory.py:tail_of_output_uninitialised", "pytorch/FBGEMM#5054",
+            "Some of the output is never written and shows what the memory held.",
+            "violation nondeterministic memory mixed"),
+    _flawed("memory.py:read_in_memory_order", "bitsandbytes-foundation/bitsandbytes#1995",
+            "Non-contiguous inputs are read in the order of memory.", "violation mixed"),
+    _flawed("memory.py:one_dimension_comes_out_as_two", "bitsandbytes-foundation/bitsandbytes#2047",
+            "4-bit inputs of shape (n,) with an even n come out in shape (1, n).", "violation"),
+)  # fmt: skip
+
+_REFUSALS = (
+    _flawed("refusals.py:scale_of_another_length_taken", "robertknight/rten#1417",
+            "The scale's length was not compared with the axis' extent.", "wrongly-accepted"),
+    _flawed("refusals.py:axis_below_range_taken", "tensorflow/tensorflow#100175",
+            "The axis has no lower bound.", "wrongly-accepted"),
+    _flawed("refusals.py:axis_above_range_taken", "tensorflow/tensorflow#42105",
+            "An axis far above the rank is not refused.", "wrongly-accepted"),
+    _flawed("refusals.py:zero_point_of_another_type_cast", "openvinotoolkit/openvino#1123",
+            "A zero point of another type than the input's was converted, without a check.", "wrongly-accepted"),
+    _flawed("refusals.py:anything_that_broadcasts_taken", "ROCm/AMDMIGraphX#3526",
+            "The parameters' shapes are not checked against the input's: what broadcasts is computed.",
+            "wrongly-accepted"),
+    _flawed("refusals.py:block_size_0_inferred", "ROCm/AMDMIGraphX#3412",
+            "A reviewer asks that a block size that is not given be inferred from the shapes.", "wrongly-accepted"),
+    _flawed("refusals.py:blocks_too_many_taken", "microsoft/onnxruntime#25931",
+            "The check of the scale's shape against the input's was removed; here scales left over are not noticed.",
+            "wrongly-accepted"),
+    _flawed("refusals.py:block_size_0_never_ends", "ml-explore/mlx#550",
+            "A group size of 0 keeps the call busy for ever.", "hang"),
+    _flawed("refusals.py:float8_zero_point_must_be_0", "onnx/onnx#5408",
+            "Zero points other than 0 are refused for float8.", "wrongly-rejected"),
+    _flawed("refusals.py:scalar_scale_on_scalar_refused", "openvinotoolkit/openvino#5260",
+            "Scalars are reshaped along the axis, which fails; here for a scalar input.", "wrongly-rejected"),
+)  # fmt: skip
+
+_RANGES = (
+    _flawed("range_modes.py:scale_from_larger_magnitude", "tensorflow/tensorflow#56086",
+            "The scale factor of SCALED is computed by another formula than the reference kernel's.",
+            "violation mixed", TENSORFLOW),
+    _flawed("range_modes.py:unsigned_types_as_signed_ones", "NervanaSystems/ngraph-tf#237",
+            "The largest value of unsigned types is taken to be that of signed ones.", "violation mixed", TENSORFLOW),
+    _flawed("range_modes.py:range_scale_inverted", "tensorflow/tensorflow#3461",
+            "MIN_FIRST's range_scale is written as steps over range.", "violation mixed", TENSORFLOW),
+    _flawed("range_modes.py:narrow_range_not_looked_at", "openvinotoolkit/openvino#6617",
+            "narrow_range shifts the lowest quantized value, which is not taken into account.",
+            "violation mixed", TENSORFLOW),
+    _flawed("range_modes.py:first_of_several_ranges_taken", "tensorflow/tensorflow#99456",
+            "Ranges that are not scalars are not refused as they should be; here the first is taken.",
+            "wrongly-accepted", TENSORFLOW),
+    _flawed("range_modes.py:several_ranges_abort", "tensorflow/tensorflow#57714",
+            "A range of two elements aborts the process.", "crash", TENSORFLOW),
+    _flawed("range_modes.py:layout_of_rank_4_assumed", "tensorflow/tensorflow#56086",
+            "Inputs that are not 4-D get a wrong memory layout.", "violation mixed", TENSORFLOW),
+)  # fmt: skip
+
+_NATIVE = (
+    _flawed("native/tails.c:tail_never_written", "facebookresearch/faiss#5539",
+            "Lanes beyond a shorter last vector are undefined; here they are never written.",
+            "memory violation nondeterministic"),
+    _flawed("native/tails.c:tail_written_past_end", "huggingface/candle#3880",
+            "The last store is not checked against the end of the output.", "memory crash"),
+    _flawed("native/tails.c:short_vector_before_start", "AdamNiederer/faster#25",
+            "Fewer elements than a vector has are undefined behaviour; here the vector begins before the output.",
+            "memory crash"),
+    _flawed("native/tails.c:tail_read_past_end", "google/XNNPACK#4190",
+            "The rest is loaded as a whole vector, past the end of the input.", "crash memory"),
+    _flawed("native/tails.c:seams_never_written", "filecoin-project/lotus#13455",
+            "A thread's share is no multiple of what it does at once, and its rest is left.",
+            "memory violation nondeterministic"),
+    _flawed("native/tails.c:never_written_from_65535", "flagos-ai/FlagGems-vllm#725",
+            "A grid of more than 65535 blocks is not possible.", "memory violation nondeterministic"),
+    _flawed("native/tails.c:odd_rest_never_ends", "numpy/numpy#19394",
+            "A vector loop never ends on some inputs.", "hang"),
+    _flawed("native/tails.c:vectors_fused", "osamu620/OpenHTJ2K#352",
+            "Vectors are computed with a fused multiply-add, and the tail without.", "violation mixed"),
+    _flawed("native/states.c:table_shared_by_threads", "emericg/EGM96#5",
+            "A static array is written by several threads.", "nondeterministic violation"),
+    _flawed("native/states.c:scale_written", "bitsandbytes-foundation/bitsandbytes#1587",
+            "The scales that the caller passes are overwritten.", "memory crash"),
+    _flawed("native/states.c:subnormals_flushed", "llvm/llvm-project#57589",
+            "A library built with -ffast-math sets flush-to-zero for the thread that loads it.", "violation mixed"),
+    _flawed("native/layouts.c:strides_ignored", "NVIDIA/cudf#10849",
+            "DLPack's strides are ignored.", "violation crash mixed"),
+    _flawed("native/layouts.c:byte_offset_ignored", "NVIDIA/cuda-python#2592",
+            "DLPack's byte_offset is ignored.", "violation crash mixed"),
+    _flawed("native/layouts.c:strides_taken_as_bytes", "dmlc/dlpack#30",
+            "Whether DLPack's strides are in bytes or elements was not said.", "violation crash mixed"),
+    _flawed("native/layouts.c:address_aligned_down", "dmlc/dlpack#83",
+            "The data pointer is taken to be aligned.", "violation crash mixed"),
+    _flawed("native/crashes.c:absent_zero_point_read", "microsoft/onnxruntime#4032",
+            "A call without the optional zero point ends in a segmentation fault.", "crash"),
+    _flawed("native/crashes.c:axis_used_on_scalars", "microsoft/onnxruntime#3508",
+            "A scalar input ends the process, since the axis is used without a check.", "crash"),
+    _flawed("native/crashes.c:division_by_empty_extent", "microsoft/onnxruntime#4559",
+            "A tensor with an extent of 0 ends the process.", "crash"),
+    _flawed("native/packed.c:upper_nibble_first", "openvinotoolkit/openvino#32144",
+            "Two paths take the two nibbles of a byte in different orders.", "violation mixed"),
+)  # fmt: skip
+
+FLAWED: tuple[Flawed, ...] = (
+    *_LINEAR, *_ROUNDING, *_FLOATS, *_SMALL_INTEGERS, *_BLOCKED, *_DYNAMIC, *_MEMORY, *_REFUSALS, *_RANGES, *_NATIVE,
+)  # fmt: skip
