@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 import numpy as np
 
@@ -34,10 +34,13 @@ def to_array(tensor: Tensor) -> Array:
 
 
 def from_array(array: Any) -> Tensor:
-    """The tensor of an array, or of a scalar, that an implementation returned."""
+    """The tensor of an array, or of a scalar, that an implementation returned; it may share their memory.
+
+    TypeError for another dtype, or bytes in another order than this machine's.
+    """
     values = np.asarray(array, order="C")
     name = values.dtype.name
-    if name not in BITS:
+    if name not in BITS or not values.dtype.isnative:
         raise TypeError("the result has dtype %s" % (values.dtype,))
     codes = values.view(code_dtype(name))
     if BITS[name] < 8:  # ml_dtypes fills the unused high bits with the sign
@@ -52,12 +55,20 @@ def hand_out(call: Call) -> Dict[str, Array]:
 
 def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:
     """The outcome of a result, with notes of what was done to the arrays from `hand_out`."""
-    notes: Tuple[str, ...] = ()
-    if any(_memory(array) != _memory(to_array(call.tensors[name])) for name, array in handed.items()):
-        notes += ("input-written",)
-    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, a) for a in handed.values()):
+    notes: Tuple[str, ...] = ("input-written",) if written(call, handed) else ()
+    if shares_memory(result, handed.values()):
         notes += ("output-aliases-input",)
     return Outcome("tensor", from_array(result), notes=notes)
+
+
+def written(call: Call, handed: Mapping[str, Array]) -> bool:
+    """Whether any byte of the memory that the arrays from `hand_out` lie in has changed."""
+    return any(_memory(array) != _memory(to_array(call.tensors[name])) for name, array in handed.items())
+
+
+def shares_memory(result: Any, others: Iterable[Array]) -> bool:
+    """Whether a result is an array between whose first and last byte some byte of the others lies."""
+    return isinstance(result, np.ndarray) and any(np.may_share_memory(result, other) for other in others)
 
 
 def _memory(array: Array) -> bytes:

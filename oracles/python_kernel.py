@@ -1,0 +1,230 @@
+"""A Python function under test: called as the gate's signatures say, and watched for what it does besides.
+
+A call is made twice, each time on fresh arrays, and the first result is written over in between; results are looked at
+again after later calls. What is seen goes into the notes of the outcome, by short fixed names:
+
+- ``input-written``, ``output-aliases-input``: of either call;
+- ``outputs-share-memory``, ``earlier-result-changed``: with or of a result given before, which its receiver may still use;
+- ``internal-buffer``: what its receiver writes into a result comes back as a later one;
+- ``second-call-differs``; on the path ``threads``, ``threads-differ``.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import deque
+from functools import partial
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+
+from oracles.arrays import Array, from_array, hand_out, numpy_dtype, shares_memory, to_array, written
+from oracles.protocol import Answer, Loaded
+from oracles.python_target import find_function
+from oracles.several_threads import THREADS, Function, threads_differ
+from xverify.core.call import Call, Outcome, Tensor
+
+OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
+"""In the order of the signatures; a call has those of its family."""
+
+RESULTS_KEPT = 4
+SMALL = 1 << 20
+"""Bytes of a result that is kept, or whose call is made again beside others."""
+
+CALLS_KEPT = 3
+ROUNDS = 8
+THREADS_SECONDS = 0.4
+"""What the rounds of all threads may take, as far as one call tells."""
+
+ONCE_SECONDS = 1.0
+"""A call that takes longer is made once only."""
+
+MOST_WORK: Any = 100_000
+"""Steps that NumPy may take to solve whether two arrays share an element; its stubs know of no such number."""
+
+
+def load(target: str, name: str = "") -> Loaded:
+    """The kernel that ``target`` names (see `find_function`, also for what is raised); ``name`` is not needed."""
+    warnings.simplefilter("ignore")
+    return Loaded(answerer(find_function(target)), fatal=(MemoryError,))
+
+
+def answerer(function: Function) -> Answer:
+    """How a function answers calls on the paths "" and "threads"; what it raises is its refusal.
+
+    TypeError as well where its result is no array of a known dtype.
+    """
+    return _Kernel(function).answer
+
+
+def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[str, Any]]:
+    """A call's positional arguments (its tensors) and keywords (its attributes, by the signatures' names).
+
+    com.microsoft's axis that is not given is None, which is not the signature's default; so is TensorFlow's -1.
+    """
+    keywords: Dict[str, Any] = dict(call.attributes)
+    for name in ("output_dtype", "dtype"):
+        if name in keywords:
+            keywords["out_dtype"] = numpy_dtype(keywords.pop(name))
+    family = call.contract.partition("/")[0]
+    if family == "com.microsoft":
+        keywords.setdefault("axis", None)
+    elif family == "tensorflow" and keywords.get("axis") == -1:
+        keywords["axis"] = None
+    return [arrays[role] for role in OPERANDS if role in arrays], keywords
+
+
+class _Answer(NamedTuple):
+    """tensor: a copy of the result's bits. array: the result itself, where it is one that its receiver could write to or
+    keep: not a scalar, and not the memory of an input."""
+
+    tensor: Tensor
+    array: Optional[Array]
+    notes: List[str]
+    seconds: float
+
+
+class _Kernel:
+    """A function, the results that it gave last, with what they held, and small calls with their results."""
+
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._results: Deque[Tuple[Array, bytes]] = deque(maxlen=RESULTS_KEPT)
+        self._calls: Deque[Tuple[Call, Tensor]] = deque(maxlen=CALLS_KEPT)
+
+    def answer(self, call: Call, path: str) -> Outcome:
+        first = _ask(self._function, call)
+        notes = [*first.notes, *self._look_again(first.array)]
+        if first.seconds <= ONCE_SECONDS:
+            notes += self._from_threads(call, first) if path == "threads" else self._twice(call, first)
+        if not notes and max(first.tensor.codes.nbytes, call.data.codes.nbytes) < SMALL:
+            self._calls.append((call, first.tensor))
+        return Outcome("tensor", first.tensor, notes=tuple(dict.fromkeys(notes)))
+
+    # -- twice --------------------------------------------------------------------------------------------
+
+    def _twice(self, call: Call, first: _Answer) -> List[str]:
+        """Make the call again after its first result was written over; what that shows."""
+        over = _write_over(first, 0xA5)
+        self._keep(first.array)
+        second = _attempt(self._function, call)
+        if not _same(second, first.tensor):
+            notes = [self._cause(call, second) if over else "second-call-differs"]
+            _restore(first, over)
+            self._results.clear()  # what was written over may have been one of them
+            return notes
+        assert isinstance(second, _Answer)
+        notes = [*second.notes, *self._look_again(second.array)]
+        self._keep(second.array)
+        return notes
+
+    def _cause(self, call: Call, second: Union[_Answer, Exception]) -> str:
+        """Why the second result is another: by the writing if all stays as it is without, and changes again with it."""
+        third = _attempt(self._function, call)
+        if isinstance(second, Exception) or isinstance(third, Exception) or not _same(third, second.tensor):
+            return "second-call-differs"
+        over = _write_over(third, 0x5A)
+        fourth = _attempt(self._function, call)
+        _restore(third, over)
+        return "second-call-differs" if _same(fourth, third.tensor) else "internal-buffer"
+
+    # -- earlier results ----------------------------------------------------------------------------------
+
+    def _keep(self, array: Optional[Array]) -> None:
+        if array is not None and array.nbytes < SMALL:
+            self._results.append((array, array.tobytes()))
+
+    def _look_again(self, new: Optional[Array]) -> List[str]:
+        """What has become of earlier results; each change is told once."""
+        notes, left = [], []
+        for array, content in self._results:
+            if new is not None and _overlap(array, new):
+                notes.append("outputs-share-memory")  # from now on the new one stands for both
+                continue
+            now = array.tobytes()
+            if now != content:
+                notes.append("earlier-result-changed")
+            left.append((array, now))
+        if notes:
+            self._results = deque(left, maxlen=RESULTS_KEPT)
+        return notes
+
+    # -- several threads ----------------------------------------------------------------------------------
+
+    def _from_threads(self, call: Call, first: _Answer) -> List[str]:
+        """Make the call, and earlier ones, from several threads at once; what that shows that one thread does not."""
+        if not _same(_attempt(self._function, call), first.tensor):
+            return ["second-call-differs"]
+        rounds = max(2, min(ROUNDS, int(THREADS_SECONDS / THREADS / max(first.seconds, 1e-9))))
+        cases = [partial(_differs, one, right) for one, right in ((call, first.tensor), *self._calls)]
+        return ["threads-differ"] if threads_differ(self._function, cases, rounds) else []
+
+
+def _ask(function: Function, call: Call) -> _Answer:
+    handed = hand_out(call)
+    operands, keywords = arguments(call, handed)
+    start = time.perf_counter()
+    with np.errstate(all="ignore"):
+        result = function(*operands, **keywords)
+    seconds = time.perf_counter() - start
+    notes = ["input-written"] if written(call, handed) else []
+    if not isinstance(result, (np.ndarray, np.generic)):
+        if not hasattr(result, "__array__"):
+            what = "None" if result is None else "of type " + type(result).__name__
+            raise TypeError("the result is %s, not an array" % what)
+        result = np.asarray(result)
+    shared = from_array(result)
+    tensor = Tensor(shared.dtype, np.array(shared.codes, order="C"))
+    if shares_memory(result, handed.values()):
+        return _Answer(tensor, None, [*notes, "output-aliases-input"], seconds)
+    return _Answer(tensor, result if isinstance(result, np.ndarray) else None, notes, seconds)
+
+
+def _attempt(function: Function, call: Call) -> Union[_Answer, Exception]:
+    """What a call gives or raises. MemoryError goes on: it ends the process."""
+    try:
+        return _ask(function, call)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return error
+
+
+def _differs(call: Call, right: Tensor, function: Function) -> bool:
+    return not _same(_attempt(function, call), right)
+
+
+def _same(found: Union[_Answer, Exception], expected: Tensor) -> bool:
+    """Equal bits, any NaN being like any other."""
+    if isinstance(found, Exception):
+        return False
+    got = found.tensor
+    if got.same_bits(expected):
+        return True
+    if got.dtype != expected.dtype or got.shape != expected.shape or "float" not in got.dtype:
+        return False
+    differ = got.codes != expected.codes
+    return bool((np.isnan(to_array(got)) & np.isnan(to_array(expected)))[differ].all())
+
+
+def _write_over(answer: _Answer, byte: int) -> bool:
+    """Fill the result with a byte; False where it cannot be written to."""
+    array = answer.array
+    if array is None or not array.flags.writeable:
+        return False
+    array.view(answer.tensor.codes.dtype).fill(int.from_bytes(bytes([byte]) * array.itemsize, "little"))
+    return True
+
+
+def _restore(answer: _Answer, over: bool) -> None:
+    """Give a buffer that the function may still use its values back, lest one fault be seen in all later calls."""
+    if over and answer.array is not None:
+        answer.array.view(answer.tensor.codes.dtype)[...] = answer.tensor.codes
+
+
+def _overlap(one: Array, other: Array) -> bool:
+    try:
+        return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=MOST_WORK)
+    except RuntimeError:  # too hard to tell
+        return True

@@ -1,0 +1,111 @@
+"""The Python function that a target names: ``package.module:function`` or ``path/to/file.py:function``.
+
+Importing runs its author's code, so this is for the process that is to run the kernel, and no other.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any, Callable, List
+
+MOST_NAMES = 8
+"""Functions that are listed where none has a similar name."""
+
+
+class TargetError(Exception):
+    """There is no such function, or importing its module failed; the message is a sentence that says what to do."""
+
+
+def find_function(target: str) -> Callable[..., Any]:
+    """What a target names, its module imported; after the colon, dots lead into attributes.
+
+    A file becomes a module of a private name, so it hides none of that name, and its folder comes first on ``sys.path``,
+    so that it finds its neighbours. TargetError when there is no such thing, or importing it fails.
+    """
+    place, colon, path = target.rpartition(":")
+    if not colon or not place or not path:
+        raise TargetError("%r names no function: write package.module:function or path/to/file.py:function" % (target,))
+    found: Any = _from_file(place) if place.endswith(".py") else _from_module(place)
+    where = os.path.basename(place)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise TargetError("%s has no %r; %s" % (where, name, _instead(found, name)))
+        found, where = getattr(found, name), "%s:%s" % (where, name)
+    if not callable(found):
+        raise TargetError("%s is no function but of type %s; name a function" % (where, type(found).__name__))
+    return found  # type: ignore[no-any-return]
+
+
+def _from_file(path: str) -> ModuleType:
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        near = [name for name in _names(os.path.dirname(path)) if name.endswith(".py")]
+        close = difflib.get_close_matches(os.path.basename(path), near, 3, 0.5)
+        raise TargetError("there is no file %s%s" % (path, "; there is " + ", ".join(close) if close else ""))
+    sys.path.insert(0, os.path.dirname(path))
+    name = "_xverify_target_" + os.path.basename(path)[:-3]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TargetError("Python cannot import %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses and pickle look for a module's names
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise TargetError(_why(error, os.path.basename(path))) from error
+    return module
+
+
+def _from_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name + ".").startswith(error.name + "."):
+            raise TargetError(_why(error, name)) from error
+        raise TargetError(
+            "there is no module %r; run this where it can be imported, or name its file: path/to/%s.py:function"
+            % (error.name, name.replace(".", "/"))
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise TargetError(_why(error, name)) from error
+
+
+def _why(error: BaseException, what: str) -> str:
+    """What went wrong on import, and in which line of the author's code."""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = "%s:%s" % (os.path.basename(error.filename), error.lineno)
+        return "%s cannot be imported: SyntaxError in %s: %s" % (what, place, error.msg)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _of_author(frame.filename)]
+    place = ""
+    if frames:
+        folder = os.path.dirname(frames[0].filename)
+        last = [frame for frame in frames if os.path.dirname(frame.filename) == folder][-1]
+        place = " (%s:%s)" % (os.path.basename(last.filename), last.lineno)
+    text = str(error)
+    return "%s cannot be imported: %s%s%s" % (what, type(error).__name__, text and ": " + text, place)
+
+
+def _of_author(filename: str) -> bool:
+    ours = (os.path.abspath(__file__), os.path.abspath(importlib.__file__ or ""))
+    return not filename.startswith("<") and os.path.abspath(filename) not in ours
+
+
+def _instead(module: Any, name: str) -> str:
+    functions = [n for n in dir(module) if not n.startswith("_") and callable(getattr(module, n, None))]
+    close = difflib.get_close_matches(name, functions, 3, 0.5)
+    if close:
+        return "did you mean %s?" % ", ".join(close)
+    return "it has %s" % ", ".join(functions[:MOST_NAMES]) if functions else "it has no function"
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

@@ -1,0 +1,90 @@
+"""Whether a Python function gives the same when several threads call it at once.
+
+Left alone, threads seldom meet inside a function of a few microseconds: Python lets each run for milliseconds. So in
+every other round a thread pauses between instructions of the function, at drawn places.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any, Callable, Iterable, List, Sequence
+
+Function = Callable[..., Any]
+Differs = Callable[[Function], bool]
+"""differs(function): makes one call of the function on arguments of its own; whether its result is not as due."""
+
+THREADS = 4
+PAUSE_SECONDS = 1e-6
+"""Asked for; the system makes 50 microseconds of it, in which the others run."""
+
+MOST_PAUSES = 40
+"""In one call."""
+
+ONE_IN = 6
+"""Instructions, on average, from one pause to the next."""
+
+
+def threads_differ(function: Function, cases: Sequence[Differs], rounds: int) -> bool:
+    """Whether some thread found a case to differ, in so many rounds that all threads begin together.
+
+    By turns all threads make the first case, and each another. What ``differs`` raises is raised here.
+    """
+    together = threading.Barrier(THREADS)
+    found: List[bool] = []
+    failures: List[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(rounds):
+                case = cases[(number + turn) % len(cases) if turn % 4 < 2 else 0]
+                paused = function if turn % 2 else interrupted(function, random.Random(turn * THREADS + number))
+                together.wait()
+                found.append(case(paused))
+        except threading.BrokenBarrierError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+            together.abort()
+
+    run_all(threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS))
+    if failures:
+        raise failures[0]
+    return any(found)
+
+
+def run_all(threads: Iterable[threading.Thread]) -> None:
+    """Start the threads and wait for them."""
+    started = list(threads)
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def interrupted(function: Function, drawn: random.Random) -> Function:
+    """The function, pausing between instructions of its Python code; the thread that calls it must not be traced."""
+
+    def paused(*operands: Any, **keywords: Any) -> Any:
+        left = MOST_PAUSES
+
+        def pause(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal left
+            frame.f_trace_opcodes = True
+            if drawn.randrange(ONE_IN) == 0:
+                time.sleep(PAUSE_SECONDS)
+                left -= 1
+            if left == 0:
+                sys.settrace(None)
+            return pause
+
+        sys.settrace(pause)
+        try:
+            return function(*operands, **keywords)
+        finally:
+            sys.settrace(None)
+
+    return paused
