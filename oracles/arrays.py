@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import numpy as np
 
@@ -55,26 +55,22 @@ def hand_out(call: Call) -> Dict[str, Array]:
 
 def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:
     """The outcome of a result, with notes of what was done to the arrays from `hand_out`."""
-    notes: Tuple[str, ...] = ("input-written",) if written(call, handed) else ()
+    written = memory(handed) != memory({name: to_array(call.tensors[name]) for name in handed})
+    notes: Tuple[str, ...] = ("input-written",) if written else ()
     if shares_memory(result, handed.values()):
         notes += ("output-aliases-input",)
     return Outcome("tensor", from_array(result), notes=notes)
 
 
-def written(call: Call, handed: Mapping[str, Array]) -> bool:
-    """Whether any byte of the memory that the arrays from `hand_out` lie in has changed."""
-    return any(_memory(array) != _memory(to_array(call.tensors[name])) for name, array in handed.items())
+def memory(handed: Mapping[str, Array]) -> List[bytes]:
+    """All bytes of the memory that the arrays from `hand_out` lie in, those between their elements too."""
+    owners = (array if array.base is None else array.base for array in handed.values())
+    return [bytes(owner.tobytes("A")) for owner in owners]
 
 
 def shares_memory(result: Any, others: Iterable[Array]) -> bool:
     """Whether a result is an array between whose first and last byte some byte of the others lies."""
     return isinstance(result, np.ndarray) and any(np.may_share_memory(result, other) for other in others)
-
-
-def _memory(array: Array) -> bytes:
-    """All bytes of the memory that the array lies in, those between its elements too."""
-    owner = array if array.base is None else array.base
-    return bytes(owner.tobytes("A"))
 
 
 def pack(codes: Array, bits: int) -> Array:

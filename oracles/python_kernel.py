@@ -19,7 +19,7 @@ from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
-from oracles.arrays import Array, from_array, hand_out, numpy_dtype, shares_memory, to_array, written
+from oracles.arrays import Array, from_array, hand_out, memory, numpy_dtype, shares_memory, to_array
 from oracles.protocol import Answer, Loaded
 from oracles.python_target import find_function
 from oracles.several_threads import THREADS, Function, threads_differ
@@ -164,11 +164,12 @@ class _Kernel:
 def _ask(function: Function, call: Call) -> _Answer:
     handed = hand_out(call)
     operands, keywords = arguments(call, handed)
+    before = memory(handed)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
         result = function(*operands, **keywords)
     seconds = time.perf_counter() - start
-    notes = ["input-written"] if written(call, handed) else []
+    notes = ["input-written"] if memory(handed) != before else []
     if not isinstance(result, (np.ndarray, np.generic)):
         if not hasattr(result, "__array__"):
             what = "None" if result is None else "of type " + type(result).__name__
