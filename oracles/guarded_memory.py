@@ -54,6 +54,7 @@ class Arena:
     """
 
     def __init__(self, room: int, pattern: int, canaries: bool) -> None:
+        self.kind = (room, pattern, canaries)
         margin = PAGE if canaries else 0
         self.room = room
         self._pattern = bytes([pattern])
@@ -114,16 +115,16 @@ class Pool:
     def take(self, size: int, placement: Placement, shift: int = 0) -> Arena:
         """An arena that lends ``size`` bytes so placed. OSError when the system has no memory for it."""
         room = max(PAGE, 1 << (size + shift - 1).bit_length())
-        free = self._free.setdefault((room, placement.pattern, placement.canaries), [])
+        kind = (room, placement.pattern, placement.canaries)
         try:
-            arena = free.pop()
-        except IndexError:
-            arena = Arena(room, placement.pattern, placement.canaries)
+            arena = self._free[kind].pop()
+        except (KeyError, IndexError):
+            arena = Arena(*kind)
         arena.lend(size, placement.at_end, shift)
         return arena
 
-    def give_back(self, arena: Arena, placement: Placement, touched: bool = False) -> None:
-        """Take the arena for later; ``touched``: bytes outside its buffer were written."""
+    def give_back(self, arena: Arena, touched: bool = False) -> None:
+        """Keep the arena for later; ``touched``: bytes outside its buffer were written."""
         if arena.room <= KEPT_BYTES:
             arena.clear(around=touched)
-            self._free[arena.room, placement.pattern, placement.canaries].append(arena)
+            self._free.setdefault(arena.kind, []).append(arena)
