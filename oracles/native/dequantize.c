@@ -49,7 +49,7 @@ static bool set_axis(Call *call, int64_t axis) {
 
 /* Whether the scale fits x; then the granularity, axis and block size of the call are set.
 
-   A scale of x's rank is one of blocks. At rank 1 a vector along the axis looks like it: there the block size tells. */
+   With a block size, a scale of x's rank is one of blocks (at rank 1 too); without, only a vector along the axis fits. */
 static bool set_granularity(Call *call, int64_t axis, int64_t block_size) {
   const DLTensor *x = call->x, *scale = call->scale;
   if (block_size < 0) return false;
@@ -59,9 +59,8 @@ static bool set_granularity(Call *call, int64_t axis, int64_t block_size) {
     return true;
   }
   if (!set_axis(call, axis)) return false;
-  if (scale->ndim == x->ndim && (block_size > 0 || x->ndim > 1)) {
+  if (scale->ndim == x->ndim && block_size > 0) {
     call->granularity = BLOCKED;
-    if (block_size == 0) return false;
     for (int32_t i = 0; i < x->ndim; i++) {
       int64_t expected = i == call->axis ? blocks(x->shape[i], block_size) : x->shape[i];
       if (scale->shape[i] != expected) return false;
