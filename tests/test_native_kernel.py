@@ -13,14 +13,12 @@ import pytest
 from native_compiler import NATIVE, compiled, ziglang
 
 from oracles import xverify_numpy
-from oracles.dlpack import buffer_of, output_buffer, tensor_of
-from oracles.guarded_memory import KEPT_BYTES, PAGE, Placement, Pool
 from oracles.native_kernel import RefusedError, load, mirrored, stretched
 from oracles.protocol import Answer, Oracle
 from strategies.spoil import breakable, spoiled
 from strategies.walk import walk
 from xverify.contracts import get
-from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Outcome, Tensor, code_dtype, encode_call, lay_out
+from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Outcome, Tensor, code_dtype, encode_call
 from xverify.core.dtypes import tensor
 from xverify.engine.workers import Worker
 
@@ -48,7 +46,7 @@ def worker(libraries: dict[str, str], tmp_path: Path) -> Iterator[object]:
     def start(symbol: str, library: str = "flawed") -> Worker:
         oracle = Oracle(
             name="kernel",
-            distribution="xverify",
+            distribution="",
             contracts=("ai.onnx/*",),
             ships=("*",),
             module="oracles.native_kernel",
@@ -302,35 +300,6 @@ def test_descriptors_are_as_the_header_says(libraries, capfd):
     assert (lines[0], lines[3]) == ("2 0.16.1 1@0+0 3:2 2:-1", "2 12.8.1 1@0+0 3:2 2:1")
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_elements_are_found_by_the_strides(layout):
-    for shape in ((), (1,), (3, 0), (4, 3, 2), (5,)):
-        for values in (codes("int16", shape, layout), Tensor("int16", np.full(shape, 9, np.uint16), layout)):
-            buffer = buffer_of(values)
-            assert buffer.first % 2 == 0
-            assert buffer.byte_offset == (2 if layout == "offset" else 0)
-            steps = [2 * stride for stride in buffer.strides]
-            read = np.ndarray(shape, np.uint16, buffer.image, buffer.first, steps)
-            assert np.array_equal(read, values.codes)
-            assert buffer.size == len(buffer.image)
-    assert buffer_of(codes("int32", (9,), "misaligned")).shift == 4
-
-
-def test_a_broadcast_tensor_has_strides_of_zero():
-    ones = Tensor("int8", np.ones((4, 5), np.uint8), "broadcast")
-    assert (buffer_of(ones).strides, buffer_of(ones).size) == ((0, 0), 1)
-    assert np.array_equal(lay_out(ones.codes, "broadcast"), ones.codes)
-
-
-@pytest.mark.parametrize("dtype", BITS)
-def test_a_tensor_of_every_type_comes_back(dtype):
-    for shape in ((), (3,), (2, 5), (0, 2)):
-        values = codes(dtype, shape)
-        output = output_buffer(dtype, shape)
-        assert output.size == len(buffer_of(values).image) == -(-values.size * BITS[dtype] // 8)
-        assert tensor_of(output, buffer_of(values).image).same_bits(values)
-
-
 def test_attributes_without_an_argument_are_refused_before_the_kernel_is_asked(right):
     with pytest.raises(RefusedError, match="saturate"):
         right(a_call(saturate=1), "")
@@ -345,7 +314,7 @@ def test_what_cannot_be_loaded_is_a_sentence(libraries, tmp_path):
         load(str(tmp_path / "missing.so"), "dequantize")
 
 
-# -- longer and other calls for threads, arenas -----------------------------------------------------------------------
+# -- longer and other calls for threads ------------------------------------------------------------------------------
 
 
 def test_a_stretched_call_is_the_call_again_and_again(right):
@@ -377,35 +346,3 @@ def test_a_mirrored_call_has_every_element_in_the_opposite_place():
     turned = mirrored(call)
     assert np.array_equal(turned.data.codes, call.data.codes[::-1, ::-1])
     assert np.array_equal(turned.tensors["scale"].codes, call.tensors["scale"].codes[::-1])
-
-
-@pytest.mark.parametrize("at_end", [False, True])
-@pytest.mark.parametrize("canaries", [False, True])
-@pytest.mark.parametrize("size", [0, 1, 100, PAGE, PAGE + 1, 3 * PAGE])
-def test_every_byte_around_a_buffer_is_watched(size, canaries, at_end):
-    placement, pool = Placement(0x5A, canaries, at_end), Pool()
-    for _ in range(2):
-        arena = pool.take(size, placement)
-        assert (arena.address + (size if at_end else 0)) % PAGE == 0
-        arena.write(bytes(size))
-        assert arena.touched() == (False, False)
-        before = canaries or (at_end and size % PAGE > 0)
-        after = canaries or (not at_end and size % PAGE > 0)
-        for place, there, seen in ((-1, before, (True, False)), (size, after, (False, True))):
-            if there:
-                byte = ctypes.c_ubyte.from_address(arena.address + place)
-                byte.value = 1
-                assert arena.touched() == seen
-                byte.value = 0x5A
-        pool.give_back(arena, touched=True)
-        again = pool.take(size, placement)
-        assert again is arena
-        assert again.read() == b"\x5a" * size
-        pool.give_back(again)
-
-
-def test_large_arenas_are_given_back_to_the_system():
-    placement, pool = Placement(0x5A, True, False), Pool()
-    arena = pool.take(KEPT_BYTES + 1, placement)
-    pool.give_back(arena)
-    assert pool.take(KEPT_BYTES + 1, placement) is not arena
