@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -328,6 +329,30 @@ def test_a_damaged_ledger_is_refused_with_the_line(tmp_path, old, new, line, mes
         with pytest.raises(DamagedFileError, match=rf"^{re.escape(str(path))}, line {line}: {message}"):
             act(path)
     assert path.read_text() == GOOD.replace(old, new, 1)
+
+
+def test_long_entries_and_long_comments_are_read(tmp_path):
+    path = tmp_path / "ledger.toml"
+    long = entry_to_toml(ENTRY).replace('owner = "kernels"', 'owner = """' + "\n[[known]]\n" * 40 + "\n" * 200 + '"""')
+    path.write_text("# a line\n" * 300 + entry_to_toml(entry_named("one")) + "# a line\n" * 300 + long)
+    assert [entry.name for entry in read(path).entries] == ["one", "wrap"]
+    prune(path, ["wrap"])
+    assert read(path).entries == (entry_named("one"),)
+    path.write_text(GOOD + long.replace('"violation"', '"wrong"').replace("wrap", "long"))
+    with pytest.raises(DamagedFileError, match=rf"line {GOOD.count(chr(10)) + 5}: expected one of"):
+        read(path)
+
+
+def test_a_string_that_does_not_end_is_found_quickly(tmp_path):
+    path = tmp_path / "ledger.toml"
+    entries = [entry_to_toml(entry_named(f"number-{number}")) for number in range(600)]
+    entries[20] = entries[20].replace('owner = "kernels"', 'owner = """kernels')
+    path.write_text("".join(entries))
+    line = 20 * entries[0].count("\n") + entries[20].split("\n").index('owner = """kernels') + 1
+    start = time.perf_counter()
+    with pytest.raises(DamagedFileError, match=f"line {line}: not TOML: "):
+        read(path)
+    assert time.perf_counter() - start < 2
 
 
 def test_entries_under_no_header_are_refused(tmp_path):

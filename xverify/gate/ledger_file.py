@@ -28,8 +28,11 @@ HEADER = """\
 
 _ENTRY_HEADER = re.compile(r"""[ \t]*\[\[[ \t]*["']?known["']?[ \t]*\]\]""")
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-_MOST_LINES = 2000
-"""Of an entry longer than this, only the line of its header is told."""
+_MOST_LINES = 200
+"""Of an entry, among which a mistake is looked for, which takes their square; beyond, the line of its header is told."""
+
+_MOST_LOOKALIKES = 50
+"""Lines in a string that look like headers; more are taken for a string that does not end."""
 
 
 def read(path: Path) -> Ledger:
@@ -118,22 +121,21 @@ def _ledger(path: Path, text: str) -> Ledger:
         check_names(whole, ("known",), ())
         tables = whole.get("known", [])
         if not isinstance(tables, list) or len(tables) != len(starts):
-            message = f"write each entry as a table under a header [[known]], of at most {_MOST_LINES} lines"
-            raise WrongFieldError(("known",), message)
+            raise WrongFieldError(("known",), "write each entry as a table under a header [[known]]")
     except WrongFieldError as error:
         line = next((found for start in (0, *starts) if (found := _line(lines, start, error.keys))), 1)
         raise DamagedFileError(f"{path}, line {line}: {error}") from None
-    entries: list[Entry] = []
+    entries: dict[str, Entry] = {}
     for table, start in zip(tables, starts, strict=True):
         try:
             entry = entry_from_table(table)
-            if entry.name in [other.name for other in entries]:
+            if entry.name in entries:
                 raise WrongFieldError(("name",), f"an entry above has the name {entry.name!r} too; give this another")
         except WrongFieldError as error:
             line = _line(lines, start, ("known", *error.keys)) or start + 1
             raise DamagedFileError(f"{path}, line {line}: {error}") from None
-        entries.append(entry)
-    return Ledger(tuple(entries))
+        entries[entry.name] = entry
+    return Ledger(tuple(entries.values()))
 
 
 # -- lines ------------------------------------------------------------------------------------------------
@@ -145,15 +147,15 @@ def _entry_starts(lines: list[str]) -> list[int]:
     A line in a string of several lines may look like a header: what comes before a header is whole TOML by itself.
     """
     starts: list[int] = []
-    begin = 0
+    begin = lookalikes = 0
     for number, line in enumerate(lines):
         if not _ENTRY_HEADER.match(line):
             continue
-        if number - begin > _MOST_LINES:
-            break
         if _table(lines[begin:number]) is not None:
             starts.append(number)
-            begin = number
+            begin, lookalikes = number, 0
+        elif (lookalikes := lookalikes + 1) == _MOST_LOOKALIKES:
+            break
     return starts
 
 
@@ -170,10 +172,9 @@ def _line(lines: list[str], start: int, keys: tuple[str, ...] | None) -> int:
     it is not there. keys: None for the field that does not end."""
     done = start
     for number in range(start + 1, min(len(lines), start + _MOST_LINES) + 1):
-        found = _table(lines[start:number])
-        if found is None:
+        if _table(lines[done:number]) is None:
             continue
-        if keys is not None and _leads(found, keys):
+        if keys is not None and _leads(_table(lines[start:number]), keys):
             return done + 1
         done = number
     return done + 1 if keys is None else 0
