@@ -220,7 +220,7 @@ def _follow(parent: int) -> None:
 
 def _versions(distribution: str) -> Dict[str, Union[str, int]]:
     try:
-        version = importlib.metadata.version(distribution)
+        version = importlib.metadata.version(distribution) if distribution else ""
     except importlib.metadata.PackageNotFoundError:
         version = ""
     return {

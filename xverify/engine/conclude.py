@@ -57,7 +57,8 @@ def _violations(sweep: Sweep) -> None:
         by = found.attribution
         if by is not None:
             by = replace(by, explained=_explained(tally), values=tally.wrong)
-        whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp)
+        equal = tuple(reading.name for reading in tally.evidence.others or ())
+        whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp, equal=equal)
         assert tally.explained is not None
         piece = tally.explained.recipe if tally.explained.elsewhere is not None else None
         samples = tally.evidence.samples(piece)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xverify.verify.findings import NEW, Discrepancy, Standing
+from xverify.core.call import Call, Outcome
+from xverify.verify.findings import NEW, Discrepancy, Standing, Subject
 from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
 
@@ -23,14 +24,17 @@ class Rules:
     """The defaults are a sweep's.
 
     every_call: an allowed call that is refused is a finding also where the whole cell is refused. on_texts: conflicts between
-    editions are looked for. repeat_each: every so many calls one is asked again, after its batch. fail_fast: asking ends with
+    editions are looked for. characterise: readings are searched for that give the values of cells where nothing is wrong.
+    repeat_each: every so many calls one is asked again, after its batch. fail_fast: asking ends with
     the first fault that is not known. standing: what is known of a discrepancy; might_be_known(judged call): coarser, for
-    what is said of whole cells only at the end.
+    what is said of whole cells only at the end. learn(call, subject, outcome): told of every outcome before it is judged.
     """
 
     every_call: bool = False
     on_texts: bool = True
+    characterise: bool = True
     repeat_each: int = 40
     fail_fast: bool = False
     standing: StandingOf = always_new
     might_be_known: Callable[[Judged], bool] = lambda judged: False
+    learn: Callable[[Call, Subject, Outcome], None] = lambda call, subject, outcome: None

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +38,9 @@ from xverify.verify.view import Sample
 Streams = Mapping[str, Iterator[list[Case]]]
 """For each contract, by its id, batches of cases."""
 
+Limit = Callable[[], bool]
+"""Whether nothing more is to be asked."""
+
 CONFLICT_EACH = 6
 """Every so many allowed calls one is also judged by the rival editions."""
 
@@ -51,7 +54,8 @@ SHRINK_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Options:
-    """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only."""
+    """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only. texts: the
+    contracts as their documents have them, where ``contracts`` judge by something else."""
 
     contracts: tuple[Contract, ...]
     oracles: tuple[Oracle, ...]
@@ -63,6 +67,7 @@ class Options:
     cases: int | None = None
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
+    texts: tuple[Contract, ...] = ()
 
 
 class Sweep:
@@ -74,8 +79,10 @@ class Sweep:
         self.started = time.time()
         self._clock = time.monotonic()
         directory, repeat_each = options.directory / "workers", options.rules.repeat_each
-        self.fleet = Fleet(options.oracles, options.contracts, directory, emit, repeat_each, options.limits)
-        self.tally = Tally()
+        self.fleet = Fleet(
+            options.oracles, options.texts or options.contracts, directory, emit, repeat_each, options.limits
+        )
+        self.tally = Tally(options.rules.characterise)
         self.findings = Findings()
         self.trust = Trust()
         self.phases: Counter[str] = Counter()
@@ -113,7 +120,7 @@ class Sweep:
                 self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
         with self.interruptible():
             streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
-            self.ask(streams, 1 - SHRINK_SHARE - LAST_SHARE, options.cases)
+            self.ask(streams, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE), options.cases)
             equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
             telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
         conclude(self)
@@ -129,19 +136,21 @@ class Sweep:
             self.complete = False
             self._drain()
 
-    def ask(self, streams: Streams, share: float, cases: int | None = None, patience: float = math.inf) -> bool:
-        """Ask what the streams of batches hold, until they end, or that share of the budget is spent, or so many cases are
-        made; then wait for the answers, ``patience`` seconds at most. Whether all streams came to their end and were
-        answered."""
-        remaining = dict(streams)
-        for contract, batch in self._turns(remaining, share, cases):
+    def ask(self, streams: Streams, limit: Limit, cases: int | None = None, patience: float = math.inf) -> bool:
+        """Ask what the streams of batches hold, until they end, or the limit is reached, or so many cases are made; then wait
+        for the answers, but no longer than ``patience`` seconds past the limit. Whether all streams came to their end and
+        were answered."""
+        remaining, unasked = dict(streams), self.unasked
+        for contract, batch in self._turns(remaining, limit, cases):
             self.fleet.send(contract, batch)
             self._receive_done()
-            while len(self.fleet.under_way) >= IN_ALL:
+            while len(self.fleet.under_way) >= IN_ALL and (patience == math.inf or not limit()):
                 self._receive_done(wait=0.05)
-        until, unasked = time.monotonic() + patience, self.unasked
+        until = math.inf
         while self.fleet.under_way:
             self._receive_done(wait=0.05)
+            if patience < math.inf and limit():
+                until = min(until, time.monotonic() + patience)
             if time.monotonic() > until:
                 self.fleet.abandon()
         return not remaining and self.unasked == unasked
@@ -172,7 +181,7 @@ class Sweep:
     # -- planning -------------------------------------------------------------------------------------
 
     def _turns(
-        self, streams: dict[str, Iterator[list[Case]]], share: float, cases: int | None
+        self, streams: dict[str, Iterator[list[Case]]], limit: Limit, cases: int | None
     ) -> Iterator[tuple[Contract, list[Case]]]:
         """Batches over the contracts in turn; those whose workers are still starting come later. A stream that has ended is
         removed."""
@@ -181,7 +190,7 @@ class Sweep:
         quota = dict.fromkeys(streams, 2**62) if cases is None else _shares(cases, weights)
         made: Counter[str] = Counter()
         while any(quota[name] for name in streams):
-            if self.ended() or (cases is None and self.elapsed() > self.options.budget * share):
+            if limit():
                 return
             if self.interrupted.is_set():
                 raise KeyboardInterrupt
@@ -203,6 +212,9 @@ class Sweep:
     # -- judging --------------------------------------------------------------------------------------
 
     def _receive(self, batch: Batch) -> None:
+        for asked in batch.asked:
+            for (place, subject, _), outcome in zip(asked.places, asked.outcomes or (), strict=False):
+                self.options.rules.learn(batch.cases[place].call, subject, outcome)
         judged = [
             replace(verdicts.judge(batch.contract, c.call, c.number, c.legal), places=c.places, more=c.more)
             for c in batch.cases

@@ -6,15 +6,21 @@ import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 
-from oracles import all_oracles, installed_version
+from oracles import all_oracles, answers, installed_version
+from oracles.plugin import PATHS, TargetError, plugin
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
 
 RUNS = Path("reports", "runs")
 """Where runs are written, below the directory that the command is run in."""
+
+LEDGER = Path("reports", "ledger.toml")
+"""Where known findings are kept, below the same directory."""
 
 KERNEL = "xverify-numpy"
 """The kernel under test when none is named."""
@@ -83,28 +89,72 @@ def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracl
     Raises UsageError for an unknown name, and for a named one that is not installed.
     """
     known = all_oracles()
-    kernels = {name: oracle for name, oracle in known.items() if oracle.role == "kernel"}
-    under_test = kernel or KERNEL
-    if under_test not in kernels:
-        raise UsageError(
-            f"no kernel is called {under_test!r}; this version tests the in-house kernels only: {', '.join(kernels)}"
-        )
-    chosen, sentences = [kernels[under_test]], []
-    for name in names or [name for name in known if name not in kernels]:
-        if name not in known:
-            hint = " (a version is not taken here)" if "==" in name else nearest(name, known)
-            raise UsageError(f"no implementation is called {name!r}{hint}; see: xverify oracles")
-        oracle = known[name]
-        if installed_version(oracle) is None:
-            sentence = f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
-            if names:
-                raise UsageError(
-                    f"{name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
-                )
-            sentences.append(sentence)
-        elif oracle not in chosen:
+    chosen, sentences = [kernel_named(kernel or KERNEL)], []
+    for name in names or [name for name, oracle in known.items() if oracle.role != "kernel"]:
+        if names:
+            oracle = oracle_named(name)
+        elif installed_version(oracle := known[name]) is None:
+            sentences.append(
+                f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+            )
+            continue
+        if oracle not in chosen:
             chosen.append(oracle)
     return tuple(chosen), tuple(sentences)
+
+
+def kernel_named(target: str) -> Oracle:
+    """The kernel under test: an in-house one by its name, or the user's by its TARGET. Raises UsageError."""
+    kernels = {name: oracle for name, oracle in all_oracles().items() if oracle.role == "kernel"}
+    if target in kernels:
+        return kernels[target]
+    try:
+        return plugin(target)
+    except TargetError as error:
+        raise UsageError(f"{error}; or an in-house kernel: {', '.join(kernels)}{nearest(target, kernels)}") from None
+
+
+def kernel_under_test(target: str, strict: bool = False) -> Oracle:
+    """A kernel for the gate: the in-house one is watched as a user's is. strict: "not implemented" is a refusal. Raises
+    UsageError."""
+    kernel = kernel_named(target)
+    if kernel.distribution == "xverify":
+        kernel = replace(kernel, load="load_watched", paths=PATHS)
+    return replace(kernel, strict=strict)
+
+
+def taken_by(kernel: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
+    """Those of the editions that the kernel's interface has arguments for, and a sentence for the others. Raises UsageError when
+    it has for none."""
+    taken = tuple(contract for contract in held_to if answers(kernel, contract.asked_as))
+    others = ", ".join(contract.id for contract in held_to if contract not in taken)
+    if not taken:
+        raise UsageError(f"a native kernel is not called for {others}; it takes {', '.join(kernel.contracts)}")
+    return taken, (f"{others} left out: a native kernel is not called for them",) if others else ()
+
+
+def day(text: str, today: date) -> date:
+    """A day such as 2027-02-21, or 90d for so many days from today. Raises UsageError."""
+    try:
+        if found := re.fullmatch(r"(\d{1,5})d", text.strip()):
+            return today + timedelta(days=int(found[1]))
+        return date.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        raise UsageError(f"a day is written 2027-02-21, or 90d for 90 days from today, not {text!r}") from None
+
+
+def oracle_named(name: str) -> Oracle:
+    """The implementation of that name, which is installed. Raises UsageError."""
+    known = all_oracles()
+    if name not in known:
+        hint = " (a version is not taken here)" if "==" in name else nearest(name, known)
+        raise UsageError(f"no implementation is called {name!r}{hint}; see: xverify oracles")
+    oracle = known[name]
+    if installed_version(oracle) is None:
+        raise UsageError(
+            f"{name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+        )
+    return oracle
 
 
 def seconds(text: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -40,19 +40,19 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     Interrupted by ^C it reports what it has. Raises OSError when the directory cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
+    run = Sweep(options, lambda event: announce(event))
+    announce = on_disk_first(run, emit)
 
-    def on_disk_first(event: Event) -> None:
-        if isinstance(event, FindingFound):
-            append_finding(run, run.findings.by_id(event.id))
-        emit(event)
+    def out_of_time() -> bool:
+        timed = options.cases is None
+        return run.interrupted.is_set() or (timed and run.elapsed() > options.budget - REPORT_SECONDS)
 
-    run = Sweep(options, on_disk_first)
     try:
-        with _interruptible(run):
+        with handling_interrupts(run):
             run.start()
             run.explore()
             if run.complete:
-                _shrink_all(run)
+                shrink_all(run, out_of_time)
             result = report(run)
     finally:
         run.stop()
@@ -61,8 +61,19 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     return result
 
 
+def on_disk_first(run: Sweep, emit: Consumer) -> Consumer:
+    """A consumer that writes each finding to the run's directory before it passes the event on."""
+
+    def announce(event: Event) -> None:
+        if isinstance(event, FindingFound):
+            append_finding(run, run.findings.by_id(event.id))
+        emit(event)
+
+    return announce
+
+
 @contextmanager
-def _interruptible(run: Sweep) -> Iterator[None]:
+def handling_interrupts(run: Sweep) -> Iterator[None]:
     """The first ^C asks the run to end, the second raises: an exception that arrives while the interpreter collects garbage
     is dropped, a flag is not."""
 
@@ -81,21 +92,21 @@ def _interruptible(run: Sweep) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _shrink_all(run: Sweep) -> None:
-    """Shrink every finding's witness while the budget lasts, then ask the other implementations about it."""
-    findings = sorted(run.findings.sorted(), key=lambda f: _URGENCY.index(f.key.verdict))
+def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
+    """Shrink every finding's witness while there is time, then ask the other implementations about it."""
+    findings = sorted(run.findings.sorted(), key=lambda f: (f.standing.state == "known", _URGENCY.index(f.key.verdict)))
     run.emit(ShrinkStarted(len(findings)))
     for finding in findings:
         if run.interrupted.is_set():
             run.complete = False
             break
-        _shrink(run, finding)
+        _shrink(run, finding, out_of_time)
     for finding in findings:
         if finding.key.verdict not in ("crash", "hang"):
             finding.others = ask_others(run, finding)
 
 
-def _shrink(run: Sweep, finding: Finding) -> None:
+def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool]) -> None:
     if finding.call is None or finding.key.verdict in ("hang", "nondeterministic"):
         finding.shrunk = "not shrinkable"
         return
@@ -103,12 +114,6 @@ def _shrink(run: Sweep, finding: Finding) -> None:
     if finding.key.verdict == "conflict" and contract.judge(finding.call).verdict != "allowed":
         finding.shrunk = "not shrinkable"
         return
-    timed = run.options.cases is None
-    limit = run.options.budget - REPORT_SECONDS
-
-    def out_of_time() -> bool:
-        return run.interrupted.is_set() or (timed and run.elapsed() > limit)
-
     if out_of_time():
         return
     reference = finding.reference

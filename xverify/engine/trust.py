@@ -103,10 +103,12 @@ class Trust:
         if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
             return
         operands = judged.contract.operands(judged.call)
+        if not operands.codes:
+            return
         x, scale = (values(operands.dtypes[role], operands.codes[role]) for role in ("x", "scale"))
-        if "zero_point" in operands.codes:
-            x = x - values(operands.dtypes["zero_point"], operands.codes["zero_point"])
         with np.errstate(all="ignore"):
+            if "zero_point" in operands.codes:
+                x = x - values(operands.dtypes["zero_point"], operands.codes["zero_point"])
             exact = x * scale
             nearest = to_dtype(exact, judged.legal.dtype)
             mirrored = 2 * exact - nearest

@@ -14,12 +14,12 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xverify.report import script_bodies, script_parts, summary
+from xverify.report import script_bodies, script_parts, script_targets, summary
 from xverify.report.summary import Json
 
 _HEAD = '''#!/usr/bin/env python3
 """Shows one discrepancy that xverify found. It needs NumPy and the implementation in question, and nothing else.
-
+%s
 Exit status: 1 while the discrepancy is there, 0 when it is gone, 3 when this cannot be told here (the
 implementation is not installed, or this version cannot make the call).
 """
@@ -48,6 +48,8 @@ import sys
 from typing import Any
 '''
 
+_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS}
+
 _TAIL = """
 
 if __name__ == "__main__":
@@ -67,18 +69,23 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     data = "FINDING: dict[str, Any] = " + pprint.pformat(_data(finding, clause), width=110, sort_dicts=False)
     if summary.on_texts(finding):
         return "\n\n".join([_PLAIN_HEAD + "\n" + data, _source(script_parts.on_texts, "main")]) + _TAIL
-    body = _body(str(finding["subject"]["name"]))
-    helpers = [inspect.getsource(helper) for helper in script_bodies.HELPERS.get(body.__name__, ())]
-    constants = [_constant(name) for name in script_parts.CONSTANTS]
+    name = str(finding["subject"]["name"])
+    body = _body(name)
+    head = _HEAD % (script_targets.HEAD if ":" in name else "")
+    helpers = [inspect.getsource(helper) for helper in _HELPERS.get(body.__name__, ())]
+    constants = [_constant(name, value) for name, value in script_parts.CONSTANTS.items()]
     parts = [inspect.getsource(part) for part in script_parts.PARTS]
-    pieces = [_HEAD + "\n" + data, *constants, *helpers, _source(body, "run"), *parts]
+    pieces = [head + "\n" + data, *constants, *helpers, _source(body, "run"), *parts]
     return "\n\n".join(piece.strip("\n") + "\n" for piece in pieces).rstrip("\n") + "\n" + _TAIL
 
 
 def _body(name: str) -> Callable[..., Any]:
-    """How an implementation is called: by `script_bodies`, or by ``reproduce`` in the module of its oracle."""
+    """How an implementation is called: by `script_bodies`, by `script_targets` where a target names it, or by
+    ``reproduce`` in the module of its oracle."""
     if name in script_bodies.BODIES:
         return script_bodies.BODIES[name]
+    if ":" in name:
+        return script_targets.body_of(name)
     from oracles import all_oracles
 
     oracle = all_oracles().get(name)
@@ -91,8 +98,8 @@ def _source(function: Callable[..., Any], name: str) -> str:
     return inspect.getsource(function).replace(f"def {function.__name__}(", f"def {name}(", 1)
 
 
-def _constant(name: str) -> str:
-    spelled = f"{name} = {getattr(script_parts, name)!r}"
+def _constant(name: str, value: Any) -> str:
+    spelled = f"{name} = {value!r}"
     return textwrap.fill(spelled, 110, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 

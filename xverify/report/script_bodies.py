@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xverify.report.script_parts import WIDTHS, numpy_dtype
+from xverify.report.script_values import WIDTHS, numpy_dtype
 
 
 def element_type(dtype: str) -> int:

@@ -8,7 +8,6 @@ They use nothing but what the head of a script imports, and no syntax newer than
 from __future__ import annotations
 
 import os
-import struct
 import subprocess
 import sys
 from importlib import metadata
@@ -16,14 +15,10 @@ from typing import Any
 
 import numpy as np
 
-WIDTHS = {
-    "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
-    "int8": 8, "uint8": 8, "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8,
-    "float8_e8m0fnu": 8, "int16": 16, "uint16": 16, "float16": 16, "bfloat16": 16,
-    "int32": 32, "uint32": 32, "float32": 32, "int64": 64, "uint64": 64, "float64": 64,
-}  # fmt: skip
-
-FRACTION_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
+from xverify.report.script_values import (
+    FRACTION_BITS, WIDTHS, canonical, listed, memory, numpy_dtype, read_call, read_codes, read_file, to_array, to_codes,
+    words,
+)  # fmt: skip
 
 PACKAGES = {
     "onnxruntime": "onnxruntime", "onnx-reference": "onnx",
@@ -32,109 +27,6 @@ PACKAGES = {
 }  # fmt: skip
 
 LIMIT_SECONDS = 60
-
-
-def read_call(call: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The tensors by role, each with its dtype, its codes (the bits of each element) and its layout."""
-    files = {tensor["file"] for tensor in call["tensors"].values() if tensor.get("file")}
-    if files:
-        return read_file(files.pop())
-    return {role: dict(tensor, codes=read_codes(tensor)) for role, tensor in call["tensors"].items()}
-
-
-def read_codes(tensor: dict[str, Any]) -> Any:
-    codes = [int(bits, 16) for bits in tensor["bits"].split()]
-    return np.array(codes, "uint%d" % max(8, WIDTHS[tensor["dtype"]])).reshape(tensor["shape"])
-
-
-def read_file(name: str) -> dict[str, dict[str, Any]]:
-    """The same from the file beside this script: a JSON header, then each tensor's codes in C order."""
-    import json
-
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.path.basename(name)), "rb") as file:
-        blob = file.read()
-    (length,) = struct.unpack_from("<I", blob, 4)
-    offset = 8 + length
-    tensors = {}
-    for role, dtype, shape, layout in json.loads(blob[8:offset].decode())["tensors"]:
-        code = np.dtype("uint%d" % max(8, WIDTHS[dtype]))
-        count = int(np.prod(shape, dtype=np.int64))
-        codes = np.frombuffer(blob, code, count, offset).reshape(shape)
-        offset += count * code.itemsize
-        tensors[role] = {"dtype": dtype, "codes": codes, "layout": layout, "shape": shape}
-    return tensors
-
-
-def to_array(tensor: dict[str, Any]) -> Any:
-    """The tensor as an array of its dtype that lies in memory as its layout says."""
-    codes, layout = tensor["codes"], tensor["layout"]
-    if layout == "misaligned":  # by one byte
-        array = np.zeros(codes.nbytes + 1, np.uint8)[1:].view(codes.dtype).reshape(codes.shape)
-        array[...] = codes
-    elif codes.ndim == 0 or layout in ("C", "read-only"):
-        array = np.array(codes, order="C")
-    elif layout == "F":
-        array = np.array(codes, order="F")
-    elif layout == "reversed":
-        array = np.array(codes[..., ::-1], order="C")[..., ::-1]
-    elif layout == "strided":
-        array = np.zeros((*codes.shape[:-1], 2 * codes.shape[-1] + 1), codes.dtype)[..., 1::2]
-        array[...] = codes
-    elif layout == "broadcast":  # stride 0 along each axis on which the values are constant
-        axes = enumerate(codes.shape)
-        still = [n > 1 and codes.size > 0 and (codes == codes.take([0], axis)).all() for axis, n in axes]
-        few = np.array(codes[tuple(slice(1) if one else slice(None) for one in still)], order="C")
-        strides = [0 if one else stride for one, stride in zip(still, few.strides)]
-        array = np.ndarray(codes.shape, codes.dtype, few, strides=strides)
-    else:  # offset
-        array = np.zeros(codes.size + 1, codes.dtype)[1:].reshape(codes.shape)
-        array[...] = codes
-    array = array.view(numpy_dtype(tensor["dtype"]))
-    array.flags.writeable = layout != "read-only"
-    return array
-
-
-def numpy_dtype(name: str) -> Any:
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
-
-
-def to_codes(result: Any) -> tuple[str, Any]:
-    """Dtype and codes of what the implementation gave: an array, or already such a pair."""
-    if isinstance(result, tuple):
-        return result
-    values = np.asarray(result, order="C")
-    name = values.dtype.name
-    codes = values.view("uint%d" % (8 * values.dtype.itemsize))
-    return name, codes & np.uint8((1 << WIDTHS[name]) - 1) if WIDTHS[name] < 8 else codes
-
-
-def canonical(dtype: str, code: int) -> int:
-    """The code, with every NaN the same: any NaN equals any NaN, while -0 and +0 differ."""
-    if dtype in FRACTION_BITS:
-        magnitude = (1 << (WIDTHS[dtype] - 1)) - 1
-        infinity = magnitude >> FRACTION_BITS[dtype] << FRACTION_BITS[dtype]
-        return -1 if code & magnitude > infinity else code
-    return code
-
-
-def words(dtype: str, code: int) -> str:
-    """A code in decimal and in hex."""
-    digits = "0x%0*x" % (max(1, WIDTHS[dtype] // 4), code)
-    if dtype == "bfloat16":
-        return "%s (%s)" % (float(np.array([code << 16], np.uint32).view(np.float32)[0]), digits)
-    if dtype in FRACTION_BITS:
-        return "%s (%s)" % (str(np.array([code], "uint%d" % WIDTHS[dtype]).view(dtype)[0]), digits)
-    return digits
-
-
-def listed(dtype: str, codes: Any, most: int = 8) -> str:
-    flat = [words(dtype, int(code)) for code in codes.reshape(-1)[:most]]
-    return "%s %s: %s%s" % (dtype, list(codes.shape), ", ".join(flat), ", ..." if codes.size > most else "")
 
 
 def introduce(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> None:
@@ -148,7 +40,9 @@ def introduce(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> No
     if finding["attribution"]:
         print("its values are those of an implementation that " + finding["attribution"])
     print("found with %s %s; here are" % (subject["name"], subject["version"]), end=" ")
-    packages = ["numpy", "ml_dtypes", PACKAGES.get(subject["name"], subject["name"])]
+    packages = ["numpy", "ml_dtypes"]
+    if ":" not in subject["name"]:  # a target is no package
+        packages.append(PACKAGES.get(subject["name"], subject["name"]))
     print(", ".join(["Python " + sys.version.split()[0]] + ["%s %s" % (name, version(name)) for name in packages]))
     print("the call:")
     for role, tensor in tensors.items():
@@ -174,15 +68,11 @@ def version(package: str) -> str:
     return "not installed"
 
 
-def memory(arrays: dict[str, Any]) -> list[bytes]:
-    """All bytes of the memory that the arrays lie in, those between their elements too."""
-    return [(array if array.base is None else array.base).tobytes("A") for array in arrays.values()]
-
-
-def attempt(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[str, Any, list[str]]:
-    """Make the call once: ("tensor", (dtype, codes), notes) or ("refused", sentence, [])."""
+def make(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[Any, list[str]]:
+    """Make the call once: what it gives, and what is noted besides."""
     arrays = {role: to_array(tensor) for role, tensor in tensors.items()}
     before = memory(arrays)
+    notes: list[str] = []  # a body may add to them
     call = {
         "contract": finding["call"]["contract"],
         "tensors": tensors,
@@ -190,17 +80,79 @@ def attempt(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tupl
         "attributes": dict(finding["call"]["attributes"]),
         "options": finding["subject"]["options"],
         "name": finding["subject"]["name"],
+        "notes": notes,
     }
+    result = run(call)
+    if memory(arrays) != before:
+        notes.append("input-written")
+    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in arrays.values()):
+        notes.append("output-aliases-input")
+    return result, sorted(set(notes))
+
+
+def attempt(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[str, Any, list[str]]:
+    """Make the call once: ("tensor", (dtype, codes), notes) or ("refused", sentence, [])."""
     try:
-        result = run(call)
+        result, notes = make(finding, tensors)
+        dtype, codes = to_codes(result)
     except ImportError:
         raise
     except Exception as error:
         return "refused", "%s: %s" % (type(error).__name__, str(error)[:400]), []
-    notes = ["input-written"] if memory(arrays) != before else []
-    if isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in arrays.values()):
-        notes.append("output-aliases-input")
-    return "tensor", to_codes(result), notes
+    return "tensor", (dtype, codes.copy()), notes
+
+
+def again(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> list[str]:
+    """What becomes of results when the call is made again, and when one of them was written to."""
+    results = [result for result, _ in (make(finding, tensors) for _ in range(3)) if isinstance(result, np.ndarray)]
+    if len(results) < 3:
+        return []
+    notes = ["outputs-share-memory"] if np.may_share_memory(results[0], results[1]) else []
+    before, kept = [result.tobytes() for result in results], results[2].copy()
+    results.append(make(finding, tensors)[0])  # all are kept, so that none takes the memory of another
+    if [result.tobytes() for result in results[:3]] != before:
+        notes.append("earlier-result-changed")
+    if results[2].flags.writeable:
+        results[2].view(np.dtype("uint%d" % (8 * kept.itemsize))).fill(0x5A)
+        if to_codes(make(finding, tensors)[0])[1].tobytes() != to_codes(kept)[1].tobytes():
+            notes.append("internal-buffer")
+    return notes
+
+
+def from_threads(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> list[tuple[str, Any, list[str]]]:
+    """Answers to the call while other threads make one of other values. All pause between instructions, since Python
+    would let each finish first."""
+    import random
+    import threading
+    import time
+
+    answers: list[tuple[str, Any, list[str]]] = []
+    others = {role: dict(tensor, codes=np.flip(tensor["codes"]) ^ 1) for role, tensor in tensors.items()}
+
+    def work(number: int) -> None:
+        drawn = random.Random(number)
+
+        def pause(frame: Any, event: str, argument: Any) -> Any:
+            frame.f_trace_opcodes = True
+            if drawn.randrange(6) == 0:
+                time.sleep(1e-6)
+            return pause
+
+        for _ in range(25):
+            sys.settrace(pause)
+            try:
+                one = attempt(finding, others if number % 2 else tensors)
+            finally:
+                sys.settrace(None)
+            if number % 2 == 0:
+                answers.append(one)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
 
 
 def compare(finding: dict[str, Any], dtype: str, codes: Any) -> int:
@@ -238,7 +190,9 @@ def compare(finding: dict[str, Any], dtype: str, codes: Any) -> int:
 def in_child() -> int:
     """Make the call in a process of its own: 1 when that dies or does not answer."""
     try:
-        child = subprocess.run([sys.executable, os.path.abspath(__file__), "--child"], timeout=LIMIT_SECONDS)
+        child = subprocess.run(
+            [sys.executable, os.path.abspath(__file__), "--child", *sys.argv[1:]], timeout=LIMIT_SECONDS
+        )
     except subprocess.TimeoutExpired:
         print("the call does not answer within %d s" % LIMIT_SECONDS)
         return 1
@@ -264,14 +218,18 @@ def conclude(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> int
     if kind == "refused":
         print("this version refuses the call")
         return 3
+    known: list[str] = finding["got"]["notes"] if finding["got"] else []
     if verdict == "memory":
+        if not any(note in known for note in notes):
+            notes += again(finding, tensors)
         print("noted: " + (", ".join(notes) or "nothing"))
-        return int(any(note in finding["got"]["notes"] for note in notes))
+        return int(any(note in known for note in notes))
     if verdict == "nondeterministic":
-        again = [attempt(finding, tensors) for _ in range(100)]
-        apart = sum(one[0] != kind or one[1][1].tobytes() != result[1].tobytes() for one in again)
-        print("of 100 more answers %d differ from this one" % apart)
-        return int(apart > 0)
+        threads = "threads-differ" in known
+        more = from_threads(finding, tensors) if threads else [attempt(finding, tensors) for _ in range(100)]
+        apart = sum(one[0] != kind or one[1][1].tobytes() != result[1].tobytes() for one in more)
+        print("of %d more answers %d differ from this one" % (len(more), apart))
+        return int(apart > 0 or "second-call-differs" in notes)
     return compare(finding, *result)
 
 
@@ -319,10 +277,15 @@ def run(call: dict[str, Any]) -> Any:
     raise NotImplementedError
 
 
-CONSTANTS = ("WIDTHS", "FRACTION_BITS", "PACKAGES", "LIMIT_SECONDS")
+CONSTANTS: dict[str, Any] = {
+    "WIDTHS": WIDTHS,
+    "FRACTION_BITS": FRACTION_BITS,
+    "PACKAGES": PACKAGES,
+    "LIMIT_SECONDS": LIMIT_SECONDS,
+}
 
 PARTS = (
     read_call, read_codes, read_file, to_array, numpy_dtype, to_codes, canonical, words, listed, introduce, version,
-    memory, attempt, compare, in_child, conclude, main,
+    memory, make, attempt, again, from_threads, compare, in_child, conclude, main,
 )  # fmt: skip
 """In the order in which a script has them."""

@@ -14,12 +14,12 @@ from xverify.contracts.model import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
-from xverify.verify.attribute import FEW, Attribution, Misread, Recipe, Seen
+from xverify.verify.attribute import FEW, Attribution, Misread, Recipe, Seen, Zeros
 from xverify.verify.compare import Comparison
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
 
-KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 4096
+KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 1 << 13
 """Calls that a cell keeps: those that its recipe is first searched on, wrong ones and right ones; and how large they may be."""
 
 MOST_PIECES = 4
@@ -57,8 +57,14 @@ class Evidence:
     ) -> None:
         """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say which
         readings remain also where an admitted one explains all; explained: whether one does, so far and with this call."""
-        if not judged.call.values or not (often or comparison.wrong_values or self.wrong):
+        if not judged.call.values:
             return
+        if not (often or comparison.wrong_values or self.wrong):
+            if judged.places is not None and len(self.probes) < KEPT_PROBES:
+                self.probes.append((judged, Seen(judged.call, got, comparison.wrong, judged.places)))
+            return
+        if judged.contract.given is not None and not judged.contract.readings(judged.call):
+            return  # an implementation that stands for the text answers what no reading is for
         began = time.perf_counter()
         seen = Seen(judged.call, got, comparison.wrong, judged.places)
         self.values += got.size
@@ -114,7 +120,7 @@ class Evidence:
             self.wrong_held = sum(int(one.wrong.sum()) for one in seen)
 
     def _keep(self, judged: Judged, seen: Seen) -> None:
-        if seen.got.size > KEPT_VALUES:
+        if seen.got.size > KEPT_VALUES and (self.wrong or not seen.wrong.any()):
             return
         if seen.wrong.any():
             if len(self.wrong) == KEPT_WRONG:
@@ -192,6 +198,8 @@ def explained(evidence: Evidence) -> Explained:
     if whole:
         return Explained(whole[0])
     amiss = [Seen(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
+    if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
+        return Explained(Zeros(), next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None))
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     legal = next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None)

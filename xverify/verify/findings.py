@@ -60,7 +60,8 @@ NEW = Standing()
 @dataclass(frozen=True)
 class Discrepancy:
     """One call's share of a finding. values: how many values of the call it concerns; reading: for mixed and
-    ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`)."""
+    ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`). equal: names of other recipes that give all
+    values of the cell."""
 
     key: Key
     summary: str
@@ -68,6 +69,7 @@ class Discrepancy:
     values: int = 0
     max_ulp: int = 0
     readings: tuple[str, ...] = ()
+    equal: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

@@ -46,10 +46,12 @@ class CellTally:
 
 
 class Tally:
-    """All cells of a run. last_was_wrong: whether the last outcome had values outside the legal set, of which a finding is made
+    """All cells of a run. characterise: whether it is to be known what implementations follow also where the text admits all
+    that they give. last_was_wrong: whether the last outcome had values outside the legal set, of which a finding is made
     only at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, characterise: bool = True) -> None:
+        self.characterise = characterise
         self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
         self.judged_by: dict[tuple[Subject, str], bool] = {}
         self.last_was_wrong = False
@@ -119,7 +121,7 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
-        often = often or bool(cell.wrong) or cell.mixture is not None
+        often = (often and self.characterise) or bool(cell.wrong) or cell.mixture is not None
         explained = bool(cell.alive) and not cell.wrong and not cell.flushed
         cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often, explained)
         if not comparison.explains[0] and not comparison.wrong_values:

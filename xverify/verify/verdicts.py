@@ -13,7 +13,7 @@ from xverify.contracts.model import Cell, Contract, Judgement, Reading
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
-from xverify.verify.attribute import Attribution, Misread, Recipe, evaluated, gives
+from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
@@ -241,8 +241,8 @@ def violates(
 
 
 def _clause(judged: Judged, recipe: Recipe | None) -> str:
-    """The clause that a recipe's values contradict; of an indexing mistake that of the formula."""
-    name = None if recipe is None or isinstance(recipe, Misread) else recipe.name
+    """The clause that a recipe's values contradict; of an indexing mistake, or of nothing computed, that of the formula."""
+    name = None if recipe is None or isinstance(recipe, Misread | Zeros) else recipe.name
     return judged.contract.value_clause(judged.call, name)
 
 

@@ -1,0 +1,91 @@
+"""Kernels under test that a user names: ``package.module:function``, ``path/file.py:function``, ``path/library.so:symbol``.
+
+Nothing of the user's is imported here: that is done in the worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import re
+from pathlib import Path
+from typing import Optional
+
+from oracles.protocol import Oracle
+from oracles.protocol import Path as PathOf
+
+LIBRARIES = (".so", ".dylib", ".dll")
+"""How the names of native libraries end; a version may follow, as in libkernel.so.3."""
+
+THREADS_SHARE = 1 / 32
+"""Of the calls, those that several threads make at once."""
+
+PATHS = (PathOf("", 1.0), PathOf("threads", THREADS_SHARE))
+
+NATIVE_CONTRACTS = ("ai.onnx/*", "com.microsoft/*")
+"""The editions that the C interface has arguments for."""
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class TargetError(ValueError):
+    """What was named is no kernel; the message says what one looks like."""
+
+
+def plugin(target: str) -> Oracle:
+    """The oracle of a kernel that a user names. Raises TargetError with one sentence.
+
+    Its name holds no directory, so that findings of it have the same ids everywhere; its version is a digest of the file, or
+    that of the distribution that holds the module.
+    """
+    where, colon, function = target.rpartition(":")
+    if not colon or not where or not function:
+        raise TargetError(
+            "%r is no kernel: name package.module:function, path/file.py:function or path/library.so:symbol" % target
+        )
+    path = Path(where)
+    if where.endswith(".py") or is_library(path.name):
+        if not path.is_file():
+            raise TargetError("there is no file %s (of the kernel %r)" % (where, target))
+        native = is_library(path.name)
+        where = str(path.resolve())
+        return Oracle(
+            name="%s:%s" % (path.name, function),
+            distribution="",
+            contracts=NATIVE_CONTRACTS if native else ("*",),
+            ships=("*",),
+            module="oracles.native_kernel" if native else "oracles.python_kernel",
+            paths=PATHS,
+            role="kernel",
+            arguments=(where, function) if native else ("%s:%s" % (where, function),),
+            needs_xverify=not native,
+            version="sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12],
+        )
+    if not _MODULE.fullmatch(where):
+        raise TargetError("%r is neither a module, nor a .py file, nor a library (of the kernel %r)" % (where, target))
+    return Oracle(
+        name=target,
+        distribution="",
+        contracts=("*",),
+        ships=("*",),
+        module="oracles.python_kernel",
+        paths=PATHS,
+        role="kernel",
+        arguments=(target,),
+        search_path=(os.getcwd(),),
+        needs_xverify=True,
+        version=_version_of(where) or "unversioned",
+    )
+
+
+def is_library(name: str) -> bool:
+    """Whether a file's name is that of a native library."""
+    return name.endswith(LIBRARIES) or ".so." in name
+
+
+def _version_of(module: str) -> Optional[str]:
+    """The version of the distribution that a module is of, without importing it."""
+    for distribution in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
+        return importlib.metadata.version(distribution)
+    return None

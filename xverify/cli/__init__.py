@@ -1,0 +1,22 @@
+"""The commands: parse, call, print. Exit codes: 0 pass, 1 findings, 2 usage, 3 could not do its work."""
+
+from __future__ import annotations
+
+import click
+
+from xverify.cli.gate import gate
+from xverify.cli.ledger import ledger
+from xverify.cli.look import contracts, explain, oracles
+from xverify.cli.replay import replay
+from xverify.cli.sweep import report, sweep
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="xverify")
+def main() -> None:
+    """Says, bit for bit, what every implementation of dequantization computes, and where that differs from its
+    specification."""
+
+
+for command in (sweep, gate, replay, report, ledger, oracles, contracts, explain):
+    main.add_command(command)

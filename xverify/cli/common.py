@@ -1,0 +1,42 @@
+"""What all commands share: exit codes, and errors as one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+PASS, FINDINGS, USAGE, UNABLE = 0, 1, 2, 3
+
+
+def clear(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn the errors that a user can do something about into one sentence and the right exit code."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        from xverify.contracts import DocumentError
+        from xverify.core.codec import DamagedFileError
+        from xverify.engine.select import UsageError
+        from xverify.engine.workers import WorkerFailedError
+
+        try:
+            sys.exit(command(*args, **options) or PASS)
+        except (UsageError, DamagedFileError) as error:
+            fail(str(error), USAGE)
+        except (DocumentError, WorkerFailedError, LookupError) as error:
+            fail(str(error), UNABLE)
+        except OSError as error:
+            where = f" {error.filename}" if error.filename else ""
+            fail(f"{error.strerror or error}:{where}", UNABLE)
+        except KeyboardInterrupt:
+            fail("interrupted", UNABLE)
+
+    return run
+
+
+def fail(sentence: str, code: int) -> None:
+    click.echo(f"xverify: {sentence}", err=True)
+    sys.exit(code)

@@ -1,0 +1,140 @@
+"""xverify sweep, and xverify report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear
+
+VERDICTS = (
+    "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
+    "nondeterministic", "memory",
+)  # fmt: skip
+
+
+@click.command()
+@click.option(
+    "--contract",
+    "patterns",
+    multiple=True,
+    metavar="GLOB|FILE",
+    help="Editions to sweep: ids, or your own (default: all).",
+)
+@click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
+@click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
+@click.option(
+    "--cases", type=click.IntRange(1), metavar="N", help="Make N calls instead; then a seed gives one report."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of everything that is drawn.")
+@click.option("--runs", type=click.Path(path_type=Path), help="Where runs are written (default: reports/runs).")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report to this file.")
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Also write the HTML to this file.")
+@click.option("--junit", "junit_file", type=click.Path(path_type=Path), help="Write JUnit XML to this file.")
+@click.option(
+    "--fail-on", metavar="VERDICTS", default="", help="Exit 1 if there are findings of these, e.g. violation,crash."
+)
+@clear
+def sweep(
+    patterns: tuple[str, ...],
+    names: tuple[str, ...],
+    kernel: str | None,
+    budget: str,
+    cases: int | None,
+    seed: int,
+    runs: Path | None,
+    json_file: Path | None,
+    html_file: Path | None,
+    junit_file: Path | None,
+    fail_on: str,
+) -> int:
+    """Ask every implementation everything, and report what differs.
+
+    Exits 0 when it finished, whatever it found; see --fail-on."""
+    from rich.console import Console
+
+    from xverify import report as reports
+    from xverify.engine import select
+    from xverify.engine.run import Options
+    from xverify.engine.sweep import new_run_id, run_directory
+    from xverify.engine.sweep import sweep as run_sweep
+    from xverify.report.console import ConsoleProgress, print_summary
+    from xverify.report.files import write_files
+
+    failing = _verdicts(fail_on)
+    limit = select.seconds(budget)
+    oracles, left_out = select.oracles_named(names, kernel)
+    contracts, unread = select.contracts_named(patterns)
+    outputs = {"json": json_file, "html": html_file, "junit": junit_file}
+    for path in outputs.values():
+        if path is not None:
+            select.writable(path.resolve().parent)
+    directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
+    for sentence in (*left_out, *unread):
+        click.echo(f"xverify: {sentence}", err=True)
+    command = shlex.join(["xverify", *sys.argv[1:]])
+    console = Console()
+    progress = ConsoleProgress(console)
+    options = Options(contracts, oracles, directory, directory.name, command, seed, limit, cases)
+    try:
+        report = run_sweep(options, progress)
+    finally:
+        progress.close()
+    write_files(report, directory)
+    for kind, path in outputs.items():
+        if path is not None:
+            path.write_text(reports.render(report, kind), encoding="utf-8")
+    print_summary(report, console)
+    console.print(f"report: {directory / 'report.html'}", soft_wrap=True)
+    if not report["run"]["complete"]:
+        click.echo("xverify: interrupted; the report holds what was done", err=True)
+        return UNABLE
+    return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
+
+
+def _verdicts(listed: str) -> set[str]:
+    from xverify.engine.select import UsageError
+
+    names = {name.strip() for name in listed.split(",") if name.strip()}
+    unknown = names - set(VERDICTS)
+    if unknown:
+        raise UsageError(f"no verdict is called {sorted(unknown)[0]!r}; there are {', '.join(VERDICTS)}")
+    return names
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option(
+    "--format", "kind", type=click.Choice(["html", "markdown", "json", "junit"]), default="html", show_default=True
+)
+@click.option("--finding", metavar="ID", help="Only this finding, as the body of an issue (with --format markdown).")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write (default: standard output).")
+@clear
+def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path | None) -> int:
+    """Make a run's report in another format, or one report of several runs.
+
+    RUN is a run's id, its directory, or a report.json; the newest run when none is named. Of several runs the counts are
+    added up, and each cell has the recipe that all of them admit."""
+    from xverify import report as reports
+    from xverify.engine import select
+    from xverify.report.merge import merged
+
+    if finding is not None and kind != "markdown":
+        raise select.UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
+    sources = [select.report_file(run) for run in runs or (None,)]
+    if output is not None and output.resolve() in [source.resolve() for source in sources]:
+        raise select.UsageError(f"{output} is the report itself, which would be overwritten; name another file")
+    each = [reports.load(source) for source in sources]
+    loaded = each[0] if len(each) == 1 else merged(each)
+    text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)
+    if output is None:
+        click.echo(text)
+        return PASS
+    select.writable(output.resolve().parent)
+    output.write_text(text, encoding="utf-8")
+    click.echo(f"{output} written", err=True)
+    return PASS

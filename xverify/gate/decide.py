@@ -1,0 +1,101 @@
+"""From a report to a decision: pass, findings, or that the gate could not do its work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xverify.core.line import call_to_line
+from xverify.engine.run import Sweep
+from xverify.gate.known import Memory, about
+from xverify.gate.ledger import stale
+from xverify.verify.findings import Finding
+from xverify.verify.verdicts import FAULTS
+
+if TYPE_CHECKING:
+    from xverify.gate.gate import GateOptions  # which calls `decided`
+
+PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
+
+
+def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Memory, walked: bool) -> None:
+    """Add to a run's report what the gate makes of it: under "gate", and to each finding how it stands to the ledger and a line
+    that replays it."""
+    found = {finding.id: finding for finding in run.findings.sorted()}
+    for entry in result["findings"]:
+        finding = found[entry["id"]]
+        entry["known"] = finding.standing.state == "known"
+        entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
+        entry["line"] = _line(run, finding)
+    failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
+    reason = _unable(run, options, walked)
+    outcome = FINDINGS if failing else UNABLE if reason else PASS
+    stale_names = [entry.name for entry in stale(_about(options), memory.came_up)] if walked and run.complete else []
+    result["gate"] = {
+        "kernel": options.kernel.name,
+        "target": options.target or options.kernel.name,
+        "version": options.kernel.version,
+        "like": None if options.like is None else options.like.name,
+        "denormals": "keep" if options.keep_subnormals else "flush",
+        "outcome": outcome,
+        "reason": reason,
+        "failing": failing,
+        "stale": stale_names,
+        "ledger": options.ledger_path,
+        "walked": walked,
+        "first_verdict_seconds": _rounded(run.first_verdict),
+        "first_fault_seconds": _rounded(run.first_fault),
+        "stopped_early": run.ended(),
+        "unsupported": _unsupported(result),
+        "calls": sum(row["calls"] for row in result["run"]["workers"] if row["name"] == options.kernel.name),
+    }
+
+
+def _about(options: GateOptions) -> Any:
+    from xverify.gate.ledger import Ledger
+
+    return Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
+
+
+def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
+    if entry["known"] or entry["verdict"] not in FAULTS or entry["subject"]["name"] != options.kernel.name:
+        return False
+    return not (entry["verdict"] == "mixed" and options.allow_mixed)
+
+
+def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
+    """Why silence says nothing, in one sentence; "" when it does."""
+    for name, sentence in run.fleet.failures.items():
+        if name == options.kernel.name or options.like is not None:
+            return sentence
+    if not run.complete:
+        return "it was interrupted"
+    cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
+    if not any(tally.answered for tally in cells):
+        return (
+            "the kernel answered no call: nothing was verified"
+            if cells
+            else f"no call was answered within {options.budget:g} s"
+        )
+    if not walked and not run.ended():
+        return (
+            f"the budget of {options.budget:g} s ended before the walk: give more time (--budget), or a narrower domain "
+            "(--x-dtypes, --scale-dtypes, --granularity)"
+        )
+    return ""
+
+
+def _unsupported(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for cell in result["coverage"]["cells"] if cell["status"] == "unsupported"]
+
+
+def _line(run: Sweep, finding: Finding) -> str:
+    if finding.call is None:
+        return ""
+    try:
+        return call_to_line(finding.call.under(run.contract_of(finding).asked_as))
+    except ValueError:
+        return ""
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)

@@ -1,0 +1,209 @@
+"""The gate: ask a kernel what would show a mistake, as fast as it would show, and say whether it may pass."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from oracles.protocol import Oracle
+from xverify.contracts.model import Contract, Domain
+from xverify.core.call import Call, Outcome
+from xverify.engine import equivalences
+from xverify.engine.conclude import conclude
+from xverify.engine.events import Consumer, SweepFinished
+from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
+from xverify.engine.like import like
+from xverify.engine.rules import Rules
+from xverify.engine.run import Options, Sweep
+from xverify.engine.store import report, write_json
+from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
+from xverify.engine.workers import Limits
+from xverify.gate import known
+from xverify.gate.decide import decided
+from xverify.gate.ledger import Ledger
+from xverify.verify.findings import Subject
+
+EXPLORE = 0.92
+"""Share of the budget for asking while the kernel looks right."""
+
+EXPLORE_FAULTY = 0.65
+"""The same once a fault is seen: the rest is for the smallest call that shows it."""
+
+SEVERAL_WAYS = 0.08
+"""Share of the budget for the same call asked in several ways, at the end."""
+
+PATIENCE = 2.0
+"""Seconds that a call may take past the end of the asking."""
+
+SHRINK_SECONDS = 6.0
+"""For shrinking, at most, where the run ends with the first fault."""
+
+KEPT_SECONDS = 1.0
+"""Kept of the budget for writing."""
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """What a gate was asked for.
+
+    kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
+    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds.
+    """
+
+    kernel: Oracle
+    contracts: tuple[Contract, ...]
+    directory: Path
+    run_id: str
+    command: str
+    target: str = ""
+    like: Oracle | None = None
+    within: Mapping[str, Domain] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    ledger_path: str = ""
+    today: date = date(1970, 1, 1)
+    seed: int = 0
+    budget: float = 60.0
+    keep_subnormals: bool = True
+    allow_mixed: bool = False
+    fail_fast: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
+    """Run the gate and write ``report.json`` into its directory; the report as data, with what was decided under "gate".
+
+    Each finding is on disk before it is announced. Interrupted by ^C it reports what it has. Raises OSError when the directory
+    cannot be written.
+    """
+    options.directory.mkdir(parents=True, exist_ok=True)
+    memory = known.Memory(options.ledger, options.today)
+    run = _run(options, memory, lambda event: announce(event))
+    announce = on_disk_first(run, emit)
+    try:
+        with handling_interrupts(run):
+            run.start()
+            walked = _ask(run, options)
+            conclude(run)
+            if run.complete:
+                shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
+            result = report(run)
+    finally:
+        run.stop()
+    decided(result, run, options, memory, walked)
+    write_json(options.directory / "report.json", result)
+    emit(SweepFinished(options.directory / "report.json"))
+    return result
+
+
+def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
+    texts = options.contracts
+    oracles: tuple[Oracle, ...] = (options.kernel,)
+    contracts, learn = texts, None
+    if options.like is not None:
+        reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
+        answers = _Answers(reference.name)
+        oracles, learn = (options.kernel, reference), answers.learn
+        contracts = tuple(like(text, reference.name, _version(reference), answers.of) for text in texts)
+    elif options.keep_subnormals:
+        contracts = texts = tuple(replace(text, keeps_subnormals=True) for text in texts)
+    rules = Rules(
+        every_call=True,
+        on_texts=False,
+        characterise=False,
+        repeat_each=8,
+        fail_fast=options.fail_fast,
+        standing=memory.standing,
+        might_be_known=memory.might_be_known,
+        **({} if learn is None else {"learn": learn}),
+    )
+    run = Sweep(
+        Options(
+            contracts, oracles, options.directory, options.run_id, options.command, options.seed, options.budget,
+            rules=rules, limits=options.limits, texts=texts,
+        ),
+        emit,
+    )  # fmt: skip
+    if options.like is not None:
+        answers.ask = partial(run.fleet.ask, run.fleet.subjects[options.like.name][0])
+        answers.busy = lambda: bool(run.fleet.under_way)
+    return run
+
+
+class _Answers:
+    """What the implementation to be like has answered; what it was not asked yet it is asked, unless it is busy."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: dict[str, Outcome] = {}
+        self.ask: Callable[[Call], Outcome] = lambda call: Outcome("unasked")
+        self.busy: Callable[[], bool] = lambda: True
+
+    def learn(self, call: Call, subject: Subject, outcome: Outcome) -> None:
+        if subject.name == self._name:
+            self._known[call.digest()] = outcome
+
+    def of(self, call: Call) -> Outcome:
+        digest = call.digest()
+        if digest not in self._known:
+            if self.busy():
+                return Outcome("unasked")
+            self._known[digest] = self.ask(call)
+        return self._known[digest]
+
+
+def _version(oracle: Oracle) -> str:
+    from oracles import installed_version
+
+    return installed_version(oracle) or "not installed"
+
+
+def _ask(run: Sweep, options: GateOptions) -> bool:
+    """Ask everything, in order, while the budget lasts. Whether the whole walk was asked and answered."""
+    walked, needed = False, {oracle.name for oracle in run.options.oracles}
+
+    def limit() -> bool:
+        return not needed.isdisjoint(run.fleet.failures) or run.out_of(EXPLORE_FAULTY if run.fault_seen else EXPLORE)
+
+    texts = {text.id: text for text in options.contracts}
+    domains = {name: options.within.get(name, text.domain) for name, text in texts.items()}
+    with run.interruptible():
+        witnesses = known.witnesses(options.ledger, options.kernel.name, options.contracts)
+        run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
+        walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
+        walked = run.ask(walk, limit, patience=PATIENCE)
+        drawn = {name: drawn_batches(text, domains[name], options.seed) for name, text in texts.items()}
+        run.ask(drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
+        if options.like is None:
+            equivalences.check(run, limit)
+    return walked
+
+
+def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:
+    if options.fail_fast and time.monotonic() - began > SHRINK_SECONDS:
+        return True
+    return run.interrupted.is_set() or run.elapsed() > options.budget - KEPT_SECONDS
+
+
+def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:
+    """The domain with no other types and granularities than those named; what is not named is as it was.
+
+    Raises ValueError with one sentence when a name is none of the domain's, or nothing is left.
+    """
+    changes: dict[str, Any] = {}
+    for name, what, wanted in (
+        ("x_dtypes", "type of x", x),
+        ("scale_dtypes", "type of scale", scale),
+        ("granularities", "granularity", granularity),
+    ):
+        admitted = getattr(domain, name)
+        for one in wanted:
+            if one not in admitted:
+                raise ValueError(f"{one!r} is no {what} here; there are {', '.join(admitted)}")
+        if wanted:
+            changes[name] = tuple(one for one in admitted if one in wanted)
+    return replace(domain, **changes)
