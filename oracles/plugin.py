@@ -26,6 +26,9 @@ PATHS = (PathOf("", 1.0), PathOf("threads", THREADS_SHARE))
 NATIVE_CONTRACTS = ("ai.onnx/*", "com.microsoft/*")
 """The editions that the C interface has arguments for."""
 
+UNTOLD = ("attributes",)
+"""A user's kernel is passed only what the edition has: it never sees an attribute that the edition has not."""
+
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -58,6 +61,7 @@ def plugin(target: str) -> Oracle:
             module="oracles.native_kernel" if native else "oracles.python_kernel",
             paths=PATHS,
             role="kernel",
+            untold=UNTOLD,
             arguments=(where, function) if native else ("%s:%s" % (where, function),),
             needs_xverify=not native,
             version="sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12],
@@ -72,6 +76,7 @@ def plugin(target: str) -> Oracle:
         module="oracles.python_kernel",
         paths=PATHS,
         role="kernel",
+        untold=UNTOLD,
         arguments=(target,),
         search_path=(os.getcwd(),),
         needs_xverify=True,

@@ -39,7 +39,8 @@ class Oracle:
     those is it judged. module: where ``load`` lives; ``load(*arguments)`` is called in the worker only.
     search_path: directories that the worker puts before its ``sys.path``, to find ``module``. needs_xverify: whether
     it imports the xverify package itself; other workers see of it only what carries calls. version: of what is no installed
-    distribution. strict: an exception that says "not implemented" is a refusal like any other.
+    distribution. strict: an exception that says "not implemented" is a refusal like any other. untold: names of
+    clauses of which its interface cannot tell it that they are broken: such calls are not asked.
     """
 
     name: str
@@ -55,3 +56,4 @@ class Oracle:
     needs_xverify: bool = False
     version: str = ""
     strict: bool = False
+    untold: Tuple[str, ...] = ()

@@ -4,24 +4,69 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from xverify.cli.common import FINDINGS, PASS, clear
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from xverify.contracts.model import Contract
+    from xverify.engine.replay import AskAny, Replayed
+
 
 @click.command()
-@click.argument("finding")
+@click.argument("finding", metavar="FINDING|FILE|CALL")
 @click.option("--run", metavar="RUN", help="The run that holds the finding (default: the newest).")
-@click.option("--contract", "files", multiple=True, metavar="FILE", help="The Python file of an edition of your own.")
+@click.option(
+    "--contract", "files", multiple=True, metavar="ID|FILE", help="An edition of your own, or that of a CALL."
+)
+@click.option("--kernel", "target", metavar="TARGET", help="The kernel of the user's that is asked.")
+@click.option(
+    "--was", metavar="VERDICT", default="", help="Of a CALL: what was found, e.g. violation or violation:float32."
+)
+@click.option("--denormals", type=click.Choice(["keep", "flush"]), default="keep", help="Of a CALL, as for the gate.")
+@click.option("--like", "like_name", metavar="ORACLE", help="Of a CALL, as for the gate.")
 @clear
-def replay(finding: str, run: str | None, files: tuple[str, ...]) -> int:
+def replay(
+    finding: str,
+    run: str | None,
+    files: tuple[str, ...],
+    target: str | None,
+    was: str,
+    denormals: str,
+    like_name: str | None,
+) -> int:
     """Run a finding again: FIXED, STILL or CHANGED.
 
-    FINDING is a finding's id, or a report's file: then every finding of it is run."""
+    FINDING is a finding's id; a report's FILE: then every finding of it is run; or a CALL as the gate prints it, which needs
+    no report."""
+    from xverify.engine import select
+    from xverify.engine.replay import asking
+
+    kernel = select.kernel_under_test(target) if target else None
+    unfixed = False
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel) as ask:
+        if " " in finding.strip():
+            results = iter([_call(finding, files, target, was, denormals, like_name, ask)])
+        else:
+            results = _of_report(finding, run, files, target, ask)
+        for result in results:
+            unfixed |= result.state != "FIXED"
+            click.echo(f"{result.state:7} {result.id}: {result.summary}")
+            if result.got:
+                click.echo(f"        gives {result.got}")
+    return FINDINGS if unfixed else PASS
+
+
+def _of_report(
+    finding: str, run: str | None, files: tuple[str, ...], target: str | None, ask: AskAny
+) -> Iterator[Replayed]:
     from xverify import report as reports
     from xverify.engine import select
-    from xverify.engine.replay import asking, finding_from_report
+    from xverify.engine.replay import finding_from_report
     from xverify.engine.replay import replay as run_again
 
     path = select.report_file(finding if Path(finding).exists() else run)
@@ -34,12 +79,64 @@ def replay(finding: str, run: str | None, files: tuple[str, ...]) -> int:
     else:
         entries = [entry for entry in entries if entry["witness"] is not None]
     own = [contract for file in files for contract in select.contracts_of_file(file)]
-    unfixed = False
-    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch)) as ask:
-        for entry in entries:
-            result = run_again(finding_from_report(entry, path.parent), ask, own)
-            unfixed |= result.state != "FIXED"
-            click.echo(f"{result.state:7} {result.id}: {result.summary}")
-            if result.got:
-                click.echo(f"        gives {result.got}")
-    return FINDINGS if unfixed else PASS
+    gate = report.get("gate")
+    if gate:
+        held_to = sorted({entry["contract"] for entry in entries})
+        own = [_held_to(one, own, gate["denormals"], gate["like"], ask) for one in held_to]
+        if target is None and any(entry["subject"]["name"] == gate["kernel"] for entry in entries):
+            _in_house_or_named(gate["kernel"])
+    for entry in entries:
+        yield run_again(finding_from_report(entry, path.parent), ask, own)
+
+
+def _in_house_or_named(name: str) -> None:
+    """A user's kernel runs only when the user names it."""
+    from oracles import all_oracles
+    from xverify.engine.select import UsageError
+
+    if name not in all_oracles():
+        raise UsageError(f"the kernel {name} is run only when it is named: add --kernel TARGET")
+
+
+def _call(
+    line: str,
+    files: tuple[str, ...],
+    target: str | None,
+    was: str,
+    denormals: str,
+    like_name: str | None,
+    ask: AskAny,
+) -> Replayed:
+    from xverify.core.line import call_from_line
+    from xverify.engine import select
+    from xverify.engine.replay import replay_call
+
+    try:
+        call = call_from_line(line)
+    except ValueError as error:
+        raise select.UsageError(str(error)) from None
+    own = [contract for file in files for contract in select.contracts_named([file])[0]]
+    identity = own[0].id if own else call.contract
+    contract = _held_to(identity, own, denormals, like_name, ask)
+    verdict, _, readings = was.partition(":")
+    kernel = select.kernel_under_test(target or select.KERNEL)
+    return replay_call(
+        call.under(contract.id), contract, kernel, ask, verdict, tuple(filter(None, readings.split(",")))
+    )
+
+
+def _held_to(identity: str, own: list[Contract], denormals: str, like_name: str | None, ask: AskAny) -> Contract:
+    """The edition as the gate held the kernel to it."""
+    from dataclasses import replace
+
+    from xverify import contracts
+    from xverify.engine import select
+    from xverify.engine.like import like
+    from xverify.verify.findings import Subject
+
+    found = next((one for one in own if one.id == identity), None) or contracts.get(identity)
+    if like_name is None:
+        return replace(found, keeps_subnormals=denormals == "keep")
+    oracle = select.oracle_named(like_name)
+    subject = Subject(oracle.name, "", oracle.role)
+    return like(found, oracle.name, select.version_of(oracle), lambda call: ask(subject, call.under(found.asked_as)))

@@ -168,6 +168,8 @@ class Fleet:
             for place, (case, blob) in enumerate(zip(cases, blobs, strict=True)):
                 if case.number in beyond and oracle.distribution == "xverify":
                     continue
+                if oracle.untold and self._untold(oracle, contract, case.call):
+                    continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
                     if not in_turn and (case.places is None or path.share < ALL_PROBES):
@@ -185,6 +187,12 @@ class Fleet:
             self.workers[oracle.name].submit(one.requests)
             batch.asked.append(one)
         self.under_way.append(batch)
+
+    def _untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
+        """Whether all clauses that forbid the call are such that the implementation cannot know."""
+        judgement = self._contracts[contract.id].judge(call)
+        names = {clause.removeprefix(contract.id + "/") for clause in judgement.clauses}
+        return judgement.verdict == "forbidden" and names <= set(oracle.untold)
 
     def take_answered(self, wait: float = 0.0) -> list[Batch]:
         """The batches that are answered whole, waiting so long for one at most, and no longer under way."""

@@ -19,7 +19,7 @@ from xverify.engine.workers import Worker
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Finding, Key, Subject
-from xverify.verify.shrink import reproduces
+from xverify.verify.shrink import faults, reproduces
 from xverify.verify.verdicts import judge
 
 AskAny = Callable[[Subject, Call], Outcome]
@@ -36,9 +36,12 @@ class Replayed:
 
 
 @contextmanager
-def asking(directory: Path) -> Iterator[AskAny]:
-    """A function that asks an implementation, each in a worker that is started when it is first needed."""
+def asking(directory: Path, kernel: Oracle | None = None) -> Iterator[AskAny]:
+    """A function that asks an implementation, each in a worker that is started when it is first needed. kernel: one of the
+    user's, beside those that are here; of the same name as one of those it is asked instead."""
     known = all_oracles()
+    if kernel is not None:
+        known[kernel.name] = kernel
     workers: dict[str, Worker] = {}
 
     def ask(subject: Subject, call: Call) -> Outcome:
@@ -108,6 +111,35 @@ def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()
     outcome = ask_it(call)
     state = "FIXED" if _is_right(finding, contract, call, outcome) else "CHANGED"
     return Replayed(finding.id, state, finding.summary, describe(outcome))
+
+
+def replay_call(
+    call: Call,
+    contract: contracts.Contract,
+    kernel: Oracle,
+    ask: AskAny,
+    verdict: str = "",
+    readings: tuple[str, ...] = (),
+) -> Replayed:
+    """A call again of which only a line of text is left. verdict, readings: what was found of it, "" when that is not known:
+    then anything that is wrong is there STILL. Raises LookupError for an unknown reading."""
+    path = "threads" if verdict == "nondeterministic" else ""
+    subject = Subject(kernel.name, kernel.version, kernel.role, path)
+
+    def ask_it(call: Call) -> Outcome:
+        return ask(subject, call.under(contract.asked_as))
+
+    was = Finding(Key(subject.name, contract.id, verdict or "violation", "", ""), subject, "", call, None)
+    was.readings = readings
+    outcome = ask_it(call)
+    found = faults(was, judge(contract, call), outcome, ask_it)
+    got = describe(outcome)
+    if not found:
+        return Replayed(kernel.name, "FIXED", "nothing is wrong with this call", got)
+    same = next((one for one in found if not verdict or one.key.verdict == verdict), None)
+    if same is not None:
+        return Replayed(kernel.name, "STILL", same.summary, got)
+    return Replayed(kernel.name, "CHANGED", found[0].summary, got)
 
 
 def _is_right(finding: Finding, contract: contracts.Contract, call: Call, outcome: Outcome) -> bool:

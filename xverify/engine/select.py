@@ -143,6 +143,11 @@ def day(text: str, today: date) -> date:
         raise UsageError(f"a day is written 2027-02-21, or 90d for 90 days from today, not {text!r}") from None
 
 
+def version_of(oracle: Oracle) -> str:
+    """The version of an implementation, for people."""
+    return installed_version(oracle) or "not installed"
+
+
 def oracle_named(name: str) -> Oracle:
     """The implementation of that name, which is installed. Raises UsageError."""
     known = all_oracles()

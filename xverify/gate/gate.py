@@ -20,6 +20,7 @@ from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batche
 from xverify.engine.like import like
 from xverify.engine.rules import Rules
 from xverify.engine.run import Options, Sweep
+from xverify.engine.select import version_of
 from xverify.engine.store import report, write_json
 from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
 from xverify.engine.workers import Limits
@@ -108,7 +109,7 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
         oracles, learn = (options.kernel, reference), answers.learn
-        contracts = tuple(like(text, reference.name, _version(reference), answers.of) for text in texts)
+        contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     elif options.keep_subnormals:
         contracts = texts = tuple(replace(text, keeps_subnormals=True) for text in texts)
     rules = Rules(
@@ -154,12 +155,6 @@ class _Answers:
                 return Outcome("unasked")
             self._known[digest] = self.ask(call)
         return self._known[digest]
-
-
-def _version(oracle: Oracle) -> str:
-    from oracles import installed_version
-
-    return installed_version(oracle) or "not installed"
 
 
 def _ask(run: Sweep, options: GateOptions) -> bool:

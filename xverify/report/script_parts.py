@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from xverify.report.script_values import (
-    FRACTION_BITS, WIDTHS, canonical, listed, memory, numpy_dtype, read_call, read_codes, read_file, to_array, to_codes,
+    FRACTION_BITS,
+    WIDTHS,
+    canonical,
+    listed,
+    memory,
+    numpy_dtype,
+    read_call,
+    read_codes,
+    read_file,
+    to_array,
+    to_codes,
     words,
 )  # fmt: skip
 

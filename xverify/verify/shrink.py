@@ -54,6 +54,16 @@ def reproduces(
     return None
 
 
+def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list[Discrepancy]:
+    """Everything that one call's outcome is at fault for: first what the finding's verdict and readings say, then the rest."""
+    found = [one for one in _discrepancies(finding, judged, finding.key.subject, outcome, ask, None) if one is not None]
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is not None and not any(one.key.verdict == "violation" for one in found):
+        whatever = verdicts.violates(judged, finding.key.subject, outcome, comparison, None)
+        found += [] if whatever is None else [whatever]
+    return [one for one in found if one.key.verdict in verdicts.FAULTS]
+
+
 def _discrepancies(
     finding: Finding, judged: Judged, label: str, outcome: Outcome, ask: Ask, ask_reference: Ask | None
 ) -> list[Discrepancy | None]:
