@@ -44,8 +44,8 @@ MOST_WORK: Any = 100_000
 """Steps that NumPy may take to solve whether two arrays share an element; its stubs know of no such number."""
 
 
-def load(target: str, name: str = "") -> Loaded:
-    """The kernel that ``target`` names (see `find_function`, also for what is raised); ``name`` is not needed."""
+def load(target: str) -> Loaded:
+    """The kernel that ``target`` names; see `find_function`, also for what is raised."""
     warnings.simplefilter("ignore")
     return Loaded(answerer(find_function(target)), fatal=(MemoryError,))
 

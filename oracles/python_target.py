@@ -18,7 +18,7 @@ MOST_NAMES = 8
 """Functions that are listed where none has a similar name."""
 
 
-class TargetError(Exception):
+class LoadError(Exception):
     """There is no such function, or importing its module failed; the message is a sentence that says what to do."""
 
 
@@ -26,19 +26,19 @@ def find_function(target: str) -> Callable[..., Any]:
     """What a target names, its module imported; after the colon, dots lead into attributes.
 
     A file becomes a module of a private name, so it hides none of that name, and its folder comes first on ``sys.path``,
-    so that it finds its neighbours. TargetError when there is no such thing, or importing it fails.
+    so that it finds its neighbours. LoadError when there is no such thing, or importing it fails.
     """
     place, colon, path = target.rpartition(":")
     if not colon or not place or not path:
-        raise TargetError("%r names no function: write package.module:function or path/to/file.py:function" % (target,))
+        raise LoadError("%r names no function: write package.module:function or path/to/file.py:function" % (target,))
     found: Any = _from_file(place) if place.endswith(".py") else _from_module(place)
     where = os.path.basename(place)
     for name in path.split("."):
         if not hasattr(found, name):
-            raise TargetError("%s has no %r; %s" % (where, name, _instead(found, name)))
+            raise LoadError("%s has no %r; %s" % (where, name, _instead(found, name)))
         found, where = getattr(found, name), "%s:%s" % (where, name)
     if not callable(found):
-        raise TargetError("%s is no function but of type %s; name a function" % (where, type(found).__name__))
+        raise LoadError("%s is no function but of type %s; name a function" % (where, type(found).__name__))
     return found  # type: ignore[no-any-return]
 
 
@@ -47,18 +47,18 @@ def _from_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
         near = [name for name in _names(os.path.dirname(path)) if name.endswith(".py")]
         close = difflib.get_close_matches(os.path.basename(path), near, 3, 0.5)
-        raise TargetError("there is no file %s%s" % (path, "; there is " + ", ".join(close) if close else ""))
+        raise LoadError("there is no file %s%s" % (path, "; there is " + ", ".join(close) if close else ""))
     sys.path.insert(0, os.path.dirname(path))
     name = "_xverify_target_" + os.path.basename(path)[:-3]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise TargetError("Python cannot import %s" % path)
+        raise LoadError("Python cannot import %s" % path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where dataclasses and pickle look for a module's names
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise TargetError(_why(error, os.path.basename(path))) from error
+        raise LoadError(_why(error, os.path.basename(path))) from error
     return module
 
 
@@ -67,13 +67,13 @@ def _from_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name + ".").startswith(error.name + "."):
-            raise TargetError(_why(error, name)) from error
-        raise TargetError(
+            raise LoadError(_why(error, name)) from error
+        raise LoadError(
             "there is no module %r; run this where it can be imported, or name its file: path/to/%s.py:function"
             % (error.name, name.replace(".", "/"))
         ) from None
     except (Exception, SystemExit) as error:
-        raise TargetError(_why(error, name)) from error
+        raise LoadError(_why(error, name)) from error
 
 
 def _why(error: BaseException, what: str) -> str:

@@ -21,7 +21,7 @@ from oracles import python_kernel, several_threads
 from oracles.arrays import numpy_dtype
 from oracles.protocol import Oracle
 from oracles.python_kernel import answerer, load
-from oracles.python_target import TargetError, find_function
+from oracles.python_target import LoadError, find_function
 from strategies.walk import walk
 from xverify import contracts
 from xverify.core.call import LAYOUTS, Call, Outcome, Tensor, code_dtype, encode_call
@@ -506,7 +506,7 @@ def test_a_file_hides_no_module_of_its_name(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_found_is_said_in_a_sentence(folder: Path, target: str, words: str) -> None:
-    with pytest.raises(TargetError, match=words):
+    with pytest.raises(LoadError, match=words):
         find_function(target)
 
 

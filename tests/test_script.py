@@ -30,7 +30,7 @@ from sample_report import (
 
 from oracles.onnx_model import element_type as onnx_element_type
 from xverify.core.call import BITS, LAYOUTS, Call, Tensor, encode_call
-from xverify.report import script_bodies, script_parts, summary
+from xverify.report import script_bodies, script_values, summary
 from xverify.report.script import script_for, scripts_of
 
 
@@ -233,7 +233,7 @@ def test_every_script_is_complete() -> None:
 
 
 def test_tables_of_the_scripts_agree_with_ours_and_with_onnx() -> None:
-    assert script_parts.WIDTHS == BITS
+    assert script_values.WIDTHS == BITS
     for dtype in BITS:
         assert script_bodies.element_type(dtype) == onnx_element_type(dtype)
 
@@ -273,7 +273,7 @@ def test_arrays_lie_in_memory_as_those_of_the_sweep(layout: str, rows: int | Non
     """Of the shapes (2, 3) with different rows and with equal ones, (0, 3) and ()."""
     codes = np.array(7, np.uint16) if rows is None else np.arange(3 * rows, dtype=np.uint16).reshape(rows, 3)
     codes = np.repeat(codes, 2, axis=0) if rows == 1 else codes
-    array = script_parts.to_array({"dtype": "bfloat16", "codes": codes, "layout": layout})
+    array = script_values.to_array({"dtype": "bfloat16", "codes": codes, "layout": layout})
     ours = Tensor("bfloat16", codes, layout).laid_out()
     assert array.dtype.name == "bfloat16"
     assert (array.strides, array.flags.writeable) == (ours.strides, ours.flags.writeable)
@@ -287,10 +287,10 @@ def test_any_nan_is_the_same_and_zeros_are_not() -> None:
         ("bfloat16", 0x7FC0, 0xFFFF),
         ("float16", 0x7E00, 0xFC01),
     ):
-        assert script_parts.canonical(dtype, one) == script_parts.canonical(dtype, other)
+        assert script_values.canonical(dtype, one) == script_values.canonical(dtype, other)
     infinity = struct.unpack("<I", struct.pack("<f", float("inf")))[0]
-    assert script_parts.canonical("float32", infinity) == infinity
-    assert script_parts.canonical("float32", 0) != script_parts.canonical("float32", 0x80000000)
+    assert script_values.canonical("float32", infinity) == infinity
+    assert script_values.canonical("float32", 0) != script_values.canonical("float32", 0x80000000)
 
 
 def test_scripts_of_a_report_are_those_of_its_witnesses() -> None:

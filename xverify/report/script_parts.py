@@ -90,6 +90,7 @@ def make(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[A
         "attributes": dict(finding["call"]["attributes"]),
         "options": finding["subject"]["options"],
         "name": finding["subject"]["name"],
+        "verdict": finding["verdict"],
         "notes": notes,
     }
     result = run(call)
