@@ -388,3 +388,6 @@ def test_a_scope_may_name_every_fact(tmp_path):
     )
     accept(path, replace(ENTRY, scope=scope))
     assert read(path).entries[0].scope == scope
+    single = (Condition("rank", least=2, most=2),)
+    accept(path, replace(ENTRY, name="single", scope=single))
+    assert read(path).entries[1].scope == single

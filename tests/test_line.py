@@ -133,6 +133,7 @@ def test_a_large_constant_is_a_short_line():
         ("a x=int8[2]:00", "word 2, .*expected 2 codes for its shape, got 1"),
         ("a x=int8[2]:", "word 2, .*expected 2 codes for its shape, got 0"),
         ("a x=int8[2]:00*3", "word 2, .*expected 2 codes for its shape, got more"),
+        ("a x=int8[1]:00,00", "word 2, .*expected 1 codes for its shape, got more"),
         ("a x=int8[0]:00", "word 2, .*expected 0 codes"),
         ("a x=int8[2]:00*0,00,00", "word 2, .*code 1 of int8 is '00\\*0'"),
         ("a x=int8[2]:00,,00", "word 2, .*code 2 of int8 is ''"),
