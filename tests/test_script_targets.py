@@ -234,6 +234,10 @@ def test_a_wrong_value_of_a_library(directory: Path) -> None:
     assert (status, "got       7.0 (0x40e00000)" in text) == (1, True), text
     status, text = run(directory, native("violation"), str(directory / "none.so"))
     assert (status, "there is no file" in text) == (3, True), text
+    other = native("violation")
+    other["subject"]["name"] = "kernel.so:no_such_symbol"
+    status, text = run(directory, other, library(directory, "right", ""))
+    assert (status, "cannot be had" in text, "no_such_symbol" in text) == (3, True, True), text
 
 
 @pytest.mark.parametrize("note", NATIVE_FLAWS)

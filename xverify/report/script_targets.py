@@ -4,7 +4,7 @@ The subject of such a finding is named by its target, ``kernels.py:function``, `
 ``library.so:symbol``: of a path only the last part, so the script is told, or looks, where the file is.
 """
 
-# ruff: noqa: B905, UP031
+# ruff: noqa: UP031
 
 from __future__ import annotations
 
@@ -96,15 +96,19 @@ def guarded(image: Any, step: int, place: str, writable: bool = True) -> tuple[A
     return between, between[first : first + image.size]
 
 
+def compact_strides(shape: Any) -> list[int]:
+    """Row-major strides, in elements."""
+    return [int(np.prod([max(1, extent) for extent in shape[axis + 1 :]])) for axis in range(len(shape))]
+
+
 def in_memory(call: dict[str, Any], role: str) -> tuple[Any, int, Any]:
     """A tensor's bytes, where its first element is in them, and its strides in elements.
 
     Types of 4 and 2 bits are packed; below the size of an element C has no alignment.
     """
     tensor, array = call["tensors"][role], call["arrays"][role]
-    compact = np.cumprod([1] + [max(1, extent) for extent in array.shape[:0:-1]])[: array.ndim][::-1]
     if WIDTHS[tensor["dtype"]] < 8 or tensor["layout"] == "misaligned" or not array.size:
-        return packed(tensor).view(np.uint8), 0, compact
+        return packed(tensor).view(np.uint8), 0, compact_strides(array.shape)
     owner = array if array.base is None else array.base
     image = owner.ravel(order="K").view(np.uint8)
     return image, array.ctypes.data - owner.ctypes.data, [stride // array.itemsize for stride in array.strides]
@@ -132,55 +136,64 @@ def described(address: int, dtype: str, shape: Any, strides: Any, offset: int) -
     return DLTensor(address, 1, 0, len(shape), code, WIDTHS[dtype], 1, sizes, steps, offset)
 
 
+def library_call(call: dict[str, Any], function: Any, dtype: str, place: str, poison: int) -> Any:
+    """Call the library once, every tensor at that place between pages and the output filled with ``poison``. Gives the
+    output's bytes, a row for each element; what happened to other bytes goes to the call's notes."""
+    import ctypes
+
+    tensors, attributes, notes = call["tensors"], call["attributes"], call["notes"]
+    shape, step = tensors["x"]["codes"].shape, WIDTHS[dtype] // 8
+    held, given = {}, {}
+    for role, tensor in tensors.items():
+        image, first, strides = in_memory(call, role)
+        aligned = max(1, WIDTHS[tensor["dtype"]] // 8)
+        whole, part = held[role] = guarded(image, aligned, place, tensor["layout"] != "read-only")
+        offset = first if tensor["layout"] == "offset" else 0
+        start = part.ctypes.data + first - offset
+        given[role] = ctypes.byref(described(start, tensor["dtype"], tensor["codes"].shape, strides, offset))
+    before = {role: (whole.tobytes(), part.tobytes()) for role, (whole, part) in held.items()}
+    around, y = guarded(np.full(tensors["x"]["codes"].size * step, poison, np.uint8), step, place)
+    status = function(
+        *[given.get(role) for role in ("x", "scale", "zero_point")],
+        ctypes.c_int64(attributes.get("axis", -(2**63))),
+        ctypes.c_int64(attributes.get("block_size", 0)),
+        ctypes.byref(described(y.ctypes.data, dtype, shape, compact_strides(shape), 0)),
+    )
+    for role, (whole, part) in held.items():
+        if part.tobytes() != before[role][1]:
+            notes.append("input-written")
+        elif whole.tobytes() != before[role][0]:
+            notes.append("written-beside-input")
+    first = y.ctypes.data - around.ctypes.data
+    if (around[:first] != 0xA5).any():
+        notes.append("written-before-output")
+    if (around[first + y.size :] != 0xA5).any():
+        notes.append("written-after-output")
+    if status == 2:
+        raise NotImplementedError("the kernel returned 2")
+    if status != 0:
+        raise ValueError("the kernel returned %d" % status)
+    return y.reshape(-1, step).copy()
+
+
 def native_kernel(call: dict[str, Any]) -> Any:
     """Called twice: to look at the bytes around all tensors, or to have what touches them end the process."""
     import ctypes
 
-    function = getattr(ctypes.CDLL(kernel_file(call["name"])), call["name"].rpartition(":")[2])
-    tensors, attributes = call["tensors"], call["attributes"]
-    dtype, shape = attributes.get("output_dtype", tensors["scale"]["dtype"]), tensors["x"]["codes"].shape
-    step = WIDTHS[dtype] // 8
-    results: list[Any] = []
-    places = ("right", "left") if call["verdict"] == "crash" else ("middle", "middle")
-    for place, poison in zip(places, (0x3C, 0xC3)):
-        held, given = {}, {}
-        for role in tensors:
-            image, first, strides = in_memory(call, role)
-            held[role] = guarded(
-                image, max(1, WIDTHS[tensors[role]["dtype"]] // 8), place, tensors[role]["layout"] != "read-only"
-            )
-            offset = first if tensors[role]["layout"] == "offset" else 0
-            start = held[role][1].ctypes.data + first - offset
-            given[role] = described(start, tensors[role]["dtype"], tensors[role]["codes"].shape, strides, offset)
-        before = {role: (whole.tobytes(), part.tobytes()) for role, (whole, part) in held.items()}
-        whole, y = guarded(np.full(tensors["x"]["codes"].size * step, poison, np.uint8), step, place)
-        strides = np.cumprod([1] + [max(1, extent) for extent in shape[:0:-1]])[: len(shape)][::-1]
-        pointers = [ctypes.byref(given[role]) if role in given else None for role in ("x", "scale", "zero_point")]
-        numbers = [
-            ctypes.c_int64(attributes.get(name, absent)) for name, absent in (("axis", -(2**63)), ("block_size", 0))
-        ]
-        status = function(*pointers, *numbers, ctypes.byref(described(y.ctypes.data, dtype, shape, strides, 0)))
-        for role, (inputs, part) in held.items():
-            if part.tobytes() != before[role][1]:
-                call["notes"].append("input-written")
-            elif inputs.tobytes() != before[role][0]:
-                call["notes"].append("written-beside-input")
-        first = y.ctypes.data - whole.ctypes.data
-        if (whole[:first] != 0xA5).any():
-            call["notes"].append("written-before-output")
-        if (whole[first + y.size :] != 0xA5).any():
-            call["notes"].append("written-after-output")
-        if status == 2:
-            raise NotImplementedError("the kernel returned 2")
-        if status != 0:
-            raise ValueError("the kernel returned %d" % status)
-        results.append((y.reshape(-1, step).copy(), poison))
-    (one, poison), (other, another) = results
-    if ((one == poison).all(1) & (other == another).all(1)).any():
+    library, symbol = kernel_file(call["name"]), call["name"].rpartition(":")[2]
+    try:
+        function = getattr(ctypes.CDLL(library), symbol)
+    except (OSError, AttributeError) as error:
+        raise ImportError("%s cannot be had: %s" % (call["name"], error)) from error
+    dtype = call["attributes"].get("output_dtype", call["tensors"]["scale"]["dtype"])
+    first, second = ("right", "left") if call["verdict"] == "crash" else ("middle", "middle")
+    one = library_call(call, function, dtype, first, 0x3C)
+    other = library_call(call, function, dtype, second, 0xC3)
+    if ((one == 0x3C).all(1) & (other == 0xC3).all(1)).any():
         call["notes"].append("never-written")
     elif one.tobytes() != other.tobytes():
         call["notes"].append("second-call-differs")
-    return dtype, one.reshape(-1).view("uint%d" % WIDTHS[dtype]).reshape(shape)
+    return dtype, one.reshape(-1).view("uint%d" % WIDTHS[dtype]).reshape(call["tensors"]["x"]["codes"].shape)
 
 
 def body_of(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -190,6 +203,6 @@ def body_of(name: str) -> Callable[[dict[str, Any]], Any]:
 
 HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {
     "python_kernel": (kernel_file, python_function),
-    "native_kernel": (packed, kernel_file, guarded, in_memory, described),
+    "native_kernel": (packed, kernel_file, guarded, compact_strides, in_memory, described, library_call),
 }
 """What a body calls besides what every script has, by the body's name."""
