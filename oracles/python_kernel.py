@@ -55,7 +55,17 @@ def answerer(function: Function) -> Answer:
 
     TypeError as well where its result is no array of a known dtype.
     """
-    return _Kernel(function).answer
+
+    def invoke(call: Call, arrays: Dict[str, Array]) -> Any:
+        operands, keywords = arguments(call, arrays)
+        return function(*operands, **keywords)
+
+    return watched(invoke)
+
+
+def watched(invoke: Function) -> Answer:
+    """How a kernel answers calls on the paths "" and "threads". invoke(call, its arrays by name): what it does with one."""
+    return _Kernel(invoke).answer
 
 
 def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[str, Any]]:
@@ -86,15 +96,15 @@ class _Answer(NamedTuple):
 
 
 class _Kernel:
-    """A function, the results that it gave last, with what they held, and small calls with their results."""
+    """A kernel, the results that it gave last, with what they held, and small calls with their results."""
 
-    def __init__(self, function: Function) -> None:
-        self._function = function
+    def __init__(self, invoke: Function) -> None:
+        self._invoke = invoke
         self._results: Deque[Tuple[Array, bytes]] = deque(maxlen=RESULTS_KEPT)
         self._calls: Deque[Tuple[Call, Tensor]] = deque(maxlen=CALLS_KEPT)
 
     def answer(self, call: Call, path: str) -> Outcome:
-        first = _ask(self._function, call)
+        first = _ask(self._invoke, call)
         notes = [*first.notes, *self._look_again(first.array)]
         if first.seconds <= ONCE_SECONDS:
             notes += self._from_threads(call, first) if path == "threads" else self._twice(call, first)
@@ -108,7 +118,7 @@ class _Kernel:
         """Make the call again after its first result was written over; what that shows."""
         over = _write_over(first, 0xA5)
         self._keep(first.array)
-        second = _attempt(self._function, call)
+        second = _attempt(self._invoke, call)
         if not _same(second, first.tensor):
             notes = [self._cause(call, second) if over else "second-call-differs"]
             _restore(first, over)
@@ -121,11 +131,11 @@ class _Kernel:
 
     def _cause(self, call: Call, second: Union[_Answer, Exception]) -> str:
         """Why the second result is another: by the writing if all stays as it is without, and changes again with it."""
-        third = _attempt(self._function, call)
+        third = _attempt(self._invoke, call)
         if isinstance(second, Exception) or isinstance(third, Exception) or not _same(third, second.tensor):
             return "second-call-differs"
         over = _write_over(third, 0x5A)
-        fourth = _attempt(self._function, call)
+        fourth = _attempt(self._invoke, call)
         _restore(third, over)
         return "second-call-differs" if _same(fourth, third.tensor) else "internal-buffer"
 
@@ -154,20 +164,19 @@ class _Kernel:
 
     def _from_threads(self, call: Call, first: _Answer) -> List[str]:
         """Make the call, and earlier ones, from several threads at once; what that shows that one thread does not."""
-        if not _same(_attempt(self._function, call), first.tensor):
+        if not _same(_attempt(self._invoke, call), first.tensor):
             return ["second-call-differs"]
         rounds = max(2, min(ROUNDS, int(THREADS_SECONDS / THREADS / max(first.seconds, 1e-9))))
         cases = [partial(_differs, one, right) for one, right in ((call, first.tensor), *self._calls)]
-        return ["threads-differ"] if threads_differ(self._function, cases, rounds) else []
+        return ["threads-differ"] if threads_differ(self._invoke, cases, rounds) else []
 
 
-def _ask(function: Function, call: Call) -> _Answer:
+def _ask(invoke: Function, call: Call) -> _Answer:
     handed = hand_out(call)
-    operands, keywords = arguments(call, handed)
     before = memory(handed)
     start = time.perf_counter()
     with np.errstate(all="ignore"):
-        result = function(*operands, **keywords)
+        result = invoke(call, handed)
     seconds = time.perf_counter() - start
     notes = ["input-written"] if memory(handed) != before else []
     if not isinstance(result, (np.ndarray, np.generic)):
@@ -182,18 +191,18 @@ def _ask(function: Function, call: Call) -> _Answer:
     return _Answer(tensor, result if isinstance(result, np.ndarray) else None, notes, seconds)
 
 
-def _attempt(function: Function, call: Call) -> Union[_Answer, Exception]:
+def _attempt(invoke: Function, call: Call) -> Union[_Answer, Exception]:
     """What a call gives or raises. MemoryError goes on: it ends the process."""
     try:
-        return _ask(function, call)
+        return _ask(invoke, call)
     except MemoryError:
         raise
     except Exception as error:
         return error
 
 
-def _differs(call: Call, right: Tensor, function: Function) -> bool:
-    return not _same(_attempt(function, call), right)
+def _differs(call: Call, right: Tensor, invoke: Function) -> bool:
+    return not _same(_attempt(invoke, call), right)
 
 
 def _same(found: Union[_Answer, Exception], expected: Tensor) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from oracles.arrays import answered, hand_out, numpy_dtype
 from oracles.protocol import Loaded, Oracle
+from oracles.python_kernel import OPERANDS, watched
 from xverify.core.call import Call, Outcome
 
 ORACLES = (
@@ -20,10 +21,24 @@ ORACLES = (
     ),
 )
 
-OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
-
 
 def load() -> Loaded:
+    """The in-house kernel, called once for each call."""
+    invoke = _invoke()
+
+    def answer(call: Call, path: str) -> Outcome:
+        arrays = hand_out(call)
+        return answered(invoke(call, arrays), call, arrays)
+
+    return Loaded(answer)
+
+
+def load_watched() -> Loaded:
+    """The same under the gate: watched for what it does besides, as a user's kernel is."""
+    return Loaded(watched(_invoke()), fatal=(MemoryError,))
+
+
+def _invoke() -> Callable[[Call, dict[str, Any]], Any]:
     """Import the public functions; each family of contracts has one."""
     import xverify
 
@@ -34,8 +49,7 @@ def load() -> Loaded:
         "onednn": xverify.dynamic_dequantize,
     }
 
-    def answer(call: Call, path: str) -> Outcome:
-        arrays = hand_out(call)
+    def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         keywords: dict[str, Any] = dict(call.attributes, contract=call.contract)
         for name in ("output_dtype", "dtype"):
             if name in keywords:
@@ -44,6 +58,6 @@ def load() -> Loaded:
         if family == "com.microsoft":
             keywords.setdefault("axis", None)
         operands = [arrays[name] for name in OPERANDS if name in arrays]
-        return answered(functions[family](*operands, **keywords), call, arrays)
+        return functions[family](*operands, **keywords)
 
-    return Loaded(answer)
+    return invoke

@@ -219,4 +219,5 @@ def _scope(finding: Mapping[str, Any], call: Call | None) -> tuple[Condition, ..
     cells = finding["cells"]
     if cells:
         return tuple(Condition(field, tuple(sorted({cell[field] for cell in cells}))) for field in CELL_FIELDS)
-    return () if call is None else (Condition("x_dtype", (call.data.dtype,)),)
+    # A forbidden call lies in no cell: what its finding is about is the clause, which the entry names.
+    return ()
