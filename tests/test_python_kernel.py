@@ -286,6 +286,34 @@ def test_only_the_threads_of_the_path_are_paused() -> None:
     assert sys.gettrace() is before
 
 
+def test_calls_that_disturb_only_each_other() -> None:
+    """What each call leaves behind is the same for the same call; another must come in between."""
+    left = [0]
+
+    def function(x: Any, scale: Any, zero_point: Any) -> Any:
+        left[0] = zero_point
+        for _ in range(60):
+            pass
+        return plain(x, scale, left[0])
+
+    assert notes_of(function, a_call(), a_call(), path="threads") == [(), ()]
+    assert notes_of(function, a_call(zero_point=3), a_call(zero_point=7), path="threads") == [(), ("threads-differ",)]
+
+
+def test_earlier_results_are_looked_at_on_every_path() -> None:
+    given: list[Any] = []
+
+    def function(x: Any, scale: Any, zero_point: Any) -> Any:
+        given.append(plain(x, scale, zero_point))
+        if len(given) == 3:
+            given[0][0] = 5
+        return given[-1]
+
+    answer = answerer(function)
+    outcomes = [answer(a_call(), path) for path in ("", "threads")]
+    assert [outcome.notes for outcome in outcomes if isinstance(outcome, Outcome)] == [(), ("earlier-result-changed",)]
+
+
 def test_an_exception_that_only_threads_meet() -> None:
     busy = threading.Lock()
 
@@ -472,6 +500,13 @@ def test_a_function_is_found_by_file_by_module_and_by_attribute(folder: Path) ->
     assert find_function(str(folder / "kernels.py") + ":Kernels.dequantize")(3) == 6
     assert find_function("package_of_kernels.linear:dequantize")(3) == 3
     assert find_function("ml_dtypes:bfloat16") is ml_dtypes.bfloat16
+
+
+def test_a_file_finds_its_neighbours(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "kernel.py").write_text("from neighbour_of_kernel import dequantize\n")
+    (folder / "deep" / "neighbour_of_kernel.py").write_text("def dequantize(x): return 3 * x\n")
+    assert find_function("deep/kernel.py:dequantize")(3) == 9
 
 
 def test_a_file_hides_no_module_of_its_name(folder: Path) -> None:
