@@ -15,6 +15,7 @@ from sample_report import ONNX, call, finding, gave, refused, tensor, wrong
 
 from xverify.core.call import LAYOUTS
 from xverify.report.script import script_for
+from xverify.report.script_short import short_script
 
 RIGHT = "return ((x.astype(np.int32) - (0 if zero_point is None else zero_point)) * scale).astype(np.float32)"
 SIGNATURE = "def dequantize(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):"
@@ -300,3 +301,43 @@ def test_every_name_of_a_script_is_defined_and_hostile_names_stay_data() -> None
         used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         assert used <= defined, used - defined
         assert not [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "_exit"]
+
+
+# -- short scripts ----------------------------------------------------------------------------------------
+
+
+def short(directory: Path, one: dict[str, Any]) -> str:
+    script = short_script(one)
+    assert script is not None
+    assert len(script.splitlines()) < 20
+    (directory / "short.py").write_text(script)
+    done = subprocess.run([sys.executable, "-I", "short.py"], capture_output=True, text=True, cwd=directory, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_short_script_imports_the_kernel(tmp_path: Path) -> None:
+    """Also from a file that is named like an operand."""
+    for name in ("kernels", "x"):
+        (tmp_path / f"{name}.py").write_text(kernel(RIGHT))
+        text = short(tmp_path, doubled(f"{name}.py:dequantize"))
+        assert text.splitlines() == ["float32 (2,)", "2.0 0x40000000"]
+    body = f"assert axis is None and out_dtype is np.float16\n{RIGHT}"
+    (tmp_path / "kernels.py").write_text(kernel(body))
+    one = doubled("kernels.py:dequantize", attributes={"output_dtype": "float16"})
+    one["witness"]["call"]["contract"] = "com.microsoft/DequantizeLinear-1@installed"
+    assert short(tmp_path, one).startswith("float32 (2,)")
+
+
+def test_a_short_script_of_a_module() -> None:
+    text = str(short_script(doubled("package.linear:Kernels.dequantize")))
+    assert "import package.linear as kernel\n" in text
+    assert "y = kernel.Kernels.dequantize(x, scale)\n" in text
+    assert "sys" not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["library.so:f", "a b.py:f", "a-b.py:f", "a:f()", "a;import os:f", "kernels.py:f\n", "é:f"]
+)
+def test_what_python_does_not_spell_so_has_no_short_script(name: str) -> None:
+    assert short_script(doubled(name)) is None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from oracles.plugin import is_library
 from xverify.core.call import BITS, Tensor, code_dtype
 from xverify.core.codec import tensor_from_json
 from xverify.report.script_literals import is_numpy, onnx_type, operand
@@ -49,7 +50,8 @@ class _Script:
 def short_script(finding: Json) -> str | None:
     """The script's text, or None: on a text alone, on an implementation that this module does not know, or with a
     witness whose values are in a file."""
-    write = _WRITERS.get(finding["subject"]["name"])
+    name = finding["subject"]["name"]
+    write = _target if _TARGET.fullmatch(name) and not is_library(name.rpartition(":")[0]) else _WRITERS.get(name)
     call = _read(finding)
     if write is None or call is None:
         return None
@@ -206,6 +208,12 @@ def _onednn_formula(call: _Call) -> _Script:
 
 def _xverify(call: _Call) -> _Script:
     functions = {"onednn": "dynamic_dequantize", "tensorflow": "dequantize_range"}
+    function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
+    return _python(call, "import xverify", f"xverify.{function}", {"contract": _spelled(call.contract)})
+
+
+def _python(call: _Call, statement: str, function: str, more: Mapping[str, str]) -> _Script:
+    """An import, and a call by the signature that kernels under test have."""
     words = {name: _spelled(value) for name, value in call.attributes.items()}
     for name in ("output_dtype", "dtype"):
         if words.pop(name, "").strip('"') in BITS:
@@ -213,11 +221,28 @@ def _xverify(call: _Call) -> _Script:
             words["out_dtype"] = f"np.{dtype}" if is_numpy(dtype) else f"ml_dtypes.{dtype}"
     if call.contract.startswith("com.microsoft/"):
         words.setdefault("axis", "None")
-    words["contract"] = _spelled(call.contract)
-    function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
-    keywords = "".join(f", {name}={value}" for name, value in words.items())
+    if call.contract.startswith("tensorflow/") and words.get("axis") == "-1":
+        words["axis"] = "None"
+    keywords = "".join(f", {name}={value}" for name, value in {**words, **more}.items())
     modules = ("ml_dtypes",) if words.get("out_dtype", "").startswith("ml_dtypes.") else ()
-    return _Script(["import xverify"], [f"y = xverify.{function}({', '.join(call.tensors)}{keywords})"], modules)
+    return _Script([statement], [f"y = {function}({', '.join(call.tensors)}{keywords})"], modules)
+
+
+def _target(call: _Call) -> _Script:
+    """A user's Python kernel, in a file in the current directory or in a module."""
+    place, _, function = call.name.rpartition(":")
+    module = place.removesuffix(".py")
+    made = _python(call, f"import {module} as kernel", f"kernel.{function}", {})
+    if module == place:
+        return made
+    return replace(
+        made, imports=['sys.path.insert(0, ".")  # where the kernel is', *made.imports], modules=(*made.modules, "sys")
+    )
+
+
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_TARGET = re.compile(rf"([A-Za-z_]\w*\.py|{_DOTTED}):{_DOTTED}", re.ASCII)
+"""Targets that are spelled in Python as they are. A library needs more than a short script."""
 
 
 _WRITERS: dict[str, Callable[[_Call], _Script]] = {
