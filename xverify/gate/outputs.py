@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import shlex
-from datetime import date
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from xverify.gate.ledger import Ledger
+from xverify.gate import markdown
+from xverify.gate.annotations import annotation_lines
+from xverify.gate.ledger_list import print_ledger
+from xverify.gate.terminal import print_decision
+
+__all__ = ["announce", "append_markdown", "print_ledger"]
 
 
-def announce(report: dict[str, Any], console: Console, html: Path) -> None:
-    gate = report["gate"]
-    for finding in report["findings"]:
-        if finding["id"] in gate["failing"]:
-            console.print(f"{finding['verdict']}: {finding['summary']}", soft_wrap=True, markup=False)
-            console.print(
-                f"  xverify replay {shlex.quote(finding['line'])} --kernel {gate['target']}",
-                soft_wrap=True,
-                markup=False,
-            )
-    console.print(
-        f"{gate['outcome']} {gate['reason']} first verdict {gate['first_verdict_seconds']} s, fault {gate['first_fault_seconds']}; walked {gate['walked']}; {gate['calls']} calls, stale {gate['stale']}",
-        markup=False,
-        soft_wrap=True,
-    )
-    console.print(f"report: {html}", soft_wrap=True)
+def announce(
+    report: dict[str, Any], console: Console, html: Path, environment: Mapping[str, str] | None = None
+) -> None:
+    """Print the decision, after annotations where this runs on a CI service that takes them.
+
+    report: of a gate. html: the report for a browser, which is named. environment: variables, those of this process by default.
+    """
+    for line in annotation_lines(report, os.environ if environment is None else environment):
+        # Not by rich, which folds lines and takes characters out of them.
+        console.file.write(line + "\n")
+    print_decision(report, console, html)
 
 
 def append_markdown(report: dict[str, Any], path: Path) -> None:
-    pass
-
-
-def print_ledger(ledger: Ledger, path: Path, today: date, console: Console) -> None:
-    for entry in ledger.entries:
-        console.print(f"{entry.name} {entry.summary}")
+    """Append a summary of a gate's report to a page, such as the file that ``$GITHUB_STEP_SUMMARY`` names. Raises OSError."""
+    with path.open("a", encoding="utf-8", errors="replace") as file:
+        file.write(markdown.render(report))

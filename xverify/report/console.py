@@ -13,6 +13,7 @@ from rich.text import Text
 
 from xverify.engine.events import (
     Event,
+    FaultSeen,
     FindingFound,
     FindingShrunk,
     Progressed,
@@ -133,10 +134,13 @@ def _one_line(text: str) -> str:
 
 
 class ConsoleProgress:
-    """A consumer of events: a bar with live counts in a terminal, a plain line now and then elsewhere."""
+    """A consumer of events: a bar with live counts in a terminal, a plain line now and then elsewhere.
 
-    def __init__(self, console: Console | None = None) -> None:
+    task: "sweep", or "gate": its user waits for the first fault, which is said at once."""
+
+    def __init__(self, console: Console | None = None, task: str = "sweep") -> None:
         self._console = console or Console()
+        self._name = task
         self._live = self._console.is_terminal
         self._bar: Progress | None = None
         self._task = TaskID(0)
@@ -156,6 +160,9 @@ class ConsoleProgress:
                 self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
             case Progressed():
                 self._progressed(event)
+            case FaultSeen(subject, contract, origin, seconds):
+                if self._name == "gate":
+                    self._say(f"fault seen after {seconds:.1f} s: {subject} under {contract} ({origin})")
             case FindingFound():
                 self._found += 1
             case ShrinkStarted(count):
@@ -176,7 +183,8 @@ class ConsoleProgress:
         self._started = event
         if not self._live:
             names = dict.fromkeys(summary.base(name) for name in event.subjects)
-            self._say(f"sweep {event.run_id}: {len(event.contracts)} editions, {', '.join(names)}")
+            editions = f"{len(event.contracts)} editions" if self._name == "sweep" else ", ".join(event.contracts)
+            self._say(f"{self._name} {event.run_id}: {editions}, {', '.join(names)}")
             return
         self._bar = Progress(
             SpinnerColumn(style="dim"),
@@ -210,6 +218,8 @@ class ConsoleProgress:
         return f"{summary.grouped(event.cases)} calls, {summary.short(event.values)} values, {found}"
 
     def _start_shrinking(self, count: int) -> None:
+        if not count and self._name == "gate":
+            return
         self._say(f"shrinking {summary.plural(count, 'finding')}", quiet=self._live)
         self._update(description="shrinking", total=count, completed=0, counts=summary.plural(count, "finding"))
 

@@ -1,0 +1,158 @@
+"""Annotations of CI services: what was found, shown beside the code and on the page of the build.
+
+Each service takes commands from what a step prints, one a line, in a syntax of its own. Sources of the syntaxes and their
+escapes: GitHub's "Workflow commands", Azure Pipelines' "Logging commands" with its agent's percent encoding, TeamCity's "Service
+messages". GitLab has no such command: it shows the JUnit file of ``artifacts:reports:junit``, and nothing is printed for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from xverify.report import decision, summary
+from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.summary import Json
+
+MOST = 10
+"""Annotations of one kind that GitHub shows for a step; the rest is counted in one of the other kind."""
+
+MOST_DESCRIPTION = 4000
+"""Characters of a build problem that TeamCity takes."""
+
+MOST_IDENTITY = 60
+"""Characters of the name of a build problem that TeamCity takes."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """level: "error" or "warning". identity: the same in every run that finds it. file: as the user typed it, "" for none;
+    line: from 1, 0 for none."""
+
+    level: str
+    title: str
+    message: str
+    identity: str
+    file: str = ""
+    line: int = 0
+
+
+def of_report(report: Json) -> list[Annotation]:
+    """One for each finding that the gate fails on, the worst `MOST` of them, and one where it could not do its work."""
+    gate = report["gate"]
+    file, line = _place(gate["target"])
+    if gate["outcome"] == "unable":
+        title = f"xverify could not verify {gate['target']}"
+        return [Annotation("error", title, decision.plain(gate["reason"]), "unable", file, line)]
+    found = decision.failing(report)
+    made = [
+        Annotation("error", f"xverify: {_title(finding)}", _message(report, finding), finding["id"], file, line)
+        for finding in found[:MOST]
+    ]
+    if len(found) > MOST:
+        more = f"and {summary.plural(len(found) - MOST, 'more finding')}, in the report"
+        made.append(Annotation("warning", "xverify", more, "more", file, line))
+    return made
+
+
+def _title(finding: Json) -> str:
+    state = decision.state(finding)
+    return summary.words(finding["verdict"]) + (
+        "" if state == "new" else f", {decision.plain(decision.standing(finding))}"
+    )
+
+
+def _message(report: Json, finding: Json) -> str:
+    where = summary.region(finding)
+    said = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
+    return "\n".join([*map(decision.plain, filter(None, said)), replay_line(report, finding, most=SHORT)])
+
+
+def _place(target: str) -> tuple[str, int]:
+    """The file and line of a kernel that is named by its Python file."""
+    file, _, name = target.rpartition(":")
+    if not file.endswith(".py"):
+        return "", 0
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return file, 0
+    found = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
+    return file, text.count("\n", 0, found.start()) + 1 if found else 0
+
+
+# -- services ----------------------------------------------------------------------------------------------------------
+
+
+def _github(one: Annotation) -> str:
+    properties = {"file": one.file, "line": one.line or "", "title": one.title}
+    listed = ",".join(f"{name}={_github_property(str(value))}" for name, value in properties.items() if value)
+    return f"::{one.level} {listed}::{_github_data(one.message)}"
+
+
+def _github_data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _github_property(text: str) -> str:
+    return _github_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _azure(one: Annotation) -> str:
+    path = os.path.abspath(one.file) if one.file else ""
+    properties = {"type": one.level, "sourcepath": path, "linenumber": one.line or ""}
+    listed = "".join(f"{name}={_azure_property(str(value))};" for name, value in properties.items() if value)
+    return f"##vso[task.logissue {listed}]{_azure_data(f'{one.title}: {one.message}')}"
+
+
+def _azure_data(text: str) -> str:
+    return text.replace("%", "%AZP25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _azure_property(text: str) -> str:
+    return _azure_data(text).replace("]", "%5D").replace(";", "%3B")
+
+
+def _teamcity(one: Annotation) -> str:
+    where = f"{one.file}{f':{one.line}' if one.line else ''}: " if one.file else ""
+    said = _teamcity_value(f"{one.title}: {where}{one.message}")
+    if one.level == "warning":
+        return f"##teamcity[message text='{said}' status='WARNING']"
+    identity = re.sub(r"\W", "_", f"xverify_{one.identity}", flags=re.ASCII)[:MOST_IDENTITY]
+    return f"##teamcity[buildProblem description='{said}' identity='{identity}']"
+
+
+_TEAMCITY = {"|": "||", "'": "|'", "[": "|[", "]": "|]", "\n": "|n", "\r": "|r"}
+
+
+def _teamcity_value(text: str) -> str:
+    """The text escaped, cut where it would be too long."""
+    escaped, length = [], 0
+    for character in text:
+        units = character.encode("utf-16-be", "replace")
+        codes = "".join(f"|0x{units[i : i + 2].hex().upper()}" for i in range(0, len(units), 2))
+        shown = _TEAMCITY.get(character, character if character.isascii() else codes)
+        length += len(shown)
+        if length > MOST_DESCRIPTION:
+            break
+        escaped.append(shown)
+    return "".join(escaped)
+
+
+SERVICES: tuple[tuple[str, str, Callable[[Annotation], str]], ...] = (
+    ("GitHub Actions", "GITHUB_ACTIONS", _github),
+    ("Azure Pipelines", "TF_BUILD", _azure),
+    ("TeamCity", "TEAMCITY_VERSION", _teamcity),
+)
+"""Name; the environment variable that is set there; how it takes an annotation: as one line."""
+
+
+def annotation_lines(report: Json, environment: Mapping[str, str]) -> list[str]:
+    """What is to be printed for the service on which this runs; nothing where it is none."""
+    for _, variable, shown in SERVICES:
+        if environment.get(variable, "").lower() not in ("", "false", "0"):
+            return [shown(one) for one in of_report(report)]
+    return []

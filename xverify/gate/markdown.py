@@ -1,0 +1,58 @@
+"""The decision as Markdown, for a CI step's page: short, since the report has the rest."""
+
+from __future__ import annotations
+
+import re
+
+from xverify.report import decision, summary
+from xverify.report.markdown import code, row, text
+from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.summary import Json
+
+MOST_FINDINGS = 100
+"""New findings that are shown: a step of GitHub's may add 1 MiB to its page."""
+
+
+def render(report: Json) -> str:
+    """A heading with the decision, a table of the findings that the gate fails on, the commands that replay them, and what is
+    known, stale or unsupported. Ends with a newline, and begins a block of its own wherever it is appended."""
+    gate = report["gate"]
+    lines = ["", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
+    lines += [f"{text(decision.verdict(report))}.", ""]
+    lines += _failing(report)
+    said = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
+    said += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
+    said += [f"- stale: {code(name)}, which {code('xverify ledger prune')} removes" for name in gate["stale"]]
+    if missing := decision.unsupported(report):
+        said.append(f"- unsupported: {text('; '.join(missing))}")
+    if reason := decision.besides(report):
+        said.append(f"- besides: {text(reason)}")
+    return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
+
+
+def _item(standing: str, finding: Json) -> str:
+    return f"- {text(standing)}: {text(decision.plain(finding['summary']))}"
+
+
+def _failing(report: Json) -> list[str]:
+    found = decision.failing(report)
+    if not found:
+        return []
+    lines = [row(["Verdict", "What", "Where", "Gives"]), "|" + " --- |" * 4]
+    for finding in found[:MOST_FINDINGS]:
+        standing = decision.standing(finding)
+        shown = summary.words(finding["verdict"]) + (f" ({standing})" if standing else "")
+        results = decision.results(finding)
+        what = decision.plain(finding["summary"])
+        lines.append(row([shown, what, summary.region(finding), decision.plain(results[0]) if results else ""]))
+    if len(found) > MOST_FINDINGS:
+        lines += ["", f"And {summary.plural(len(found) - MOST_FINDINGS, 'more finding')}, in the report."]
+    return [*lines, "", *_commands(report, found[:MOST_FINDINGS]), ""]
+
+
+def _commands(report: Json, found: list[Json]) -> list[str]:
+    """The commands in a block of code: there they stand as they are, and can be copied at once."""
+    body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT))]
+    ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
+    fence = "`" * max(3, ticks + 1)
+    return ["To see each again:", "", f"{fence}sh", *body, fence]

@@ -1,0 +1,121 @@
+"""The decision in a terminal or a log: each new finding with the call that shows it, what is known, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from xverify.engine import select
+from xverify.report import decision, summary
+from xverify.report.replay_line import MOST_ARGUMENT, SHORT, replay_line
+from xverify.report.summary import Json
+
+MOST_FINDINGS = 12
+"""New findings that are shown in a terminal, the worst; a log gets all."""
+
+MOST_CLAUSE = 240
+"""Characters of a quoted clause."""
+
+_STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
+_LABEL = 8
+
+
+def print_decision(report: Json, console: Console, html: Path) -> None:
+    """Everything that the gate says at its end; the verdict in the last line. html: the report for a browser."""
+    found = decision.failing(report)
+    run = _run(html)
+    shown = found[:MOST_FINDINGS] if console.is_terminal else found
+    console.print()
+    for finding in shown:
+        _print_finding(report, finding, run, console)
+    if len(found) > len(shown):
+        _line(console, Text(f"and {summary.plural(len(found) - len(shown), 'more new finding')}, in the report\n"))
+    for sentence in _rest(report):
+        _line(console, Text(decision.plain(sentence)), 2)
+    for label, command in _next_steps(report, run, found):
+        _line(console, Text(label, style="dim"))
+        _command(console, command)
+    _line(console, Text(f"report: {html}"))
+    word = decision.outcome(report)
+    _line(console, Text.assemble((word, _STYLES[word]), f" {decision.plain(decision.verdict(report))}"))
+
+
+def _print_finding(report: Json, finding: Json, run: str, console: Console) -> None:
+    head = Text.assemble((summary.words(finding["verdict"]), "bold red"), f"  {finding['id']}")
+    _line(console, head)
+    _line(console, Text(decision.plain(finding["summary"])), 2)
+    quoted = decision.plain(decision.clause(report, finding))
+    rows = [
+        ("ledger", decision.standing(finding)),
+        ("where", summary.region(finding)),
+        ("clause", quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
+        ("call", decision.operands(finding)),
+        *(("result" if place == 0 else "", line) for place, line in enumerate(decision.results(finding))),
+        ("seen in", decision.seen(finding)),
+    ]
+    for label, said in rows:
+        if said:
+            _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(said)), 2, _LABEL)
+    _command(console, replay_line(report, finding, run, SHORT if console.is_terminal else MOST_ARGUMENT))
+    console.print()
+
+
+def _cut(quoted: str, identity: str) -> str:
+    """A long quotation without its end; the clause's id tells where the rest is."""
+    return f'{quoted[: MOST_CLAUSE - len(identity)].rstrip()}..." ({identity})'
+
+
+def _rest(report: Json) -> Iterable[str]:
+    """What is said besides the new findings, a line each."""
+    gate = report["gate"]
+    for finding in decision.known(report):
+        yield f"{decision.standing(finding)}: {finding['summary']}"
+    for finding in decision.harmless(report):
+        yield f"no failure: {summary.words(finding['verdict'])}: {finding['summary']}"
+    if gate["stale"]:
+        names = ", ".join(gate["stale"])
+        yield f"stale: {names} did not come up any more; xverify ledger prune removes what is stale"
+    if missing := decision.unsupported(report):
+        yield f"unsupported: {'; '.join(missing)}"
+    if reason := decision.besides(report):
+        yield f"besides: {reason}"
+
+
+def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str, str]]:
+    if not found:
+        return
+    accept = ["xverify", "ledger", "accept", found[0]["id"]]
+    if run != report["run"]["id"]:
+        accept += ["--run", run]
+    if report["gate"]["ledger"] != str(select.LEDGER):
+        accept += ["--ledger", report["gate"]["ledger"]]
+    yield "to accept one for a while:", f"{shlex.join(accept)} --reason TEXT --owner NAME --expires 90d"
+
+
+def _run(html: Path) -> str:
+    """How a command finds the run: by its id where it lies with the others, or by its directory."""
+    directory = html.parent
+    return directory.name if directory.parent == select.RUNS else str(directory)
+
+
+def _command(console: Console, command: str) -> None:
+    """A line to paste: never folded by us, since a terminal that folds it gives it back whole."""
+    console.print(Text(f"  {command}"), soft_wrap=True)
+
+
+def _line(console: Console, text: Text, indent: int = 0, hanging: int = 0) -> None:
+    """A line; in a terminal folded, all but its first line moved in by ``hanging``."""
+    if not console.is_terminal:
+        console.print(Text(" " * indent).append_text(text), soft_wrap=True)
+        return
+    head, rest = text[:hanging] if hanging else Text(), text[hanging:]
+    folded = rest.wrap(console, max(console.width - indent - hanging, 20))
+    for number, part in enumerate(folded):
+        part.rstrip()
+        start = head if number == 0 else Text(" " * hanging)
+        console.print(Padding(start + part, (0, 0, 0, indent), expand=False), overflow="ignore", no_wrap=True)
