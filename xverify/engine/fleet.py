@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 
 from oracles import answers, installed_version
 from oracles.protocol import Oracle
@@ -37,6 +38,32 @@ ALL_PROBES = 0.1
 """Paths that get at least this share of the calls get every call of the lap over the cells."""
 
 
+class Answering(Protocol):
+    """What a fleet wants of a worker; `xverify.engine.workers.Worker` says what each part is."""
+
+    failed: str | None
+    likeness: Callable[[bytes], Hashable] | None
+    calls: int
+    seconds: float
+    restarts: int
+
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def pending(self) -> int: ...
+    def start(self) -> None: ...
+    def submit(self, requests: Sequence[tuple[bytes, str]]) -> None: ...
+    def done(self) -> bool: ...
+    def collect(self) -> list[Outcome]: ...
+    def ask(self, blob: bytes, options: str = "") -> Outcome: ...
+    def abandon(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+MakeWorker = Callable[..., Answering]
+"""make(oracle, directory, bell=..., likeness=..., limits=...): a worker that is not started yet."""
+
+
 @dataclass(eq=False)
 class Asked:
     """Requests of one batch to one implementation: for each, the case's place in the batch, the subject, and whether it is a
@@ -56,7 +83,8 @@ class Batch:
 
 
 class Fleet:
-    """The workers of a run, and what is under way with them. failures: for each that was lost, a sentence."""
+    """The workers of a run, and what is under way with them. failures: for each that was lost, a sentence. make: what makes a
+    worker of each."""
 
     def __init__(
         self,
@@ -66,10 +94,11 @@ class Fleet:
         emit: Consumer,
         repeat_each: int = 40,
         limits: Limits | None = None,
+        make: MakeWorker = Worker,
     ) -> None:
         self.oracles = {oracle.name: oracle for oracle in oracles}
         self.subjects = {oracle.name: _subjects(oracle) for oracle in oracles}
-        self.workers: dict[str, Worker] = {}
+        self.workers: dict[str, Answering] = {}
         self.failures: dict[str, str] = {}
         self.under_way: list[Batch] = []
         self._contracts = {contract.id: contract for contract in contracts}
@@ -79,13 +108,14 @@ class Fleet:
         self._emit = emit
         self._repeat_each = repeat_each
         self._limits = limits or Limits()
+        self._make = make
         self._announced: set[str] = set()
         self._bell = threading.Event()
 
     def start(self) -> None:
         """Start every worker; each imports its framework while the others work."""
         for name, oracle in self.oracles.items():
-            self.workers[name] = Worker(
+            self.workers[name] = self._make(
                 oracle, self._directory, bell=self._bell, likeness=self._likeness, limits=self._limits
             )
             self.workers[name].start()
@@ -168,7 +198,7 @@ class Fleet:
             for place, (case, blob) in enumerate(zip(cases, blobs, strict=True)):
                 if case.number in beyond and oracle.distribution == "xverify":
                     continue
-                if oracle.untold and self._untold(oracle, contract, case.call):
+                if oracle.untold and self.untold(oracle, contract, case.call):
                     continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
@@ -188,7 +218,7 @@ class Fleet:
             batch.asked.append(one)
         self.under_way.append(batch)
 
-    def _untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
+    def untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
         """Whether all clauses that forbid the call are such that the implementation cannot know."""
         judgement = self._contracts[contract.id].judge(call)
         names = {clause.removeprefix(contract.id + "/") for clause in judgement.clauses}

@@ -23,11 +23,11 @@ from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
-from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
+from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
 from xverify.engine.plan import Case, batches
 from xverify.engine.rules import Rules
 from xverify.engine.trust import Trust
-from xverify.engine.workers import Limits
+from xverify.engine.workers import Limits, Worker
 from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set
@@ -55,7 +55,7 @@ SHRINK_SHARE = 0.25
 @dataclass(frozen=True)
 class Options:
     """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only. texts: the
-    contracts as their documents have them, where ``contracts`` judge by something else."""
+    contracts as their documents have them, where ``contracts`` judge by something else. worker: what makes a worker."""
 
     contracts: tuple[Contract, ...]
     oracles: tuple[Oracle, ...]
@@ -68,6 +68,7 @@ class Options:
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
     texts: tuple[Contract, ...] = ()
+    worker: MakeWorker = Worker
 
 
 class Sweep:
@@ -80,7 +81,13 @@ class Sweep:
         self._clock = time.monotonic()
         directory, repeat_each = options.directory / "workers", options.rules.repeat_each
         self.fleet = Fleet(
-            options.oracles, options.texts or options.contracts, directory, emit, repeat_each, options.limits
+            options.oracles,
+            options.texts or options.contracts,
+            directory,
+            emit,
+            repeat_each,
+            options.limits,
+            options.worker,
         )
         self.tally = Tally(options.rules.characterise)
         self.findings = Findings()
