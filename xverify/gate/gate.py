@@ -16,14 +16,15 @@ from xverify.core.call import Call, Outcome
 from xverify.engine import equivalences
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, SweepFinished
+from xverify.engine.fleet import MakeWorker
 from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
 from xverify.engine.like import like
 from xverify.engine.rules import Rules
-from xverify.engine.run import Options, Sweep
+from xverify.engine.run import Limit, Options, Sweep
 from xverify.engine.select import version_of
 from xverify.engine.store import report, write_json
 from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
-from xverify.engine.workers import Limits
+from xverify.engine.workers import Limits, Worker
 from xverify.gate import known
 from xverify.gate.decide import decided
 from xverify.gate.ledger import Ledger
@@ -54,6 +55,8 @@ class GateOptions:
 
     kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
     be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds.
+    worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
+    asks what comes after the walk, in place of rounds of Hypothesis without end.
     """
 
     kernel: Oracle
@@ -73,6 +76,9 @@ class GateOptions:
     allow_mixed: bool = False
     fail_fast: bool = False
     limits: Limits = field(default_factory=Limits)
+    worker: MakeWorker = Worker
+    first: Callable[[Sweep], bool] = lambda run: False
+    draw: Callable[[Sweep, Limit], None] | None = None
 
 
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
@@ -125,7 +131,7 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
     run = Sweep(
         Options(
             contracts, oracles, options.directory, options.run_id, options.command, options.seed, options.budget,
-            rules=rules, limits=options.limits, texts=texts,
+            rules=rules, limits=options.limits, texts=texts, worker=options.worker,
         ),
         emit,
     )  # fmt: skip
@@ -167,12 +173,17 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
     texts = {text.id: text for text in options.contracts}
     domains = {name: options.within.get(name, text.domain) for name, text in texts.items()}
     with run.interruptible():
+        if options.first(run):
+            return False
         witnesses = known.witnesses(options.ledger, options.kernel.name, options.contracts)
         run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = run.ask(walk, limit, patience=PATIENCE)
-        drawn = {name: drawn_batches(text, domains[name], options.seed) for name, text in texts.items()}
-        run.ask(drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
+        if options.draw is None:
+            drawn = {name: drawn_batches(text, domains[name], options.seed) for name, text in texts.items()}
+            run.ask(drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
+        elif walked:
+            options.draw(run, limit)
         if options.like is None:
             equivalences.check(run, limit)
     return walked
