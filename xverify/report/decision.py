@@ -141,7 +141,7 @@ def _cells(report: Json) -> dict[tuple[str, ...], set[str]]:
 
 def _is_kernels(report: Json, cell: Json) -> bool:
     name = report["gate"]["kernel"]
-    return cell["subject"] == name or cell["subject"].startswith(f"{name}[")
+    return bool(cell["subject"] == name or cell["subject"].startswith(f"{name}["))
 
 
 def unsupported(report: Json) -> list[str]:

@@ -17,8 +17,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from xverify.report import summary
+from xverify.report import decision, summary
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
+from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.script_short import short_script
 from xverify.report.summary import Json
 
@@ -35,6 +36,7 @@ def render(report: Json) -> str:
     return _template().render(
         report=report,
         run=report["run"],
+        decided=_decided(report) if "gate" in report else None,
         trust=report["coverage"]["trust"],
         headline=summary.headline(report),
         subjects=[name for name in summary.subjects(report) if _answers(report, name)],
@@ -48,6 +50,37 @@ def render(report: Json) -> str:
         answers=summary.answers(report),
         characterisation=characterise(report),
         scripts={finding["id"]: script for finding in ordered if (script := short_script(finding)) is not None},
+    )
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a gate made of its run. word: PASS, FAIL or UNABLE; sentence: the rest of the verdict. replays: by finding."""
+
+    word: str
+    tone: str
+    sentence: str
+    besides: str
+    failing: list[Json]
+    known: list[Json]
+    stale: list[str]
+    unsupported: list[str]
+    replays: Mapping[str, str]
+
+
+def _decided(report: Json) -> Decided:
+    word = decision.outcome(report)
+    mine = [finding for finding in report["findings"] if finding["subject"]["name"] == report["gate"]["kernel"]]
+    return Decided(
+        word=word,
+        tone={"PASS": "good", "FAIL": "bad", "UNABLE": "warn"}[word],
+        sentence=decision.verdict(report),
+        besides=decision.besides(report),
+        failing=decision.failing(report),
+        known=decision.known(report),
+        stale=report["gate"]["stale"],
+        unsupported=decision.unsupported(report),
+        replays={finding["id"]: replay_line(report, finding, most=SHORT) for finding in mine if finding["witness"]},
     )
 
 
@@ -118,6 +151,8 @@ def _template() -> Template:
         shown=_shown,
         clause_name=lambda identity: identity.rpartition("/")[2],
         region=summary.region,
+        state=decision.state,
+        standing=decision.standing,
         distance=summary.distance,
         follows=summary.follows,
         undistinguished=undistinguished,

@@ -1,12 +1,18 @@
-"""The report as JUnit XML: a test case for each cell, which fails when an implementation is at fault in it."""
+"""The report as JUnit XML: a test case for each cell, which fails when an implementation is at fault in it.
+
+In a gate's report those findings count that the gate fails on, each with the line that replays it; a gate that could not do its
+work is an error.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from xml.etree import ElementTree as Xml
 
 from xverify.report import summary
+from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.summary import Json
 
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -18,13 +24,17 @@ _SILENT = ("unsupported", "unspecified")
 
 def render(report: Json) -> str:
     """One suite for each edition and implementation. A finding that the ledger knows is no failure."""
-    faults = _faults(report)
+    gate = report.get("gate")
+    at_fault = _is_fault if gate is None else lambda finding: finding["id"] in gate["failing"]
+    faults = _faults(report, at_fault)
+    rows = {(cell["subject"], *(cell[name] for name in _KEY)) for cell in report["coverage"]["cells"]}
     suites: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for cell in report["coverage"]["cells"]:
         suites[cell["contract"], cell["subject"]].append(cell)
     for finding in report["findings"]:
-        # A forbidden call lies in no cell: what was seen there is a case of its own.
-        if _is_fault(finding) and not finding["cells"]:
+        # A forbidden call lies in no cell: what was seen there is a case of its own. Of a gate each finding must be somewhere.
+        shown = finding["cells"] if gate is None else _places(finding) & rows
+        if at_fault(finding) and not shown:
             suites[finding["contract"], summary.label(finding["subject"])].append(finding)
     root = Xml.Element("testsuites", name="xverify", time=str(report["run"]["seconds"]))
     for (contract, subject), entries in suites.items():
@@ -32,10 +42,12 @@ def render(report: Json) -> str:
         for entry in entries:
             case = Xml.SubElement(suite, "testcase", classname=clean(f"{contract}.{subject}"), name=clean(_name(entry)))
             found = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
-            _say(case, entry, found)
+            _say(case, report, entry, found)
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
-    for name in ("tests", "failures", "skipped"):
+    if gate is not None and gate["outcome"] == "unable":
+        _say_unable(root, gate)
+    for name in ("tests", "failures", "skipped", *([] if gate is None else ["errors"])):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     Xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
@@ -45,13 +57,27 @@ def _is_fault(finding: Json) -> bool:
     return finding["verdict"] in summary.FAULTS and not finding["known"] and not summary.on_texts(finding)
 
 
-def _faults(report: Json) -> dict[tuple[str, ...], list[Json]]:
+def _say_unable(root: Xml.Element, gate: Json) -> None:
+    """A suite of one case: the gate as a whole."""
+    name = clean(f"gate {gate['target']}")
+    suite = Xml.SubElement(root, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
+    case = Xml.SubElement(suite, "testcase", classname="xverify.gate", name=clean(gate["target"]))
+    Xml.SubElement(case, "error", type="unable", message=clean(gate["reason"])).text = clean(gate["reason"])
+
+
+def _faults(report: Json, at_fault: Callable[[Json], bool]) -> dict[tuple[str, ...], list[Json]]:
     """Findings that are faults of an implementation, by subject and cell."""
     by_cell: dict[tuple[str, ...], list[Json]] = defaultdict(list)
-    for finding in filter(_is_fault, report["findings"]):
-        for cell in finding["cells"]:
-            by_cell[(summary.label(finding["subject"]), *(cell[name] for name in _KEY))].append(finding)
+    for finding in filter(at_fault, report["findings"]):
+        for place in _places(finding):
+            by_cell[place].append(finding)
     return by_cell
+
+
+def _places(finding: Json) -> set[tuple[str, ...]]:
+    """The cells that a finding was seen in, by subject and key."""
+    label = summary.label(finding["subject"])
+    return {(label, *(cell[name] for name in _KEY)) for cell in finding["cells"]}
 
 
 def _name(entry: Json) -> str:
@@ -62,21 +88,21 @@ def _name(entry: Json) -> str:
     return ", ".join(part for part in (types, zero_point, entry["granularity"], entry["variant"]) if part)
 
 
-def _say(case: Xml.Element, entry: Json, found: list[Json]) -> None:
+def _say(case: Xml.Element, report: Json, entry: Json, found: list[Json]) -> None:
     if found:
         first = found[0]
         failure = Xml.SubElement(case, "failure", type=clean(first["verdict"]), message=clean(first["summary"]))
-        lines = (
-            f"{f['verdict']}: {f['summary']}\n{_where(f)}{f['clause']}\n{f['id']}\n{f['reproduce']}" for f in found
-        )
-        failure.text = clean("\n".join(lines))
+        failure.text = clean("\n".join(_in_words(report, finding) for finding in found))
     elif entry.get("status") in _SILENT:
         Xml.SubElement(case, "skipped", message=clean(summary.words(entry["status"])))
 
 
-def _where(finding: Json) -> str:
+def _in_words(report: Json, finding: Json) -> str:
+    lines = (f"{finding['verdict']}: {finding['summary']}", finding["clause"], finding["id"], finding["reproduce"])
     where = summary.region(finding)
-    return f"where: {where}\n" if where else ""
+    said = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
+    # Short, since it stands in every cell that the finding was seen in.
+    return f"{said}\n{replay_line(report, finding, most=SHORT)}" if "gate" in report else said
 
 
 def clean(text: str) -> str:
