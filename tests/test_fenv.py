@@ -1,0 +1,132 @@
+"""The floating-point environment: a thread that flushes subnormals stops doing so, and begins again where it should."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from native_compiler import compiled
+
+from xverify.core import fenv
+
+SOURCE = """
+#if defined(__x86_64__)
+#include <immintrin.h>
+void flush_subnormals(void) { _mm_setcsr(_mm_getcsr() | 0x8040u); }
+unsigned long control(void) { return _mm_getcsr(); }
+#else
+void flush_subnormals(void) {
+    unsigned long value;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(value));
+    __asm__ volatile("msr fpcr, %0" : : "r"(value | (1ul << 24)));
+}
+unsigned long control(void) { unsigned long value; __asm__ volatile("mrs %0, fpcr" : "=r"(value)); return value; }
+#endif
+"""
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64") or sys.platform not in ("linux", "darwin"),
+    reason="the register that flushes is not known here",
+)
+
+
+def flushes() -> bool:
+    """Whether half the smallest normal float32 comes out as zero here."""
+    return bool(np.float32(2**-126) * np.float32(0.5) == 0)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory):
+    import ctypes
+
+    directory = tmp_path_factory.mktemp("fenv")
+    source = directory / "flush.c"
+    source.write_text(SOURCE, encoding="utf-8")
+    library = ctypes.CDLL(str(compiled(source, directory)))
+    library.flush_subnormals.restype = None
+    library.control.restype = ctypes.c_ulong
+    return library
+
+
+@pytest.fixture
+def flushing(native):
+    """Subnormals are flushed for the length of a test."""
+    control = native.control()
+    assert not flushes()
+    before = fenv.current()
+    native.flush_subnormals()
+    assert flushes()
+    yield native
+    fenv.enter(before)
+    assert native.control() == control
+
+
+def test_it_is_available_here():
+    assert fenv.available()
+
+
+def test_what_a_call_turns_on_is_off_after_it(native):
+    with fenv.preserved():
+        native.flush_subnormals()
+        assert flushes()
+    assert not flushes()
+
+
+def test_it_is_off_after_an_exception_too(native):
+    def kernel():
+        native.flush_subnormals()
+        raise ValueError
+
+    with pytest.raises(ValueError), fenv.preserved():  # noqa: PT011
+        kernel()
+    assert not flushes()
+
+
+def test_the_standard_environment_keeps_subnormals_and_gives_way_to_that_of_before(flushing):
+    with fenv.standard():
+        assert not flushes()
+    assert flushes()
+
+
+def test_two_environments_can_be_exchanged(flushing):
+    theirs = fenv.current()
+    with fenv.standard():
+        ours = fenv.current()
+        for _ in range(2):
+            fenv.enter(theirs)
+            assert flushes()
+            fenv.enter(ours)
+            assert not flushes()
+
+
+def test_other_threads_keep_their_own(native):
+    began, seen = threading.Event(), []
+
+    def look():
+        began.wait(10)
+        seen.append(flushes())
+
+    other = threading.Thread(target=look)
+    other.start()
+    with fenv.preserved():
+        native.flush_subnormals()
+        began.set()
+        other.join()
+    assert seen == [False]
+
+
+def test_where_there_is_no_access_nothing_happens(monkeypatch):
+    monkeypatch.setattr(fenv, "_library", lambda: None)
+    assert not fenv.available()
+    with fenv.preserved(), fenv.standard():
+        fenv.enter(fenv.current())
+    assert not flushes()
+
+
+def test_importing_it_loads_no_library():
+    script = "import sys; from xverify.core import fenv; sys.exit(fenv._library.cache_info().currsize or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
