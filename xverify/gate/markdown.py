@@ -17,7 +17,7 @@ def render(report: Json) -> str:
     """A heading with the decision, a table of the findings that the gate fails on, the commands that replay them, and what is
     known, stale or unsupported. Ends with a newline, and begins a block of its own wherever it is appended."""
     gate = report["gate"]
-    lines = ["", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
+    lines = ["", "", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
     lines += [f"{text(decision.verdict(report))}.", ""]
     lines += _failing(report)
     said = [_item(decision.standing(finding), finding) for finding in decision.known(report)]

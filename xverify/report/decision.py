@@ -21,7 +21,7 @@ MOST_PLACES = 3
 MOST_MESSAGE = 200
 """Characters of a refusal's message, of its first line."""
 
-_COMMAND = re.compile(r"#(?=#)")
+_COMMAND = re.compile(r"#(?=#)|(?<!\S):(?=:)")
 _FIELDS = ("x_dtype", "granularity", "scale_dtype", "out_dtype", "zero_point_dtype", "variant")
 _WORDS = {
     "x_dtype": "x of {}",
@@ -37,7 +37,7 @@ def plain(text: str) -> str:
     shown = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in _joined(text)
     )
-    return _COMMAND.sub("# ", shown)
+    return _COMMAND.sub(r"\g<0> ", shown)
 
 
 def _joined(text: str) -> str:

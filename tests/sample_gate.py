@@ -1,0 +1,90 @@
+"""A gate's report made by hand from the sample of a sweep's: a kernel with new, expired, changed, known and harmless findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sample_report import HOSTILE, ONNX, cell_key, sample_report
+
+KERNEL = "kernels/mine.py:dequantize"
+LINE = f"{ONNX} x=int8[1]:03 scale=float32[]:3f000000"
+STATES = {
+    "violation": ("new", ""),
+    "crash": ("new", ""),
+    "wrongly-rejected": ("expired", "blocked-int8"),
+    "nondeterministic": ("changed", "threads"),
+    "memory": ("known", "writes-input"),
+    "ambiguity": ("new", ""),
+}
+
+
+def gate_report(outcome: str = "findings", reason: str = "", **gate: Any) -> dict[str, Any]:
+    """The findings of `STATES`; those fail that are faults and not known. With another outcome, none but the known."""
+    report = sample_report()
+    cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] == "xverify-numpy"]
+    report["coverage"]["cells"] = [{**cell, "subject": KERNEL} for cell in cells if cell["contract"] == ONNX]
+    report["editions"] = [edition for edition in report["editions"] if edition["id"] == ONNX]
+    for clause in report["editions"][0]["clauses"]:
+        for name in ("follow", "depart", "untold"):
+            clause.pop(name, None)
+    found = [finding for finding in report["findings"] if finding["verdict"] in STATES]
+    for finding in found:
+        state, entry = STATES[finding["verdict"]]
+        finding["known"], finding["ledger"] = state == "known", {"state": state, "entry": entry}
+        finding["line"], finding["readings"] = LINE, []
+        finding["contract"], finding["clause"] = ONNX, f"{ONNX}/formula"
+        finding["subject"] = {"name": KERNEL, "version": "sha256:0", "role": "kernel", "options": ""}
+        finding["cells"] = [{**cell, "contract": ONNX} for cell in finding["cells"]]
+        finding["summary"] = finding["summary"].replace(finding["subject"]["name"], KERNEL)
+    by_verdict = {finding["verdict"]: finding for finding in found}
+    by_verdict["violation"]["readings"] = ["wraps-int32@exact", "a+b"]
+    by_verdict["crash"]["cells"] = []
+    by_verdict["nondeterministic"]["cells"] = [cell_key(ONNX)]
+    report["findings"] = found if outcome == "findings" else [by_verdict["memory"]]
+    failing = [finding["id"] for finding in found if finding["verdict"] != "ambiguity" and not finding["known"]]
+    report["gate"] = {
+        "kernel": KERNEL,
+        "target": KERNEL,
+        "version": "sha256:0",
+        "like": None,
+        "denormals": "keep",
+        "outcome": outcome,
+        "reason": reason,
+        "failing": failing if outcome == "findings" else [],
+        "stale": ["old-one"],
+        "ledger": "reports/ledger.toml",
+        "walked": True,
+        "first_verdict_seconds": 0.91,
+        "first_fault_seconds": None,
+        "stopped_early": False,
+        "unsupported": [],
+        "calls": 12_345,
+        **gate,
+    }
+    return report
+
+
+def finding_of(report: dict[str, Any], verdict: str) -> dict[str, Any]:
+    (found,) = [finding for finding in report["findings"] if finding["verdict"] == verdict]
+    return dict(found)
+
+
+COMMANDS = (
+    "\n::error::first\r\n##vso[task.setvariable variable=a]b\n##teamcity[buildStop]\x1b]0;title\x07\u202e%0A::error::x"
+)
+"""Text that is a command of every CI service and of a terminal, where it stands as it is."""
+
+
+def hostile_gate_report() -> dict[str, Any]:
+    """The same with hostile text wherever a kernel, or who wrote the ledger, can put some."""
+    report = gate_report()
+    harm = HOSTILE + COMMANDS + "\n```\n| cell |\n"
+    for finding in report["findings"]:
+        finding["summary"] += harm
+        finding["ledger"]["entry"] += harm
+        if finding["witness"]["got"]["tensor"] is None:
+            finding["witness"]["got"]["message"] = harm
+    for gate_field in ("reason",):
+        report["gate"][gate_field] += harm
+    report["gate"]["stale"] = [harm]
+    return report
