@@ -6,7 +6,7 @@ through the shapes rank by rank, comes late to what only its end shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
@@ -33,6 +33,9 @@ T = TypeVar("T")
 CHUNK = 16
 """Calls of one part before the next part's turn."""
 
+BROKEN_EACH = 60
+"""Ways of breaking, or opening, each clause."""
+
 WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
 """From which number the calls of each phase are counted, so that the numbers of a contract's calls differ."""
 
@@ -42,9 +45,9 @@ def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
     return numbered(iter([[Case(call, 0, "ledger") for call in calls]]), WITNESSES)
 
 
-def walk_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
-    """The whole walk of an edition, once. within: its domain, or a narrower one."""
-    return numbered(_walk(contract, within, run_seed), WALK)
+def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 0) -> Iterator[list[Case]]:
+    """The whole walk of an edition, once. within: its domain, or a narrower one; turn: how often it was walked before."""
+    return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
 
 
 def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
@@ -58,8 +61,8 @@ def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Ca
     parts = [
         lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng)), CHUNK),
         structure_cases(narrow, iter(_shuffled(shape_structures(narrow), rng)), "walk structure", CHUNK),
-        _chunks(_shuffled(spoiled_cases(contract, run_seed, narrow), rng)),
-        _chunks(Case(call, 0, "walk") for call in _shuffled(layout_calls(narrow), rng)),
+        _shuffled_cases(lambda: spoiled_cases(contract, run_seed, narrow, BROKEN_EACH), rng),
+        _shuffled_cases(lambda: (Case(call, 0, "walk") for call in layout_calls(narrow)), rng),
         structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),
     ]
     while parts:
@@ -76,7 +79,8 @@ def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:
     return [listed[place] for place in rng.permutation(len(listed))]
 
 
-def _chunks(cases: Iterable[Case]) -> Iterator[list[Case]]:
-    rest = iter(cases)
+def _shuffled_cases(made: Callable[[], Iterable[Case]], rng: np.random.Generator) -> Iterator[list[Case]]:
+    """Made when the first of them is asked for: the first verdict does not wait for it."""
+    rest = iter(_shuffled(made(), rng))
     while some := list(islice(rest, CHUNK)):
         yield some

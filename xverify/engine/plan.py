@@ -33,6 +33,9 @@ BATCH = 64
 SPOILED_EACH = 10
 """Calls that break, or open, each clause in the deterministic part."""
 
+POOL_EACH = 300
+"""Small calls that are tried for each clause."""
+
 EXAMPLES = 200
 """Hypothesis examples in a round."""
 
@@ -109,9 +112,11 @@ def structure_cases(
         number += len(some)
 
 
-def spoiled_cases(contract: Contract, run_seed: int, within: Contract | None = None) -> Iterator[Case]:
-    """Each clause broken, and each opened, a few times, from small calls of the walk. within: the edition with a narrower
-    domain, of which those calls are."""
+def spoiled_cases(
+    contract: Contract, run_seed: int, within: Contract | None = None, each: int = SPOILED_EACH
+) -> Iterator[Case]:
+    """Each clause broken, and each opened, in several ways, from small calls of the walk. within: the edition with a narrower
+    domain, of which those calls are; each: so many ways at most."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
     pool = [s for s in (*cell_structures(within), *shape_structures(within)) if np.prod(s.shape, dtype=int) < 2000]
@@ -120,14 +125,34 @@ def spoiled_cases(contract: Contract, run_seed: int, within: Contract | None = N
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            made = 0
-            for place in rng.permutation(len(pool))[:400]:
-                call = change(contract, build(contract, pool[place], f"walk pool {place}"), name, rng)
-                if call is not None:
-                    yield Case(call, 0, phase)
-                    made += 1
-                if made == SPOILED_EACH:
-                    break
+            tried = (
+                change(contract, build(contract, pool[place], f"walk pool {place}"), name, rng)
+                for place in rng.permutation(len(pool))[:POOL_EACH]
+            )
+            for call in _various([call for call in tried if call is not None])[:each]:
+                yield Case(call, 0, phase)
+
+
+def _various(calls: list[Call]) -> list[Call]:
+    """The calls, those first that are the first of their way."""
+    ways: set[tuple[object, ...]] = set()
+    first: list[Call] = []
+    others: list[Call] = []
+    for call in calls:
+        way = _way(call)
+        (others if way in ways else first).append(call)
+        ways.add(way)
+    return first + others
+
+
+def _way(call: Call) -> tuple[object, ...]:
+    """What distinguishes one way of breaking a clause from another: ranks, attributes, and by how much an axis is off."""
+    rank = len(call.data.shape)
+    axis = int(call.attributes.get("axis", 0))
+    off = axis - rank if axis >= rank else axis + rank if axis < -rank else None
+    others = tuple(sorted((name, value) for name, value in call.attributes.items() if name != "axis"))
+    ranks = {name: len(tensor.shape) for name, tensor in call.tensors.items() if tensor is not call.data}
+    return (min(rank, 2), *((name, min(r, 2)) for name, r in ranks.items()), off, others)
 
 
 def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:

@@ -268,7 +268,7 @@ class Sweep:
             is_judged = self.fleet.judges(contract, subject.name)
             for found in self.tally.observe(judged, subject, outcome, is_judged):
                 self.add(found, subject, judged, outcome)
-            if is_judged and not self.fault_seen and self.tally.last_was_wrong:
+            if is_judged and not self.fault_seen and (self.tally.last_was_wrong or self._refuses(judged, outcome)):
                 self.fault(judged, subject)
         if judged.judgement.verdict == "unspecified":
             self._compare_open(judged, outcomes)
@@ -321,6 +321,10 @@ class Sweep:
         if standing.state != "known" and found.key.verdict in FAULTS:
             self.fault(judged, subject)
         return standing
+
+    def _refuses(self, judged: Judged, outcome: Outcome) -> bool:
+        """Whether an allowed call is refused by an implementation that must take every one."""
+        return self.options.rules.every_call and outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
 
     def fault(self, judged: Judged, subject: Subject) -> None:
         """Note that an implementation is wrong, when that is seen for the first time."""

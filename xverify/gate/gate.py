@@ -30,7 +30,7 @@ from xverify.gate.decide import decided
 from xverify.gate.ledger import Ledger
 from xverify.verify.findings import Subject
 
-EXPLORE = 0.92
+EXPLORE = 0.88
 """Share of the budget for asking while the kernel looks right."""
 
 EXPLORE_FAULTY = 0.65
@@ -54,7 +54,8 @@ class GateOptions:
     """What a gate was asked for.
 
     kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
-    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds.
+    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds. shrink:
+    whether the smallest call is sought that shows what was found.
     worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
     asks what comes after the walk, in place of rounds of Hypothesis without end.
     """
@@ -75,6 +76,7 @@ class GateOptions:
     keep_subnormals: bool = True
     allow_mixed: bool = False
     fail_fast: bool = False
+    shrink: bool = True
     limits: Limits = field(default_factory=Limits)
     worker: MakeWorker = Worker
     first: Callable[[Sweep], bool] = lambda run: False
@@ -96,7 +98,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
             run.start()
             walked = _ask(run, options)
             conclude(run)
-            if run.complete:
+            if run.complete and options.shrink:
                 shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
             result = report(run)
     finally:
@@ -179,14 +181,46 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
         run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = run.ask(walk, limit, patience=PATIENCE)
+        # Of a kernel that supports little the walk met little: the second is all about what it supports.
+        supported = {name: _supported(run, options, domains[name], name) for name in texts}
+        again = {
+            name: walk_batches(text, supported[name], options.seed, 1)
+            for name, text in texts.items()
+            if supported[name] != domains[name]
+        }
+        run.ask(again, limit, patience=PATIENCE)
         if options.draw is None:
-            drawn = {name: drawn_batches(text, domains[name], options.seed) for name, text in texts.items()}
+            drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
             run.ask(drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
         elif walked:
             options.draw(run, limit)
         if options.like is None:
             equivalences.check(run, limit)
     return walked
+
+
+def _supported(run: Sweep, options: GateOptions, domain: Domain, contract: str) -> Domain:
+    """The domain without the types and granularities of which the kernel answered no call and said of some that it has not
+    implemented them."""
+    cells = [
+        (cell, tally)
+        for (subject, cell), tally in run.tally.cells.items()
+        if subject.name == options.kernel.name and cell.contract == contract and not tally.open
+    ]
+    if not any(tally.answered for _, tally in cells):
+        return domain
+
+    def kept(field: str, admitted: tuple[Any, ...]) -> tuple[Any, ...]:
+        answered = {getattr(cell, field) for cell, tally in cells if tally.answered or not tally.unsupported}
+        return tuple(one for one in admitted if one in answered)
+
+    return replace(
+        domain,
+        x_dtypes=kept("x_dtype", domain.x_dtypes),
+        scale_dtypes=kept("scale_dtype", domain.scale_dtypes),
+        output_dtypes=kept("out_dtype", domain.output_dtypes),
+        granularities=kept("granularity", domain.granularities),
+    )
 
 
 def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:

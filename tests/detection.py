@@ -1,0 +1,162 @@
+"""How soon the gate stops each flawed kernel, as a table: python tests/detection.py --seeds 20 -o reports/detection.md"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from flawed_kernels.table import FLAWED, Flawed  # noqa: E402
+from native_compiler import compiled  # noqa: E402
+
+from xverify import contracts  # noqa: E402
+from xverify.engine.select import kernel_under_test  # noqa: E402
+from xverify.engine.workers import Limits  # noqa: E402
+from xverify.gate.gate import GateOptions, gate  # noqa: E402
+
+KERNELS = HERE / "flawed_kernels"
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What one gate made of one flawed kernel. seconds: from the start of the gate to the first fault, None for never;
+    verdicts: of what it fails on; calls: that the kernel answered until the gate ended."""
+
+    name: str
+    seed: int
+    seconds: float | None
+    verdicts: frozenset[str]
+    calls: int
+    wall: float
+
+
+def target_of(flawed: Flawed, folder: Path) -> str:
+    """The flawed kernel as the gate's command line names it; native ones are compiled into the folder."""
+    file, _, function = flawed.target.rpartition(":")
+    path = KERNELS / file
+    return f"{compiled(path, folder, flawed.flags) if flawed.native else path}:{function}"
+
+
+def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, call_seconds: float = 3.0) -> Detection:
+    """Run the gate on a flawed kernel until the first fault."""
+    target = target_of(flawed, folder)
+    began = time.monotonic()
+    options = GateOptions(
+        kernel=kernel_under_test(target),
+        target=target,
+        contracts=(contracts.get(flawed.contract),),
+        directory=Path(tempfile.mkdtemp(dir=folder)),
+        run_id="detection",
+        command="",
+        seed=seed,
+        budget=budget,
+        fail_fast=True,
+        shrink=False,
+        limits=Limits(call=call_seconds, start=budget, memory=4 << 30),
+    )
+    report = gate(options, lambda event: None)
+    made = report["gate"]
+    failing = frozenset(f["verdict"] for f in report["findings"] if f["id"] in made["failing"])
+    return Detection(
+        flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], time.monotonic() - began
+    )
+
+
+def table(found: Sequence[Detection], startup: float, command: str) -> str:
+    """The detections as Markdown, the slowest first."""
+    by_name: dict[str, list[Detection]] = {}
+    for one in found:
+        by_name.setdefault(one.name, []).append(one)
+    rows, medians = [], []
+    for flawed in FLAWED:
+        runs = by_name.get(flawed.name, [])
+        if not runs:
+            continue
+        times = sorted(startup + run.seconds for run in runs if run.seconds is not None)
+        stopped = sum(bool(run.verdicts & flawed.expected) for run in runs)
+        median = statistics.median(times) if times else float("inf")
+        medians.append(median)
+        seen = ", ".join(sorted(frozenset().union(*(run.verdicts for run in runs))))
+        slowest = f"{times[-1]:.1f}" if times else "never"
+        rows.append((median, f"| {flawed.name} | {flawed.source} | {stopped} of {len(runs)} | {median:.1f} | {slowest} | {seen} |"))
+    rows.sort(key=lambda row: -row[0])
+    within = sum(median <= 2 for median in medians)
+    missed = sum(not run.verdicts & _expected(run.name) for run in found)
+    return "\n".join(
+        [
+            "# How soon the gate stops flawed kernels",
+            "",
+            f"Made by `{command}`: {len(medians)} kernels written from public bug reports, {len(found)} gates, each until the "
+            f"first fault. Seconds from the start of the command, of which {startup:.1f} are the start of Python and imports "
+            "(measured once). Stopped: with a verdict that the kernel's table expects.",
+            "",
+            f"Not stopped: {missed} of {len(found)} gates. Half of the kernels within {statistics.median(medians):.1f} s; "
+            f"{within} of {len(medians)} within 2 s (medians over seeds); the slowest gate "
+            f"{max((startup + r.seconds for r in found if r.seconds is not None), default=0):.1f} s.",
+            "",
+            "| kernel | report | stopped | median s | slowest s | verdicts |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *(row for _, row in rows),
+            "",
+        ]
+    )
+
+
+def _expected(name: str) -> frozenset[str]:
+    return next(flawed.expected for flawed in FLAWED if flawed.name == name)
+
+
+def start_of_command() -> float:
+    """Seconds from the start of `xverify gate` until it begins to work."""
+    import subprocess
+
+    program = "import xverify.gate.gate, xverify.gate.ledger_file, xverify.engine.select, xverify.report.console"
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-c", program], check=True)
+        times.append(time.monotonic() - began)
+    return min(times)
+
+
+@click.command()
+@click.option("--seeds", default=1, show_default=True, help="Gates of each kernel, with the seeds 0, 1, ...")
+@click.option("--only", default="", help="Only kernels whose names contain this.")
+@click.option("--at-once", default=1, show_default=True, help="Gates at once.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
+def main(seeds: int, only: str, at_once: int, output: Path | None) -> None:
+    """How soon the gate stops each flawed kernel."""
+    chosen = [flawed for flawed in FLAWED if only in flawed.name]
+    startup = start_of_command()
+    found: list[Detection] = []
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(at_once) as pool:
+        jobs = ((flawed, seed) for seed in range(seeds) for flawed in chosen)
+        for one in pool.map(lambda job: detect(*job, Path(scratch)), jobs):
+            found.append(one)
+            stopped = "stopped" if one.verdicts & _expected(one.name) else "MISSED"
+            print(f"{stopped:8} {one.name:40} seed {one.seed} {one.seconds} s, {one.wall:.1f} s in all, {one.calls} calls, "
+                  f"{', '.join(sorted(one.verdicts))}", file=sys.stderr, flush=True)
+    command = "python tests/detection.py " + " ".join(_shown(sys.argv[1:]))
+    text = table(found, startup, command.strip())
+    if output is None:
+        print(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _shown(words: Iterable[str]) -> Iterable[str]:
+    return (word for word in words)
+
+
+if __name__ == "__main__":
+    main()
