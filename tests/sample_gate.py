@@ -33,9 +33,9 @@ def gate_report(outcome: str = "findings", reason: str = "", **gate: Any) -> dic
         finding["known"], finding["ledger"] = state == "known", {"state": state, "entry": entry}
         finding["line"], finding["readings"] = LINE, []
         finding["contract"], finding["clause"] = ONNX, f"{ONNX}/formula"
+        finding["summary"] = finding["summary"].replace(finding["subject"]["name"], KERNEL)
         finding["subject"] = {"name": KERNEL, "version": "sha256:0", "role": "kernel", "options": ""}
         finding["cells"] = [{**cell, "contract": ONNX} for cell in finding["cells"]]
-        finding["summary"] = finding["summary"].replace(finding["subject"]["name"], KERNEL)
     by_verdict = {finding["verdict"]: finding for finding in found}
     by_verdict["violation"]["readings"] = ["wraps-int32@exact", "a+b"]
     by_verdict["crash"]["cells"] = []
@@ -84,7 +84,6 @@ def hostile_gate_report() -> dict[str, Any]:
         finding["ledger"]["entry"] += harm
         if finding["witness"]["got"]["tensor"] is None:
             finding["witness"]["got"]["message"] = harm
-    for gate_field in ("reason",):
-        report["gate"][gate_field] += harm
+    report["gate"]["reason"] = harm
     report["gate"]["stale"] = [harm]
     return report

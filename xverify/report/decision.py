@@ -82,13 +82,24 @@ def outcome(report: Json) -> str:
 
 
 def verdict(report: Json) -> str:
-    """The decision in one sentence, without its first word: `outcome`."""
+    """The decision in one sentence that begins with the kernel's name, without its first word: `outcome`."""
+    target, said = report["gate"]["target"], predicate(report)
+    # A reason may go on from the kernel's name, as in "kernel.py:f could not be run".
+    return f"{target}{' ' if _begins_with_name(report) else ': '}{said}"
+
+
+def predicate(report: Json) -> str:
+    """The same without the kernel's name at its beginning."""
     gate = report["gate"]
     said = {"pass": "", "unable": gate["reason"], "findings": _counted(report)}[gate["outcome"]]
-    # A reason may begin with the kernel's name, as this sentence does.
-    said = said.removeprefix(f"{gate['kernel']} ") if (named := said.startswith(f"{gate['kernel']} ")) else said
+    said = said.removeprefix(f"{gate['kernel']} ") if _begins_with_name(report) else said
     far = extent(report) if gate["calls"] or not said else ""
-    return f"{gate['target']}{' ' if named else ': '}{'; '.join(filter(None, (said, far)))}"
+    return "; ".join(filter(None, (said, far)))
+
+
+def _begins_with_name(report: Json) -> bool:
+    gate = report["gate"]
+    return gate["outcome"] == "unable" and bool(gate["reason"].startswith(f"{gate['kernel']} "))
 
 
 def _counted(report: Json) -> str:

@@ -55,7 +55,8 @@ def render(report: Json) -> str:
 
 @dataclass(frozen=True)
 class Decided:
-    """What a gate made of its run. word: PASS, FAIL or UNABLE; sentence: the rest of the verdict. replays: by finding."""
+    """What a gate made of its run. word: PASS, FAIL or UNABLE; sentence: the rest of the verdict, which goes on from
+    the kernel's name. replays: by finding."""
 
     word: str
     tone: str
@@ -74,7 +75,7 @@ def _decided(report: Json) -> Decided:
     return Decided(
         word=word,
         tone={"PASS": "good", "FAIL": "bad", "UNABLE": "warn"}[word],
-        sentence=decision.verdict(report),
+        sentence=decision.predicate(report),
         besides=decision.besides(report),
         failing=decision.failing(report),
         known=decision.known(report),
