@@ -21,14 +21,17 @@ THREADS = 4
 PAUSE_SECONDS = 1e-6
 """Asked for; the system makes 50 microseconds of it, in which the others run."""
 
-MOST_PAUSES = 40
-"""In one call."""
+PAUSES = 12
+"""In one call, one after another, from a drawn line on: watching every instruction would cost more than the pauses."""
 
 ONE_IN = 6
 """Instructions, on average, from one pause to the next."""
 
+MOST_LINES = 400
+"""Of a call, from which the one is drawn."""
 
-def threads_differ(function: Function, cases: Sequence[Differs], rounds: int) -> bool:
+
+def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, seed: int) -> bool:
     """Whether some thread found a case to differ, in so many rounds that all threads begin together.
 
     By turns all threads make the first case, and each another. What ``differs`` raises is raised here.
@@ -36,12 +39,15 @@ def threads_differ(function: Function, cases: Sequence[Differs], rounds: int) ->
     together = threading.Barrier(THREADS)
     found: List[bool] = []
     failures: List[BaseException] = []
+    lines = [1]
 
     def work(number: int) -> None:
         try:
             for turn in range(rounds):
                 case = cases[(number + turn) % len(cases) if turn % 4 < 2 else 0]
-                paused = function if turn % 2 else interrupted(function, random.Random(turn * THREADS + number))
+                first = random.Random(seed * rounds + turn).random()  # the same for all: they meet near that line
+                drawn = random.Random(number)
+                paused = function if turn % 2 else interrupted(function, int(first * max(lines)), drawn, lines)
                 together.wait()
                 found.append(case(paused))
         except threading.BrokenBarrierError:
@@ -65,19 +71,26 @@ def run_all(threads: Iterable[threading.Thread]) -> None:
         thread.join()
 
 
-def interrupted(function: Function, drawn: random.Random) -> Function:
-    """The function, pausing between instructions of its Python code; the thread that calls it must not be traced."""
+def interrupted(function: Function, first: int, drawn: random.Random, lines: List[int]) -> Function:
+    """The function, pausing between instructions of its Python code, but not of ours, after its ``first`` lines; the
+    thread that calls it must not be traced. lines: how many lines earlier calls ran at least, to which this one adds."""
 
     def paused(*operands: Any, **keywords: Any) -> Any:
-        left = MOST_PAUSES
+        seen, left = 0, PAUSES
 
         def pause(frame: FrameType, event: str, argument: Any) -> Any:
-            nonlocal left
-            frame.f_trace_opcodes = True
-            if drawn.randrange(ONE_IN) == 0:
-                time.sleep(PAUSE_SECONDS)
-                left -= 1
-            if left == 0:
+            nonlocal seen, left
+            if str(frame.f_globals.get("__name__")).startswith("oracles."):
+                return None
+            seen += event == "line"
+            if seen > first and left:
+                frame.f_trace_opcodes = True
+                if drawn.randrange(ONE_IN) == 0:
+                    time.sleep(PAUSE_SECONDS)
+                    left -= 1
+            else:
+                frame.f_trace_opcodes = False
+            if seen == MOST_LINES:
                 sys.settrace(None)
             return pause
 
@@ -86,5 +99,6 @@ def interrupted(function: Function, drawn: random.Random) -> Function:
             return function(*operands, **keywords)
         finally:
             sys.settrace(None)
+            lines.append(seen)
 
     return paused
