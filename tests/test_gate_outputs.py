@@ -256,7 +256,7 @@ def test_an_annotation_says_where_the_kernel_is(tmp_path: Path) -> None:
     report = gate_report()
     _, properties, _ = github(annotation_lines(report, GITHUB)[0])
     assert properties == {"file": "kernels/mine.py", "title": "xverify: crash"}
-    file = tmp_path / "a,b:c%.py"
+    file = tmp_path / "a,b:c%;].py"
     file.write_text("import math\n\n\ndef dequantizer(): ...\n\n\ndef dequantize(x): ...\n", encoding="utf-8")
     report["gate"]["target"] = f"{file}:dequantize"
     _, properties, _ = github(annotation_lines(report, GITHUB)[0])
@@ -354,6 +354,10 @@ def test_junit_fails_where_the_gate_does() -> None:
         assert (finding["id"] in failures) == (finding["id"] in report["gate"]["failing"]), finding["verdict"]
         if finding["id"] in report["gate"]["failing"]:
             assert replay_line(report, finding) in failures
+    allowed = gate_report()
+    mine = finding_of(allowed, "violation")["id"]
+    allowed["gate"]["failing"].remove(mine)
+    assert mine not in render(allowed, "junit"), "the gate was told to let it pass"
     where = [case.get("name", "") for case in cases if case.find("failure") is not None]
     assert sum("int32" in name for name in where) == 3
     hostile = hostile_gate_report()
