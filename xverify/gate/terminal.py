@@ -79,7 +79,7 @@ def _rest(report: Json) -> Iterable[str]:
         yield f"no failure: {summary.words(finding['verdict'])}: {finding['summary']}"
     if gate["stale"]:
         names = ", ".join(gate["stale"])
-        yield f"stale: {names} did not come up any more; xverify ledger prune removes what is stale"
+        yield f"stale: {names} did not come up any more"
     if missing := decision.unsupported(report):
         yield f"unsupported: {'; '.join(missing)}"
     if reason := decision.besides(report):
@@ -87,14 +87,14 @@ def _rest(report: Json) -> Iterable[str]:
 
 
 def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str, str]]:
-    if not found:
-        return
-    accept = ["xverify", "ledger", "accept", found[0]["id"]]
-    if run != report["run"]["id"]:
-        accept += ["--run", run]
+    where = ["--run", run] if run != report["run"]["id"] else []
     if report["gate"]["ledger"] != str(select.LEDGER):
-        accept += ["--ledger", report["gate"]["ledger"]]
-    yield "to accept one for a while:", f"{shlex.join(accept)} --reason TEXT --owner NAME --expires 90d"
+        where += ["--ledger", report["gate"]["ledger"]]
+    if report["gate"]["stale"]:
+        yield "to remove what is stale:", shlex.join(["xverify", "ledger", "prune", *where])
+    if found:
+        accept = shlex.join(["xverify", "ledger", "accept", found[0]["id"], *where])
+        yield "to accept one for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
 
 
 def _run(html: Path) -> str:
