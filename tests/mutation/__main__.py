@@ -1,0 +1,109 @@
+"""python -m mutation: make mutants, try to stop each, write reports/mutants.md. Exits 1 when one survives unexplained."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mutation import explained, table
+from mutation.copies import Copy
+from mutation.mutants import Mutant, mutants_of
+from mutation.questions import COMPARATOR, KERNELS, questions_for
+from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = Path("reports", "runs", "mutants.jsonl")
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m mutation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3, help="Seeds 1 to this.")
+    parser.add_argument("--jobs", type=int, default=2, help="Mutants at once.")
+    parser.add_argument("--sample", type=int, default=0, help="Only so many, always the same ones.")
+    parser.add_argument("--only", default="", help="Only mutants whose file, function or name holds this.")
+    parser.add_argument("--list", action="store_true", help="Say which there are, and try none.")
+    parser.add_argument(
+        "--show", default="", metavar="NAME", help="Print the changed file of that mutant, and try none."
+    )
+    parser.add_argument(
+        "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop."
+    )
+    parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
+    parser.add_argument("--output", type=Path, default=Path("reports", "mutants.md"))
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = options()
+    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
+    why, stale = explained.matched(explained.read(), made)
+    chosen = chosen_of(made, asked.only, asked.sample)
+    if asked.show:
+        print(next(mutant.source for mutant in made if mutant.name == asked.show))
+        return 0
+    if asked.list:
+        for m in chosen:
+            print(f"{m.name} {m.file}:{m.line} {m.function} [{m.operator}] {m.before}  ->  {m.after}")
+        return 0
+    seeds = range(1, asked.seeds + 1)
+    kept = Kept(ROOT / KEPT, digest(ROOT))
+    results = kept.read(asked.survivors)
+    wanted = [(m, seed) for seed in seeds for m in chosen if (m.name, seed) not in results]
+    print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained; {len(wanted)} to try", flush=True)
+    try:
+        ask(asked, wanted, results, kept)
+    except WrongTreeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    asked.output.write_text(table.document(chosen, results, why, stale, seeds, asked.jobs, len(made)), encoding="utf-8")
+    standing = [m for m in chosen if m not in why and table.stands(m, results, seeds)]
+    print(f"{len(standing)} survive unexplained, {len(stale)} explanations are stale; see {asked.output}")
+    return 1 if standing or stale else 0
+
+
+def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
+    """The mutants that are named, or of them a sample that is always the same, in their order."""
+    named = [m for m in made if only in m.file or only in m.function or only == m.name]
+    if not sample or sample >= len(named):
+        return named
+    places = sorted(random.Random(0).sample(range(len(named)), sample))
+    return [named[place] for place in places]
+
+
+def ask(
+    asked: argparse.Namespace, wanted: Sequence[tuple[Mutant, int]], results: dict[tuple[str, int], Result], kept: Kept
+) -> None:
+    """Try what is wanted, in copies that are removed afterwards."""
+    if not wanted:
+        return
+    directory = Path(tempfile.mkdtemp(prefix="mutants-"))
+    try:
+        copies = [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
+        if not asked.unchecked:
+            check_sound(copies, [q for m, _ in wanted for q in questions_for(m)], 1)
+        for files in (KERNELS, COMPARATOR):
+            some = next((m for m, _ in wanted if m.file in files), None)
+            if some is not None:
+                check_copy(copies[0], some, questions_for(some)[-1])
+        left = len(wanted)
+
+        def done(result: Result, mutant: Mutant) -> None:
+            nonlocal left
+            left -= 1
+            results[result.mutant, result.seed] = result
+            kept.add(result)
+            how = f"{result.outcome} of {result.stopped}: {result.by}" if result.stopped else "SURVIVES"
+            print(f"{left} {result.seconds:.1f} s {mutant.name} {mutant.file} {mutant.function} {how}", flush=True)
+
+        run(copies, wanted, done)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

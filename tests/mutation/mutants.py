@@ -1,0 +1,122 @@
+"""The mutants of a file: always the same ones in the same order, each known by what it changes and not by a line's number."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mutation.operators import called, changes, is_assertion, names_bound
+
+BLOCKS = ("body", "orelse", "handlers", "finalbody", "decorator_list")
+"""The parts of a compound statement that are not on its first line."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed statement of one function ("" for the module itself).
+
+    file: relative to the repository. before, after: the statement's first line as `ast.unparse` writes it. number: which of
+    several mutants that are equal in all of these. source: the whole changed file.
+    """
+
+    file: str
+    function: str
+    operator: str
+    before: str
+    after: str
+    number: int = 0
+    line: int = field(default=0, compare=False)
+    source: str = field(default="", compare=False, repr=False)
+
+    @property
+    def identity(self) -> tuple[str, str, str, str, str, int]:
+        return (self.file, self.function, self.operator, self.before, self.after, self.number)
+
+    @property
+    def name(self) -> str:
+        """A short name that does not change with what stands around the statement."""
+        return hashlib.sha256("\n".join(map(str, self.identity)).encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a node is: ``getattr(parent, field)``, or that list's item ``index``; and in which function and statement."""
+
+    node: ast.AST
+    parent: ast.AST
+    field: str
+    index: int | None
+    function: str
+    statement: ast.stmt
+    bound: Counter[str]
+
+    def put(self, node: ast.AST) -> None:
+        if self.index is None:
+            setattr(self.parent, self.field, node)
+        else:
+            getattr(self.parent, self.field)[self.index] = node
+
+
+def mutants_of(root: Path, file: str) -> list[Mutant]:
+    """All mutants of a Python file below ``root``, in the order of the text."""
+    tree = ast.parse((root / file).read_text(encoding="utf-8"))
+    seen = {ast.unparse(tree)}
+    equal: Counter[Mutant] = Counter()
+    found = []
+    for place in _places(tree, "", None, Counter()):
+        for operator, node in changes(place.node, place.parent, place.bound):
+            before = _header(place.statement)
+            place.put(ast.copy_location(node, place.node))
+            after = _header(node if place.node is place.statement else place.statement)
+            source = ast.unparse(tree)
+            place.put(place.node)
+            if source in seen:
+                continue
+            seen.add(source)
+            mutant = Mutant(file, place.function, operator, before, after)
+            found.append(replace(mutant, number=equal[mutant], line=place.statement.lineno, source=source + "\n"))
+            equal[mutant] += 1
+    return found
+
+
+def _header(statement: ast.AST) -> str:
+    """The statement, of a compound one its first line."""
+    blocks = {name: [] for name in BLOCKS if hasattr(statement, name)}
+    if blocks:
+        statement = type(statement)(**({name: getattr(statement, name) for name in statement._fields} | blocks))
+    return ast.unparse(ast.fix_missing_locations(statement)).strip().splitlines()[0]
+
+
+def _places(node: ast.AST, function: str, statement: ast.stmt | None, bound: Counter[str]) -> Iterator[_Place]:
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if not isinstance(child, ast.AST) or _is_left_alone(node, name, child):
+                continue
+            inside = child if isinstance(child, ast.stmt) else statement
+            if inside is not None:
+                yield _Place(child, node, name, index, function, inside, bound)
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                deeper = f"{function}.{child.name}" if function else child.name
+                yield from _places(child, deeper, inside, Counter(names_bound(child)))
+            else:
+                yield from _places(child, function, inside, bound)
+
+
+def _is_left_alone(parent: ast.AST, name: str, child: ast.AST) -> bool:
+    if isinstance(child, ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
+        return True
+    if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+        return True
+    if isinstance(child, ast.Assign) and isinstance(parent, ast.Module) and isinstance(child.value, ast.Subscript):
+        return True  # a type's name, such as NDArray[Any]
+    if isinstance(parent, ast.Call) and name == "args" and called(parent) in ("refuse", "isinstance"):
+        return True
+    if isinstance(parent, ast.Raise) and isinstance(child, ast.Call):
+        return True
+    return isinstance(parent, ast.Call) and isinstance(child, ast.keyword) and is_assertion(parent, child)

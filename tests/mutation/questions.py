@@ -1,0 +1,98 @@
+"""What must stop a mutant: questions whose answer is known for the tree as it is. Another answer stops the mutant.
+
+A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, and by nothing else. One of the
+comparator is stopped by its tests, or by a gate that lets a flawed kernel pass or stops a sound one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flawed_kernels import table
+
+from mutation.mutants import Mutant
+
+KERNELS = tuple(f"xverify/kernels/{name}.py" for name in ("blocks", "casting", "editions", "linear", "ranges"))
+COMPARATOR = (
+    "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
+    "xverify/verify/findings.py", "xverify/core/bits.py",
+)  # fmt: skip
+"""What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
+the values, where they are wrong, how small a call shows it."""
+
+NEWEST = "ai.onnx/DequantizeLinear-25"
+LIKELY = {
+    ("xverify/kernels/casting.py", "divide"): "onednn/DynamicDequantize-1@divide",
+    ("xverify/kernels/casting.py", "fractions_to_odd"): "tensorflow/Dequantize@installed",
+    ("xverify/kernels/linear.py", "dynamic_dequantize"): "onednn/*",
+    ("xverify/kernels/linear.py", "_optional_axis_spread"): "com.microsoft/*",
+}
+"""The editions that a function serves, if not the newest of ONNX."""
+
+FIRST, ALL, RANGES = 10.0, 20.0, 30.0
+"""Seconds of gates: on the likely editions, then on all; on those with ranges."""
+
+TESTS = ("tests/test_compare.py", "tests/test_verdicts.py")
+
+SOUND_SECONDS, FLAWED_SECONDS = 25.0, 12.0
+
+FLAWED = "tests/flawed_kernels"
+NARROW = {
+    "int8_difference_wraps": ("int8", "float32", "per_tensor"),
+    "negative_axis_refused": ("int8", "float32", "per_axis"),
+    "float16_rounded_twice": ("float8_e5m2", "float16", "per_tensor"),
+    "always_float32": ("int8", "float16", "per_tensor"),
+    "output_buffer_kept": ("int8", "float32", "per_tensor"),
+    "zero_point_of_another_type_cast": ("int8", "float32", "per_axis"),
+    "several_ranges_abort": ("int8", "float32", ""),
+}
+"""Flawed kernels of every kind of fault, and the part of the domain that shows it soon."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A gate to run, or tests where ``kernel`` is "". expected: the outcome for the tree as it is, "nothing" or "findings".
+    narrow: types of x, types of scale, granularities, as the command takes them."""
+
+    kernel: str
+    contracts: tuple[str, ...] = ()
+    budget: float = 60.0
+    expected: str = "nothing"
+    narrow: tuple[str, str, str] = ("", "", "")
+
+    @property
+    def words(self) -> str:
+        if not self.kernel:
+            return "tests"
+        return f"{self.kernel.rpartition('/')[2]} on {' '.join(self.contracts)}"
+
+    def asked(self, seed: int) -> dict[str, Any]:
+        """As ask.py takes it."""
+        return {
+            "kernel": self.kernel, "contracts": list(self.contracts), "budget": self.budget, "seed": seed,
+            "narrow": list(self.narrow),
+        }  # fmt: skip
+
+
+def questions_for(mutant: Mutant) -> tuple[Question, ...]:
+    """In the order in which they are asked: what is likely to stop it first."""
+    if mutant.file in COMPARATOR:
+        return comparator_questions()
+    if mutant.file == "xverify/kernels/ranges.py":
+        return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
+    likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), NEWEST)
+    return (Question("xverify-numpy", (likely,), FIRST), Question("xverify-numpy", ("*",), ALL))
+
+
+def comparator_questions() -> tuple[Question, ...]:
+    """The tests, a sound kernel, and flawed ones of every kind of fault."""
+    return (
+        Question(""),
+        Question(f"{FLAWED}/sound.py:onnx", (NEWEST,), SOUND_SECONDS, narrow=("int8", "float16", "per_axis")),
+        *(
+            Question(f"{FLAWED}/{kernel.target}", (kernel.contract,), FLAWED_SECONDS, "findings", NARROW[kernel.name])
+            for kernel in table.FLAWED
+            if kernel.name in NARROW
+        ),
+    )

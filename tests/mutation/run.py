@@ -1,0 +1,141 @@
+"""Asking every mutant every question, several mutants at once, until something stops it; results are kept as they come."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mutation.copies import PARTS, Copy
+from mutation.mutants import Mutant
+from mutation.questions import Question, questions_for
+
+T, R = TypeVar("T"), TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one mutant with one seed. stopped: by the question of these words, which gave this outcome; "" when nothing
+    stopped it. seconds: until then, all questions before counted."""
+
+    mutant: str
+    seed: int
+    stopped: str
+    outcome: str
+    by: str
+    seconds: float
+
+
+class WrongTreeError(RuntimeError):
+    """The tree as it is gives another answer than is expected, or a copy does not run its own files."""
+
+
+def try_mutant(copy: Copy, mutant: Mutant, seed: int, questions: Iterable[Question]) -> Result:
+    """Ask until an answer is not that of the sound tree."""
+    spent = 0.0
+    copy.put(mutant)
+    try:
+        for question in questions:
+            answer = copy.ask(question, seed)
+            spent += answer.seconds
+            if answer.outcome != question.expected:
+                return Result(mutant.name, seed, question.words, answer.outcome, answer.by, round(spent, 2))
+    finally:
+        copy.restore(mutant)
+    return Result(mutant.name, seed, "", "nothing", "", round(spent, 2))
+
+
+def check_sound(copies: Sequence[Copy], questions: Iterable[Question], seed: int) -> None:
+    """The tree as it is must give every answer that is expected. Raises WrongTreeError."""
+
+    def check(copy: Copy, question: Question) -> str:
+        answer = copy.ask(question, seed)
+        if answer.outcome == question.expected:
+            return ""
+        return f"{question.words}: {answer.outcome} ({answer.by}), expected {question.expected} of the tree as it is"
+
+    wrong = [sentence for sentence in _each(copies, list(dict.fromkeys(questions)), check) if sentence]
+    if wrong:
+        raise WrongTreeError("\n".join(wrong))
+
+
+def check_copy(copy: Copy, mutant: Mutant, question: Question) -> None:
+    """A file that cannot be imported must be noticed: else the copy runs other files than its own. Raises WrongTreeError."""
+    broken = Mutant(mutant.file, "", "", "", "", source="raise RuntimeError('this copy runs its own files')\n")
+    copy.put(broken)
+    try:
+        answer = copy.ask(question, 1)
+    finally:
+        copy.restore(broken)
+    if answer.outcome == question.expected:
+        raise WrongTreeError(f"{question.words}: {answer.outcome} though {mutant.file} cannot be imported in the copy")
+
+
+def run(
+    copies: Sequence[Copy],
+    wanted: Sequence[tuple[Mutant, int]],
+    done: Callable[[Result, Mutant], None],
+) -> None:
+    """Try mutants with seeds, as many at once as there are copies; ``done`` is called under a lock."""
+    lock = threading.Lock()
+
+    def one(copy: Copy, item: tuple[Mutant, int]) -> None:
+        mutant, seed = item
+        result = try_mutant(copy, mutant, seed, questions_for(mutant))
+        with lock:
+            done(result, mutant)
+
+    _each(copies, wanted, one)
+
+
+def _each(copies: Sequence[Copy], items: Sequence[T], function: Callable[[Copy, T], R]) -> list[R]:
+    free: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def one(item: T) -> R:
+        copy = free.get()
+        try:
+            return function(copy, item)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        return list(pool.map(one, items))
+
+
+class Kept:
+    """Results of earlier runs, a line each, with a digest of the tree that gave them."""
+
+    def __init__(self, path: Path, tree: str) -> None:
+        self._path, self._tree = path, tree
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def read(self, stopped_by_other_trees: bool) -> dict[tuple[str, int], Result]:
+        """By mutant and seed, the newest of this tree; of other trees those that stopped the mutant, if so asked."""
+        found: dict[tuple[str, int], Result] = {}
+        for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
+            entry = json.loads(line)
+            tree, result = entry.pop("tree"), Result(**entry)
+            if tree == self._tree or (stopped_by_other_trees and result.stopped):
+                found[result.mutant, result.seed] = result
+        return found
+
+    def add(self, result: Result) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"tree": self._tree, **asdict(result)}) + "\n")
+
+
+def digest(root: Path) -> str:
+    """Of every Python file that a result may depend on."""
+    found = hashlib.sha256()
+    for part in PARTS:
+        for path in sorted((root / part).rglob("*.py")):
+            found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
