@@ -120,7 +120,9 @@ class Inline:
         fenv.enter(self._theirs)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # as in a worker: a warning is no refusal, also where tests make it an error
+                warnings.simplefilter(
+                    "ignore"
+                )  # as in a worker: a warning is no refusal, also where tests make it an error
                 return run_call(self._loaded, blob, path)
         finally:
             self._theirs = fenv.current()

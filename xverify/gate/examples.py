@@ -1,12 +1,12 @@
 """What Hypothesis draws for a kernel in a test suite, with the settings of that suite, and what its database remembers.
 
-The calls that showed a fault are kept as lines (`xverify.core.line`), so that one is the same call for every version
-of the strategies that may have drawn it, and is kept as it was shrunk, whatever phase found it.
+Calls that failed are kept as lines (`xverify.core.line`): so one is the same call whatever strategies draw later, and it is
+kept as small as the gate made it, whatever phase found it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,6 +14,7 @@ from functools import partial
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
+from hypothesis.strategies import DrawFn
 
 from strategies.calls import calls, invalid_calls, unspecified_calls
 from strategies.spoil import breakable, openable
@@ -28,7 +29,7 @@ from xverify.verify.findings import Finding, Key
 from xverify.verify.shrink import faults
 
 SHRUNK_BY = 0.6
-"""Share of the budget after which a failing example is shrunk no more by Hypothesis: the rest is for the gate's own."""
+"""Share of the budget after which Hypothesis shrinks a failing example no more: the gate then goes on in a way of its own."""
 
 PATIENCE = 2.0
 """Seconds that a call may take past the end of the asking."""
@@ -37,46 +38,51 @@ VALID, INVALID, UNSPECIFIED = 12, 2, 1
 """How many of each are drawn, as in a sweep."""
 
 CYCLE = 32
-"""A call with the last number of a cycle is asked on every path, one with the first is asked again after its batch."""
+"""Of so many calls in a row, the last is asked on every path, and the one after it again when its batch is over."""
+
+AT_THE_END = 1 << 20
+"""From which number on calls are counted of which the ledger may know."""
 
 
 @dataclass(eq=False)
 class Examples:
-    """What one test knows of calls that fail. profile: the test suite's settings. kernel: the kernel's name. identity: what else
-    decides what is asked and what is right, so that two tests do not take each other's calls for their own.
+    """The examples of one test. profile: the test suite's settings. kernel: the kernel's name. identity: whatever else decides
+    what is asked and what is right, so that no test takes the calls of another for its own. within: as the gate's.
 
-    falsified: calls that showed a fault when they were drawn.
+    falsified: the calls that showed a fault when they were drawn.
     """
 
     profile: settings
     kernel: str
     identity: Sequence[str]
-    within: dict[str, Domain]
+    within: Mapping[str, Domain]
     allow_mixed: bool = False
     falsified: list[Call] = field(default_factory=list)
 
     # -- the database -------------------------------------------------------------------------------------
 
-    def _key(self, contract: Contract) -> bytes:
-        return "\n".join(("xverify", self.kernel, contract.id, *self.identity)).encode()
+    def remember(self, contract: str, line: str) -> None:
+        """Keep a call that fails in the database."""
+        if self.profile.database is not None and line:
+            self.profile.database.save(self._key(contract), line.encode())
 
-    def remember(self, contract: Contract, lines: Iterable[str]) -> None:
-        """Keep calls that fail in Hypothesis' database."""
+    def _forget(self, contract: str, kept: bytes) -> None:
         if self.profile.database is not None:
-            for line in filter(None, lines):
-                self.profile.database.save(self._key(contract), line.encode())
+            self.profile.database.delete(self._key(contract), kept)
 
-    def _remembered(self, contract: Contract) -> list[tuple[bytes, Call]]:
+    def _remembered(self, contract: str) -> Iterator[tuple[bytes, Call]]:
         """What is kept, the shortest first; what is damaged is dropped."""
-        database, known = self.profile.database, []
+        database = self.profile.database
         if database is None or Phase.reuse not in self.profile.phases:
-            return []
+            return
         for kept in sorted(database.fetch(self._key(contract)), key=lambda kept: (len(kept), kept)):
             try:
-                known.append((kept, call_from_line(kept.decode("ascii")).under(contract.id)))
+                yield kept, replace(call_from_line(kept.decode("ascii")).under(contract), origin="saved example")
             except ValueError:
-                database.delete(self._key(contract), kept)
-        return known
+                self._forget(contract, kept)
+
+    def _key(self, contract: str) -> bytes:
+        return "\n".join(("xverify", self.kernel, contract, *self.identity)).encode()
 
     # -- asking -------------------------------------------------------------------------------------------
 
@@ -84,41 +90,32 @@ class Examples:
         """Ask what failed before. Whether some of it still does: then the rest can wait. What no longer fails is forgotten."""
         fails = False
         for contract in run.options.contracts:
-            shows = partial(self._shows, run, contract, {})
-            for place, (kept, call) in enumerate(self._remembered(contract)):
-                seen = len(run.findings)
+            for place, (kept, call) in enumerate(self._remembered(contract.id)):
+                before = len(run.findings)
                 ask_fully(run, contract, call, place)
-                if len(run.findings) > seen or run.fault_seen or shows(call):
+                if len(run.findings) > before or _Falsifies(run, contract, self.kernel, self.allow_mixed)(call):
                     fails = True
-                elif self.profile.database is not None:
-                    self.profile.database.delete(self._key(contract), kept)
+                else:
+                    self._forget(contract.id, kept)
         return fails
 
     def draw(self, run: Sweep, limit: Limit) -> None:
-        """Have Hypothesis look for a call that fails, under each edition, where nothing before has shown a fault."""
-        if Phase.generate not in self.profile.phases:
-            return
+        """Have Hypothesis look for a call that fails, under each edition, as long as nothing has shown a fault."""
+        texts = {text.id: text for text in run.options.texts or run.options.contracts}
         for contract in run.options.contracts:
-            if run.fault_seen or limit():
+            if run.fault_seen or limit() or Phase.generate not in self.profile.phases:
                 return
-            open_calls: list[Call] = []
-            known: dict[str, bool] = {}
-            shows = partial(self._shows, run, contract, known, open_calls)
-
-            def in_time(call: Call, known: dict[str, bool] = known, shows: Callable[[Call], bool] = shows) -> bool:
-                # What was said of a call stays: Hypothesis asks for the smallest one again, also when the time is over.
-                late = limit() or (any(known.values()) and run.out_of(SHRUNK_BY))
-                return known.get(call.digest(), False) if late else shows(call)
-
+            falsifies = _Falsifies(run, contract, self.kernel, self.allow_mixed, limit)
+            narrow = replace(texts[contract.id], domain=self.within.get(contract.id, contract.domain))
             with suppress(HypothesisException):  # nothing fails, or nothing can be drawn
-                self.falsified.append(find(self._drawn(contract), in_time, settings=self._settings()))
+                self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
-            cases = iter([[Case(call, 0, "hypothesis") for call in open_calls]])
-            run.ask({contract.id: numbered(cases, DRAWN)}, limit, patience=PATIENCE)
+            cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])
+            run.ask({contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
 
     def _settings(self) -> settings:
-        """The test suite's, but for what has no meaning here: a deadline for one call, which the gate has itself; its database,
-        which holds lines; and explanations, which would name lines of our own."""
+        """The test suite's, but for what has no meaning here: a deadline, since the gate has one for each call and one for all;
+        its database, which holds lines; and explanations, which would name lines of our own."""
         phases = (Phase.generate, Phase.target, Phase.shrink)
         return settings(
             self.profile,
@@ -127,33 +124,65 @@ class Examples:
             phases=tuple(phase for phase in phases if phase in self.profile.phases),
         )
 
-    def _drawn(self, contract: Contract) -> st.SearchStrategy[Call]:
-        narrow = replace(contract, domain=self.within.get(contract.id, contract.domain))
-        kinds = [calls(narrow)] * VALID
-        kinds += [invalid_calls(narrow)] * (INVALID if breakable(narrow) else 0)
-        kinds += [unspecified_calls(narrow)] * (UNSPECIFIED if openable(narrow) else 0)
-        return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
-    def _shows(
-        self, run: Sweep, contract: Contract, known: dict[str, bool], open_calls: list[Call] | None, call: Call
-    ) -> bool:
-        """Whether one call alone shows that the kernel is at fault; found once for each call, since a kernel may waver.
+def ask_fully(run: Sweep, contract: Contract, call: Call, place: int = 0) -> None:
+    """Ask a call in every way that the gate has: on each path, and again when its batch is over. place: another for each call."""
+    cases = numbered(iter([[Case(call, 0, "hypothesis")] * 2]), DRAWN + CYCLE * (place + 1) - 1)
+    run.ask({contract.id: cases}, lambda: bool(run.fleet.failures))
 
-        Where the ledger knows faults of such calls, what gives the values must be known first, which only many calls tell: those
-        are kept in ``open_calls``, for the end.
-        """
+
+@dataclass(eq=False)
+class _Falsifies:
+    """Whether one call alone shows that the kernel is at fault; what was once said of a call stays, also when the time is over,
+    since Hypothesis asks for the smallest one again.
+
+    undecided: calls of which the ledger may know. What gives their values must be known first, and only many calls tell.
+    """
+
+    run: Sweep
+    contract: Contract
+    kernel: str
+    allow_mixed: bool
+    limit: Limit | None = None
+    undecided: list[Call] = field(default_factory=list)
+    known: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, call: Call) -> bool:
         digest = call.digest()
-        if digest not in known:
-            judged = verdicts.judge(contract, call)
-            oracle, subject = run.fleet.oracles[self.kernel], run.fleet.subjects[self.kernel][0]
-            if open_calls is not None and run.options.rules.might_be_known(judged):
-                open_calls.append(call)
-                known[digest] = False
-            elif run.fleet.untold(oracle, contract, call):
-                known[digest] = False
-            else:
-                outcome = run.fleet.ask(subject, call)
-                nothing_yet = Finding(Key(subject.name, contract.id, "violation", "", ""), subject, "", call, None)
-                found = faults(nothing_yet, judged, outcome, partial(run.fleet.ask, subject))
-                known[digest] = bool(found) or (not self.allow_mixed and _is_mixed(judged, subject.name, outcome))
-        return known[digest]
+        if digest not in self.known:
+            if self._too_late():
+                return False
+            self.known[digest] = self._shows(call)
+        return self.known[digest]
+
+    def _too_late(self) -> bool:
+        if self.limit is None:
+            return False
+        return self.limit() or (any(self.known.values()) and self.run.out_of(SHRUNK_BY))
+
+    def _shows(self, call: Call) -> bool:
+        run, contract = self.run, self.contract
+        oracle, subject = run.fleet.oracles[self.kernel], run.fleet.subjects[self.kernel][0]
+        judged = verdicts.judge(contract, call)
+        beyond = contract.like and oracle.distribution == "xverify" and judged.judgement.verdict == "forbidden"
+        if beyond or run.fleet.untold(oracle, contract, call):
+            return False
+        if self.limit is not None and run.options.rules.might_be_known(judged):
+            self.undecided.append(call)
+            return False
+        outcome, ask = run.fleet.ask(subject, call), partial(run.fleet.ask, subject)
+        nothing_yet = Finding(Key(subject.name, contract.id, "violation", "", ""), subject, "", call, None)
+        if faults(nothing_yet, judged, outcome, ask):
+            return True
+        if judged.legal is None or self.allow_mixed:
+            return False
+        every = tuple(reading.name for reading in judged.legal.readings)
+        return verdicts.mixed(judged, subject.name, outcome, None, every) is not None
+
+
+@st.composite
+def _drawn(draw: DrawFn, contract: Contract) -> Call:
+    kinds = [calls] * VALID
+    kinds += [invalid_calls] * (INVALID if breakable(contract) else 0)
+    kinds += [unspecified_calls] * (UNSPECIFIED if openable(contract) else 0)
+    return draw(draw(st.sampled_from(kinds))(contract))
