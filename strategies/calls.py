@@ -69,6 +69,7 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
         draw(st.sampled_from(SCALE_RECIPES)),
         draw(st.sampled_from(ZERO_POINT_RECIPES)),
         draw(SEEDS),
+        draw(st.sampled_from(LAYOUTS)),
     )
 
 

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, product
 
-import numpy as np
-
-from strategies.structures import Linear, Range, Structure, build
+from strategies.structures import Linear, Range, Structure, build, laid_out
 from strategies.values import RANGE_RECIPES, SCALE_RECIPES
 from strategies.walk import Picks, fits, range_choices, scale_outputs
 from xverify.contracts.model import Contract
-from xverify.core.call import LAYOUTS, Call, Tensor
+from xverify.core.call import LAYOUTS, Call
 
 SHAPE = (3, 4, 5)
 """Rank 3, since C and Fortran order agree on fewer axes; no extent equal to another."""
@@ -26,16 +24,8 @@ def layout_calls(contract: Contract) -> Iterator[Call]:
         for role, tensor in call.tensors.items():
             for layout in LAYOUTS if tensor.shape else ():
                 if layout != "C":
-                    changed = {**call.tensors, role: _laid_out(tensor, layout)}
+                    changed = {**call.tensors, role: laid_out(tensor.dtype, tensor.codes, layout)}
                     yield replace(call, tensors=changed, origin=f"{call.origin}, {role} {layout}")
-
-
-def _laid_out(tensor: Tensor, layout: str) -> Tensor:
-    codes = tensor.codes
-    if layout == "broadcast":
-        # Equal along the last axis, so that it can have a stride of 0.
-        codes = np.ascontiguousarray(np.broadcast_to(codes[..., :1], codes.shape))
-    return Tensor(tensor.dtype, codes, layout)
 
 
 def _structures(contract: Contract) -> Iterator[Structure]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from strategies import values
 from xverify.contracts.linear import ceil_div
@@ -28,6 +30,7 @@ class Linear:
     scale_recipe: str = "drawn"
     zero_point_recipe: str = "random"
     seed: int = 0
+    parameter_layout: str = "C"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,13 @@ def build(contract: Contract, structure: Structure, origin: str = "") -> Call:
     return _linear_call(contract, structure, rng, origin)
 
 
+def laid_out(dtype: str, codes: NDArray[Any], layout: str) -> Tensor:
+    """A tensor in a layout; of the layout "broadcast" its codes are made equal along the last axis, so that it has one."""
+    if layout == "broadcast" and codes.ndim:
+        codes = np.ascontiguousarray(np.broadcast_to(codes[..., :1], codes.shape))
+    return Tensor(dtype, codes, layout)
+
+
 def _parameter_shape(structure: Linear, axis: int, one_element: bool) -> tuple[int, ...]:
     shape = structure.shape
     if structure.granularity == "per_tensor":
@@ -70,9 +80,9 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
     qtype = "qtype" in domain.attributes
     axis = structure.axis if structure.axis is not None else (domain.default_axis or 0)
     parameters = _parameter_shape(structure, axis, one_element=qtype)
-    x = Tensor(structure.x_dtype, values.data(structure.x_dtype, structure.shape, rng), structure.layout)
+    x = laid_out(structure.x_dtype, values.data(structure.x_dtype, structure.shape, rng), structure.layout)
     scale = values.scales(structure.scale_dtype, parameters, structure.scale_recipe, rng)
-    tensors = {"x": x, "scale": Tensor(structure.scale_dtype, scale)}
+    tensors = {"x": x, "scale": laid_out(structure.scale_dtype, scale, structure.parameter_layout)}
     if structure.zero_point_dtype:
         recipe = structure.zero_point_recipe
         # Text says that of int32 the zero point is supposed to be 0; other values are made by `opened`.
@@ -84,7 +94,7 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
         if structure.zero_point_dtype == "int32" and qtype:
             # Keeps x - zero point inside int32 for every 8-bit x.
             codes = np.clip(codes.view(np.int32), -(2**31) + 512, 2**31 - 512).astype(np.int32).view(np.uint32)
-        tensors["zero_point"] = Tensor(structure.zero_point_dtype, codes)
+        tensors["zero_point"] = laid_out(structure.zero_point_dtype, codes, structure.parameter_layout)
     attributes: dict[str, Attribute] = {}
     if structure.granularity != "per_tensor" and qtype:
         attributes["qtype"] = "per_channel"
@@ -101,7 +111,7 @@ def _range_call(contract: Contract, structure: Range, rng: np.random.Generator, 
     data = values.data(structure.input_dtype, structure.shape, rng)
     low, high = values.ranges((), structure.range_recipe, (1 << BITS[structure.input_dtype]) - 1, rng)
     tensors = {
-        "input": Tensor(structure.input_dtype, data, structure.layout),
+        "input": laid_out(structure.input_dtype, data, structure.layout),
         "min_range": Tensor("float32", low),
         "max_range": Tensor("float32", high),
     }

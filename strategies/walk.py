@@ -180,7 +180,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
             x_dtype, scale, granularity, shape,
             pick(zero_point_choices(domain, x_dtype)), out, axis,
             pick(block_sizes(shape[place])) if granularity == "blocked" else 0,
-            pick(LAYOUTS), pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES), 1000 + n,
+            pick(LAYOUTS), pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES), 1000 + n, pick(LAYOUTS),
         )  # fmt: skip
 
 

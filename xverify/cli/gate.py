@@ -112,11 +112,12 @@ def gate(
     for sentence in (*unread, *left_out):
         click.echo(f"xverify: {sentence}", err=True)
     console = Console()
-    progress = ConsoleProgress(console)
+    progress = ConsoleProgress(console, "gate")
     options = GateOptions(
         kernel=kernel,
         target=target,
         contracts=held_to,
+        contract_files=tuple(pattern for pattern in patterns if select.is_file(pattern)),
         directory=directory,
         run_id=directory.name,
         command=shlex.join(["xverify", *sys.argv[1:]]),

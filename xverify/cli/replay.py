@@ -13,6 +13,7 @@ from xverify.cli.common import FINDINGS, PASS, clear
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oracles.protocol import Oracle
     from xverify.contracts.model import Contract
     from xverify.engine.replay import AskAny, Replayed
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 @click.option(
     "--was", metavar="VERDICT", default="", help="Of a CALL: what was found, e.g. violation or violation:float32."
 )
+@click.option("--threads", is_flag=True, help="Of a CALL: asked by several threads at once.")
+@click.option("--strict", is_flag=True, help="NotImplementedError is a refusal like any other, as for the gate.")
 @click.option("--denormals", type=click.Choice(["keep", "flush"]), default="keep", help="Of a CALL, as for the gate.")
 @click.option("--like", "like_name", metavar="ORACLE", help="Of a CALL, as for the gate.")
 @clear
@@ -36,6 +39,8 @@ def replay(
     files: tuple[str, ...],
     target: str | None,
     was: str,
+    threads: bool,
+    strict: bool,
     denormals: str,
     like_name: str | None,
 ) -> int:
@@ -46,11 +51,13 @@ def replay(
     from xverify.engine import select
     from xverify.engine.replay import asking
 
-    kernel = select.kernel_under_test(target) if target else None
+    is_call = " " in finding.strip()
+    kernel = select.kernel_under_test(target or select.KERNEL, strict) if target or is_call else None
     unfixed = False
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel) as ask:
-        if " " in finding.strip():
-            results = iter([_call(finding, files, target, was, denormals, like_name, ask)])
+        if is_call and kernel is not None:
+            path = "threads" if threads else ""
+            results = iter([_call(finding, files, kernel, path, was, denormals, like_name, ask)])
         else:
             results = _of_report(finding, run, files, target, ask)
         for result in results:
@@ -101,7 +108,8 @@ def _in_house_or_named(name: str) -> None:
 def _call(
     line: str,
     files: tuple[str, ...],
-    target: str | None,
+    kernel: Oracle,
+    path: str,
     was: str,
     denormals: str,
     like_name: str | None,
@@ -119,10 +127,8 @@ def _call(
     identity = own[0].id if own else call.contract
     contract = _held_to(identity, own, denormals, like_name, ask)
     verdict, _, readings = was.partition(":")
-    kernel = select.kernel_under_test(target or select.KERNEL)
-    return replay_call(
-        call.under(contract.id), contract, kernel, ask, verdict, tuple(filter(None, readings.split(",")))
-    )
+    named = tuple(filter(None, readings.split(",")))
+    return replay_call(call.under(contract.id), contract, kernel, path, ask, verdict, named)
 
 
 def _held_to(identity: str, own: list[Contract], denormals: str, like_name: str | None, ask: AskAny) -> Contract:

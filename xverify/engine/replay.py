@@ -117,13 +117,13 @@ def replay_call(
     call: Call,
     contract: contracts.Contract,
     kernel: Oracle,
+    path: str,
     ask: AskAny,
     verdict: str = "",
     readings: tuple[str, ...] = (),
 ) -> Replayed:
     """A call again of which only a line of text is left. verdict, readings: what was found of it, "" when that is not known:
     then anything that is wrong is there STILL. Raises LookupError for an unknown reading."""
-    path = "threads" if verdict == "nondeterministic" else ""
     subject = Subject(kernel.name, kernel.version, kernel.role, path)
 
     def ask_it(call: Call) -> Outcome:

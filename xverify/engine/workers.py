@@ -380,7 +380,8 @@ class Worker:
 
     def _give_up(self, reason: str) -> None:
         self._kill()
-        self.failed = f"{self.oracle.name} could not be run by {self.python}: {reason}"
+        by = "" if self.python == sys.executable else f" by {self.python}"
+        self.failed = f"{self.oracle.name} could not be run{by}: {reason}"
         self.bell.set()
 
 

@@ -35,6 +35,8 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         "target": options.target or options.kernel.name,
         "version": options.kernel.version,
         "like": None if options.like is None else options.like.name,
+        "contract_files": list(options.contract_files),
+        "strict": options.kernel.strict,
         "denormals": "keep" if options.keep_subnormals else "flush",
         "outcome": outcome,
         "reason": reason,
@@ -45,7 +47,7 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         "first_verdict_seconds": _rounded(run.first_verdict),
         "first_fault_seconds": _rounded(run.first_fault),
         "stopped_early": run.ended(),
-        "unsupported": _unsupported(result),
+        "unsupported": _unsupported(result, options.kernel.name),
         "calls": sum(row["calls"] for row in result["run"]["workers"] if row["name"] == options.kernel.name),
     }
 
@@ -70,6 +72,8 @@ def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
     if not run.complete:
         return "it was interrupted"
     cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
+    if not run.fleet.workers[options.kernel.name].ready:
+        return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
     if not any(tally.answered for tally in cells):
         return (
             "the kernel answered no call: nothing was verified"
@@ -84,8 +88,9 @@ def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
     return ""
 
 
-def _unsupported(result: dict[str, Any]) -> list[dict[str, Any]]:
-    return [cell for cell in result["coverage"]["cells"] if cell["status"] == "unsupported"]
+def _unsupported(result: dict[str, Any], kernel: str) -> list[dict[str, Any]]:
+    cells = result["coverage"]["cells"]
+    return [cell for cell in cells if cell["status"] == "unsupported" and cell["subject"] == kernel]
 
 
 def _line(run: Sweep, finding: Finding) -> str:

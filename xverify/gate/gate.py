@@ -65,6 +65,7 @@ class GateOptions:
     directory: Path
     run_id: str
     command: str
+    contract_files: tuple[str, ...] = ()
     target: str = ""
     like: Oracle | None = None
     within: Mapping[str, Domain] = field(default_factory=dict)

@@ -25,7 +25,8 @@ def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARG
     line = finding.get("line", "")
     words = ["xverify", "replay"]
     if line and len(line) <= most:
-        words += [line, *_to_what(gate), "--was", _was(finding)]
+        threads = ["--threads"] if finding["subject"]["options"] == "threads" else []
+        words += [line, *_to_what(gate), *threads, "--was", _was(finding)]
     else:
         words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
     return shlex.join(words)

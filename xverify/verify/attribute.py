@@ -29,6 +29,9 @@ SEARCHED = 60
 FEW = 8
 """So many wrong values at least are needed to say that a recipe explains them, where it does not explain the others."""
 
+FEW_SEEN = 32
+"""Of so few values in all no indexing mistake is said to give them: there are many, and a small type has few codes."""
+
 _MISTAKE = "@"
 """Between the mistake and the reading in a recipe's name."""
 

@@ -14,7 +14,7 @@ from xverify.contracts.model import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
-from xverify.verify.attribute import FEW, Attribution, Misread, Recipe, Seen, Zeros
+from xverify.verify.attribute import FEW, FEW_SEEN, Attribution, Misread, Recipe, Seen, Zeros
 from xverify.verify.compare import Comparison
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
@@ -194,7 +194,7 @@ def explained(evidence: Evidence) -> Explained:
         return Explained(None)
     judged, first = evidence.wrong[0]
     contract = judged.contract
-    whole = attribute.misreadings(contract, kept)
+    whole = attribute.misreadings(contract, kept) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
     if whole:
         return Explained(whole[0])
     amiss = [Seen(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
