@@ -79,7 +79,7 @@ def _cut(call: Call, windows: list[slice]) -> _Cut:
                 codes = codes[tuple(blocks if i == axis else w for i, w in enumerate(windows))]
         elif codes.ndim == 1 and axis is not None and codes.shape[0] == data.shape[axis] and not first_of_blocks:
             codes = codes[windows[axis]]
-        tensors[name] = Tensor(parameter.dtype, np.ascontiguousarray(codes).reshape(codes.shape))
+        tensors[name] = Tensor(parameter.dtype, np.ascontiguousarray(codes).reshape(codes.shape), parameter.layout)
     kept = data.codes[tuple(windows)]
     tensors[role] = Tensor(data.dtype, np.ascontiguousarray(kept).reshape(kept.shape), data.layout)
     return _Cut(replace(call, tensors=tensors), windows)
@@ -94,11 +94,13 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
         codes = np.zeros_like(data.codes) if others == 0 else np.full_like(data.codes, data.codes[focus])
         codes[focus] = data.codes[focus]
         data = Tensor(data.dtype, codes, data.layout)
-    tensors[role] = Tensor(data.dtype, data.codes, "C") if plain == 0 else data
+    tensors[role] = data
     old = tensors.get("zero_point")
     # A zero point of 0 stays: another value could lead where the text leaves the call open.
     if old is not None and zero_point < 2 and old.dtype in INTEGERS and old.codes.any():
-        tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)))
+        tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)), old.layout)
+    if plain == 0:
+        tensors = {name: Tensor(t.dtype, t.codes) for name, t in tensors.items()}
     return replace(call, tensors=tensors)
 
 

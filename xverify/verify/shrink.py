@@ -184,6 +184,6 @@ def _size(call: Call) -> tuple[int, ...]:
         len(call.data.shape),
         sum(t.size for t in parameters),
         spread,
-        int(call.data.layout != "C"),
+        sum(tensor.layout != "C" for tensor in call.tensors.values()),
         len(call.attributes),
     )
