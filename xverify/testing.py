@@ -10,6 +10,7 @@ Works under pytest, under any other test runner, and without one.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -135,7 +136,7 @@ def verify_kernel(
     if examples.falsified:
         raise KernelError(_wavers(held, examples.falsified[0]))
     if report["gate"]["outcome"] == UNABLE:
-        raise NotVerifiedError(f"nothing is verified of {held.name}: {report['gate']['reason']}")
+        raise NotVerifiedError(_nothing(held, report))
 
 
 def verify_call(
@@ -173,7 +174,7 @@ def verify_call(
     report = _gate(held, budget=60.0, shrink=False, first=first)
     _raise_findings(held, report, decision.failing(report))
     if not came:
-        raise NotVerifiedError(f"nothing is verified of {held.name}: {report['gate']['reason']}")
+        raise NotVerifiedError(_nothing(held, report))
     if came[0].kind == "unsupported":
         raise NotVerifiedError(f"{held.name} does not implement this call: {came[0].error} {came[0].message}".rstrip())
 
@@ -252,6 +253,7 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 directory=Path(scratch),
                 run_id="test",
                 command="xverify.testing",
+                contract_files=held.files,
                 like=held.like,
                 today=date.today(),
                 budget=budget,
@@ -321,7 +323,8 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
         "strict": held.strict,
     }
     words = [f"{name}={value!r}" for name, value in options.items() if value]
-    return f"verify_call({held.oracle.name.rpartition(':')[2]}, {', '.join([repr(line), *words])})"
+    name = held.oracle.name.rpartition(":")[2].rpartition("<locals>.")[2]
+    return f"verify_call({name}, {', '.join([repr(line), *words])})"
 
 
 def _wavers(held: _Held, call: Call) -> str:
@@ -329,3 +332,9 @@ def _wavers(held: _Held, call: Call) -> str:
         f"{held.name} gave a wrong answer, and when asked again a right one: it is not deterministic\n\n"
         f"  {'call':8}{call_to_line(call)}"
     )
+
+
+def _nothing(held: _Held, report: Json) -> str:
+    """Why nothing is verified; what the gate calls by the names of its options is called by the names of ours."""
+    reason = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), report["gate"]["reason"])
+    return f"nothing is verified of {held.name}: {reason}"
