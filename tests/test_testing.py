@@ -261,8 +261,14 @@ def test_no_test_takes_the_calls_of_another():
     suite = remembering()
     with pytest.raises(KernelError):
         verify_kernel(wrong_at(128), EDITION, settings=suite, **NARROW)
+    saved = kept(suite)
     verify_kernel(sound, EDITION, settings=suite, **NARROW)
-    assert kept(suite)
+    now_right = wrong_at(-1)  # of the same name
+    verify_kernel(now_right, EDITION.replace("13", "10"), settings=suite, **NARROW)
+    verify_kernel(now_right, EDITION, settings=suite, denormals="flush", **NARROW)
+    assert kept(suite) == saved
+    verify_kernel(now_right, EDITION, settings=suite, **NARROW)
+    assert not kept(suite)
 
 
 def test_damaged_examples_are_dropped():

@@ -120,9 +120,8 @@ class Inline:
         fenv.enter(self._theirs)
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # as in a worker: a warning is no refusal, also where tests make it an error
+                # As in a worker: a warning is no refusal, also where tests make it an error.
+                warnings.simplefilter("ignore")
                 return run_call(self._loaded, blob, path)
         finally:
             self._theirs = fenv.current()
