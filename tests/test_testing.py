@@ -9,6 +9,7 @@ import threading
 import time
 import tomllib
 import warnings
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from xverify.core.call import encode_call
 from xverify.core.line import call_from_line
 from xverify.engine.inline import Inline
 from xverify.engine.select import UsageError
+from xverify.gate import ledger_file
+from xverify.gate.ledger import entry_from_finding
 from xverify.testing import KernelError, NotVerifiedError, verify_call, verify_kernel
 
 EDITION = "ai.onnx/DequantizeLinear-13"
@@ -156,6 +159,25 @@ def test_options_say_what_is_right():
     with pytest.raises(KernelError, match="like='onnxruntime'"):
         verify_call(wrong_at(128), TO_128, like="onnxruntime")
     verify_call(sound, TO_128, like="onnxruntime")
+
+
+def test_what_the_ledger_knows_passes_and_what_it_does_not_fails(tmp_path):
+    ledger, counted = tmp_path / "ledger.toml", []
+    with pytest.raises(KernelError) as caught:
+        verify_kernel(wrong_at(128), EDITION, settings=profile(), **NARROW)
+    for finding in caught.value.findings:
+        ledger_file.accept(ledger, entry_from_finding(finding, "it is being mended", date.today()))
+    verify_kernel(wrong_at(128, counted), EDITION, ledger=ledger, settings=profile(), **NARROW)
+    assert len(counted) > 400
+
+    def refusing(x, scale, zero_point=None, **attributes):
+        if x.ndim == 5:
+            raise ValueError("five are too many")
+        return wrong_at(128)(x, scale, zero_point, **attributes)
+
+    refusing.__qualname__ = wrong_at(128).__qualname__
+    with pytest.raises(KernelError, match="wrongly-rejected"):
+        verify_kernel(refusing, EDITION, ledger=ledger, settings=profile(), **NARROW)
 
 
 @pytest.mark.parametrize(
