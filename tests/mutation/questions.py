@@ -89,7 +89,9 @@ def comparator_questions() -> tuple[Question, ...]:
     """The tests, a sound kernel, and flawed ones of every kind of fault."""
     return (
         Question(""),
-        Question(f"{FLAWED}/sound.py:onnx", (NEWEST,), SOUND_SECONDS, narrow=("int8", "float16", "per_tensor,per_axis")),
+        Question(
+            f"{FLAWED}/sound.py:onnx", (NEWEST,), SOUND_SECONDS, narrow=("int8", "float16", "per_tensor,per_axis")
+        ),
         *(
             Question(f"{FLAWED}/{kernel.target}", (kernel.contract,), FLAWED_SECONDS, "findings", NARROW[kernel.name])
             for kernel in table.FLAWED

@@ -34,7 +34,11 @@ def document(
     lines = [HEAD.format(jobs=jobs)]
     if made > len(mutants):
         lines += [f"**A sample: {len(mutants)} of {made} mutants.**", ""]
-    lines += [f"Seeds: {', '.join(map(str, seeds))}. A mutant counts as stopped when it is with every seed.", ""]
+    lines += [
+        f"Seeds: {', '.join(map(str, seeds))}. A kernel's mutant counts as stopped when it is with every seed; the "
+        "comparator's and those explained are asked with the first only.",
+        "",
+    ]
     lines += ["| file | mutants | stopped | explained | survive | median | 90 % | slowest |"]
     lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
     groups = [("in-house kernels", KERNELS), ("comparator", COMPARATOR)]

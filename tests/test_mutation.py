@@ -1,0 +1,263 @@
+"""The mutator makes the mutants that it says, copies run what they hold, and every explanation is of a mutant that exists."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from mutation import __main__ as command
+from mutation import copies, explained, table
+from mutation.mutants import Mutant, mutants_of
+from mutation.questions import COMPARATOR, KERNELS, Question, questions_for
+from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run, try_mutant
+
+ROOT = Path(__file__).parents[1]
+
+
+def mutants(tmp_path, text):
+    (tmp_path / "module.py").write_text(text)
+    return mutants_of(tmp_path, "module.py")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return a < b", {"return a <= b", "return a >= b", "return None"}),
+        ("return a in b", {"return a not in b", "return None"}),
+        ("return a + 2", {"return a - 2", "return a + 3", "return a + 1", "return None"}),
+        ("return -a", {"return a", "return None"}),
+        ("return a and b", {"return a or b", "return a", "return b", "return None"}),
+        ("return True", {"return False", "return None"}),
+        (
+            "return a[1:b]",
+            {"return a[:b]", "return a[1:]", "return a[1:b - 1]", "return a[2:b]", "return a[0:b]", "return None"},
+        ),
+        ("return f(a, b)", {"return f(b, a)", "return None"}),
+        ("return f(a, key=b)", {"return f(a)", "return None"}),
+        ("return a.all()", {"return a.any()", "return None"}),
+        ("return a if b else c", {"return a if not b else c", "return None"}),
+        ("return [i for i in a if b]", {"return [i for i in a if not b]", "return None"}),
+        ("a.b = c", {"pass"}),
+        ("a = c", {"pass"}),
+        ("a += c", {"pass"}),
+        ("a(c)", {"pass"}),
+        ("raise ValueError(a, 1)", {"pass"}),
+        ("for i in a: f(i)", {"for i in ():", "pass"}),
+        ("while a: break", {"while not a:", "continue"}),
+    ],
+)
+def test_operators(tmp_path, line, expected):
+    found = mutants(tmp_path, f"def f(a, b, c):\n    {line}\n")
+    assert {mutant.after for mutant in found} == expected
+    for mutant in found:
+        assert mutant.function == "f"
+        assert ast.parse(mutant.source)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "value: int | None = given",
+        "refuse(ValueError, 'clause', 'where', 1, 2)",
+        "assert given > 1",
+        "from a import b",
+        "'a text'",
+        "value = f'{given + 1}'",
+        "value = zip(given, strict=True)",
+    ],
+)
+def test_what_decides_nothing_is_left_alone(tmp_path, line):
+    assert {mutant.after for mutant in mutants(tmp_path, f"def f(given):\n    {line}\n")} <= {"pass"}
+
+
+def test_a_mutant_is_known_by_what_it_changes_and_not_by_where_it_is(tmp_path):
+    text = "def f(a):\n    if a > 1:\n        return a > 1\n    return a > 1\n"
+    names = [mutant.name for mutant in mutants(tmp_path, text)]
+    assert len(set(names)) == len(names)
+    assert [mutant.name for mutant in mutants(tmp_path, "import os\n\n# more\n" + text)] == names
+
+
+def test_mutants_that_read_the_same_are_made_once(tmp_path):
+    sources = [mutant.source for mutant in mutants(tmp_path, "def f(a):\n    return not a == 1\n")]
+    assert len(sources) == len(set(sources)) > 2
+
+
+def test_there_are_mutants_of_every_file_and_questions_for_them():
+    for file in (*KERNELS, *COMPARATOR):
+        found = mutants_of(ROOT, file)
+        assert len(found) > 20, file
+        assert all(questions_for(mutant) for mutant in found)
+    assert {path.name for path in ROOT.glob("xverify/kernels/*.py")} - {"__init__.py"} == {
+        Path(k).name for k in KERNELS
+    }
+
+
+def test_a_kernels_mutant_is_stopped_by_the_gate_alone():
+    for mutant in mutants_of(ROOT, "xverify/kernels/linear.py"):
+        questions = questions_for(mutant)
+        assert {(q.kernel, q.expected) for q in questions} == {("xverify-numpy", "nothing")}
+        assert sum(q.budget for q in questions) <= 30
+
+
+def test_every_explanation_is_of_a_mutant_that_exists():
+    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
+    entries = explained.read()
+    found, stale = explained.matched(entries, made)
+    assert not stale
+    assert len(found) == len(entries)
+    assert all(entry.reason.endswith(".") and len(entry.reason) > 20 for entry in entries)
+
+
+MUTANT = Mutant("package.py", "f", "constant", "return 1", "return 2", source="def f():\n    return 2\n")
+
+
+class Pretended:
+    """A copy that answers with what its file holds."""
+
+    def __init__(self, found="nothing"):
+        self.found, self.file, self.asked = found, "sound", []
+
+    def put(self, mutant):
+        self.file = mutant.source
+
+    def restore(self, mutant):
+        self.file = "sound"
+
+    def ask(self, question, seed):
+        self.asked.append((question.kernel, seed, self.file))
+        outcome = self.found if self.file == "sound" or question.kernel == "blind" else "findings"
+        return copies.Answer(outcome, 1.5, "by")
+
+
+def test_questions_are_asked_until_one_stops_the_mutant():
+    copy = Pretended()
+    questions = [Question("blind"), Question("seeing"), Question("never asked")]
+    result = try_mutant(copy, MUTANT, 7, questions)
+    assert [kernel for kernel, _, _ in copy.asked] == ["blind", "seeing"]
+    assert (result.stopped, result.outcome, result.seconds) == (questions[1].words, "findings", 3.0)
+    assert copy.file == "sound"
+    assert try_mutant(copy, MUTANT, 7, questions[:1]).stopped == ""
+
+
+def test_a_copy_that_runs_other_files_is_noticed():
+    check_copy(Pretended(), MUTANT, Question("seeing"))
+    with pytest.raises(WrongTreeError, match="cannot be imported"):
+        check_copy(Pretended(), MUTANT, Question("blind"))
+
+
+def test_a_tree_that_is_not_sound_is_noticed():
+    check_sound([Pretended()], [Question("a")], 1)
+    with pytest.raises(WrongTreeError, match="expected nothing"):
+        check_sound([Pretended("findings")], [Question("a")], 1)
+
+
+def test_several_copies_share_the_mutants_and_each_is_done_once(monkeypatch):
+    monkeypatch.setattr("mutation.run.questions_for", lambda mutant: (Question("seeing"),))
+    done = []
+    run(
+        [Pretended(), Pretended()],
+        [(MUTANT, seed) for seed in range(9)],
+        lambda result, mutant: done.append(result.seed),
+    )
+    assert sorted(done) == list(range(9))
+
+
+@pytest.fixture(scope="module")
+def small_copy(tmp_path_factory):
+    root = tmp_path_factory.mktemp("root")
+    for part in copies.PARTS:
+        (root / part).mkdir()
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (root / "xverify" / "value.py").write_text("VALUE = 1\n")
+    (root / "tests" / "test_value.py").write_text(
+        "from xverify.value import VALUE\n\ndef test_it():\n    assert VALUE == 1\n"
+    )
+    (root / "tests" / "mutation").mkdir()
+    (root / "tests" / "mutation" / "ask.py").write_text(
+        "import json, sys, time, xverify.value\n"
+        "asked = json.loads(sys.argv[1])\n"
+        "if asked['kernel'] == 'endless': time.sleep(60)\n"
+        "if asked['kernel'] == 'broken': raise SystemExit('a mistake')\n"
+        "print('chatter')\n"
+        "print(json.dumps({'outcome': str(xverify.value.VALUE), 'seconds': 1.0, 'by': str(asked['seed'])}))\n"
+    )
+    return copies.Copy(root, tmp_path_factory.mktemp("copies"))
+
+
+def test_a_copy_runs_its_own_file_at_once(small_copy, monkeypatch):
+    monkeypatch.setattr(copies, "TESTS", ("tests/test_value.py",))
+    changed = Mutant("xverify/value.py", "", "constant", "", "", source="VALUE = 2\n")
+    assert small_copy.ask(Question("any"), 5) == copies.Answer("1", 1.0, "5")
+    assert small_copy.ask(Question(""), 1).outcome == "nothing"
+    small_copy.put(changed)
+    assert small_copy.ask(Question("any"), 5).outcome == "2"
+    found = small_copy.ask(Question(""), 1)
+    assert found.outcome == "findings"
+    assert "test_value.py" in found.by
+    small_copy.restore(changed)
+    assert small_copy.ask(Question("any"), 5).outcome == "1"
+
+
+def test_what_breaks_or_never_ends_is_said(small_copy, monkeypatch):
+    monkeypatch.setattr(copies, "GRACE", 0.5)
+    assert small_copy.ask(Question("broken"), 1).outcome == "broken"
+    assert "a mistake" in small_copy.ask(Question("broken"), 1).by
+    assert small_copy.ask(Question("endless", budget=0.1), 1).outcome == "endless"
+
+
+def test_results_are_kept_for_the_tree_that_gave_them(tmp_path):
+    stopped, standing = Result("a", 1, "gate", "findings", "by", 1.0), Result("b", 1, "", "nothing", "", 30.0)
+    for result in (stopped, standing):
+        Kept(tmp_path / "kept", "one").add(result)
+    assert set(Kept(tmp_path / "kept", "one").read(False).values()) == {stopped, standing}
+    assert Kept(tmp_path / "kept", "other").read(False) == {}
+    assert set(Kept(tmp_path / "kept", "other").read(True).values()) == {stopped}
+
+
+def test_the_digest_is_that_of_the_sources(tmp_path):
+    for part in copies.PARTS:
+        (tmp_path / part).mkdir()
+    before = digest(tmp_path)
+    (tmp_path / "oracles" / "new.py").write_text("1")
+    assert digest(tmp_path) != before
+
+
+def test_the_page_names_survivors_and_contradicted_explanations():
+    first, second, third = mutants_of(ROOT, KERNELS[0])[:3]
+    why = explained.Explanation(*third.identity[:5], reason="It is only slower.")
+    results = {
+        (first.name, 1): Result(first.name, 1, "gate", "findings", "violation", 1.0),
+        (second.name, 1): Result(second.name, 1, "", "nothing", "", 30.0),
+        (third.name, 1): Result(third.name, 1, "gate", "findings", "memory", 2.0),
+    }
+    page = table.document([first, second, third], results, {third: why}, [], [1], 2, 9)
+    survivors = page.partition("## Survivors")[2].partition("## Explained")[0]
+    assert second.before.partition("|")[0] in survivors
+    assert survivors.count("\n| `kernels") == 1
+    assert "Yet it was stopped: memory." in page
+    assert "A sample: 3 of 9 mutants" in page
+    assert f"| `{KERNELS[0]}` | 3 | 1 | 1 | 1 | 1.0 |" in page
+
+
+def test_a_sample_is_always_the_same():
+    made = mutants_of(ROOT, KERNELS[1])
+    some = command.chosen_of(made, "", 5)
+    assert len(some) == 5
+    assert command.chosen_of(made, "", 5) == some
+    assert command.chosen_of(made, some[2].name, 0) == [some[2]]
+
+
+def test_a_mutant_that_stands_is_a_failure(tmp_path, monkeypatch, capsys):
+    def standing(asked, wanted, results, kept):
+        for mutant, seed in wanted:
+            results[mutant.name, seed] = Result(mutant.name, seed, "", "nothing", "", 1.0)
+
+    monkeypatch.setattr(command, "ask", standing)
+    monkeypatch.setattr(command, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(
+        sys, "argv", ["mutation", "--sample", "2", "--seeds", "1", "--output", str(tmp_path / "page.md")]
+    )
+    assert command.main() == 1
+    assert "survive unexplained" in capsys.readouterr().out
