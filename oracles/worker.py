@@ -42,6 +42,9 @@ PATIENCE = 15.0
 """A call still under way this long after its timeout has no parent any more: the worker ends itself, from a thread
 that needs no interpreter lock."""
 
+OUT_OF_MEMORY = 71
+"""The status with which a worker ends whose oracle got no more memory."""
+
 LAST_WORDS = 16 << 10
 """Bytes read from the end of what a dead process wrote."""
 
@@ -180,7 +183,7 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     except Exception as error:
         if isinstance(error, loaded.fatal):
             os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode())
-            os._exit(1)
+            os._exit(OUT_OF_MEMORY if isinstance(error, MemoryError) else 1)
         kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
         return Outcome(kind, error=type(error).__name__, message=str(error))
     return result if isinstance(result, Outcome) else Outcome("tensor", result)

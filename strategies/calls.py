@@ -49,6 +49,7 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
     zero_point = draw(st.sampled_from(walk.zero_point_choices(domain, x_dtype)))
     shape = draw(shapes())
     fitting = [g for g in domain.granularities if walk.fits(contract, g, shape)]
+    assume(fitting)
     granularity = draw(st.sampled_from(fitting))
     axis = draw(st.sampled_from(walk.axes(domain, granularity, len(shape))))
     place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0

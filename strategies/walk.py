@@ -139,7 +139,7 @@ def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int
     """Each large shape with each type of x, and the kinds that fit in turn."""
     for i, shape in enumerate(LARGE_SHAPES):
         fitting = [kind for kind in kinds if fits(contract, kind, shape)]
-        for j, x_dtype in enumerate(contract.domain.x_dtypes):
+        for j, x_dtype in enumerate(contract.domain.x_dtypes if fitting else ()):
             yield shape, fitting[(i + j) % len(fitting)], x_dtype
 
 
@@ -185,11 +185,15 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def special_structures(contract: Contract) -> Iterator[Structure]:
-    """Every special scale in every pair of scale and output types, per tensor; a drawn one seldom meets it."""
+    """Every special scale in every pair of scale and output types, per tensor if that is admitted; a drawn one seldom meets
+    it."""
     domain = contract.domain
     if domain.family == "range":
         return
     turn = count()
+    granularity = "per_tensor" if "per_tensor" in domain.granularities else domain.granularities[0]
+    axis = None if granularity == "per_tensor" or domain.default_axis == 1 else 1
+    block_size = 16 if granularity == "blocked" else 0
     for scale, out in scale_outputs(domain):
         for number in range(len(special_scales(scale))):
             n = next(turn)
@@ -199,10 +203,12 @@ def special_structures(contract: Contract) -> Iterator[Structure]:
             yield Linear(
                 x_dtype,
                 scale,
-                "per_tensor",
-                (257,),
+                granularity,
+                CELL_SHAPES[granularity],
                 zero_point,
                 out,
+                axis,
+                block_size,
                 scale_recipe=f"{ONE_SPECIAL}{number}",
                 seed=5000 + n,
             )

@@ -170,6 +170,10 @@ class Fleet:
                 self._announced.add(name)
                 self._emit(WorkerReady(name, self.subjects[name][0].version))
 
+    def was_ready(self, name: str) -> bool:
+        """Whether a worker was once ready."""
+        return name in self._announced and name not in self.failures
+
     def _lost(self, name: str) -> None:
         self._announced.add(name)
         if name not in self.failures:

@@ -28,8 +28,9 @@ import execnet
 import oracles
 import xverify.core.call
 from oracles.protocol import Oracle
-from oracles.worker import FILE_LIMIT, read_journal, read_last_words, unwrap, wrap
+from oracles.worker import FILE_LIMIT, OUT_OF_MEMORY, read_journal, read_last_words, unwrap, wrap
 from xverify.core.call import Outcome, decode_outcome
+from xverify.verify.verdicts import NO_MEMORY
 
 STARTS = 3
 """A worker that dies this often without having answered anything in between is given up."""
@@ -359,6 +360,9 @@ class Worker:
             ending = f"killed by {signal.Signals(-status).name}"
             if -status == signal.SIGXFSZ:
                 ending += f": it wrote more than {FILE_LIMIT >> 20} MiB of output"
+        elif status == OUT_OF_MEMORY:
+            limit = f" beyond {self.limits.memory >> 20} MiB" if self.limits.memory else ""
+            ending = f"{NO_MEMORY}{limit}"
         else:
             ending = f"the process ended with status {status}"
         lines = read_last_words(str(self._log), self._said)

@@ -72,7 +72,7 @@ def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
     if not run.complete:
         return "it was interrupted"
     cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
-    if not run.fleet.workers[options.kernel.name].ready:
+    if not run.fleet.was_ready(options.kernel.name):
         return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
     if not any(tally.answered for tally in cells):
         return (

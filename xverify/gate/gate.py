@@ -111,7 +111,10 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
 
 def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
-    texts = options.contracts
+    texts = tuple(
+        replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
+        for text in options.contracts
+    )
     oracles: tuple[Oracle, ...] = (options.kernel,)
     contracts, learn = texts, None
     if options.like is not None:
@@ -119,8 +122,6 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
         answers = _Answers(reference.name)
         oracles, learn = (options.kernel, reference), answers.learn
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
-    elif options.keep_subnormals:
-        contracts = texts = tuple(replace(text, keeps_subnormals=True) for text in texts)
     rules = Rules(
         every_call=True,
         on_texts=False,

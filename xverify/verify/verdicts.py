@@ -78,6 +78,9 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     return Judged(contract, call, judgement, cell, legal or legal_set(contract, call), number)
 
 
+NO_MEMORY = "out of memory"
+"""How the message of a crash begins that is one."""
+
 _TESTED_BY_VALUES = (
     "output-shape", "output-type", "multiplication-precision", "rounding", "scaled-bounds", "narrow-range",
 )  # fmt: skip
@@ -116,6 +119,10 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
     """A crash or a hang, whatever the call."""
     if outcome.kind not in ("crash", "hang"):
         return None
+    if outcome.message.startswith(NO_MEMORY):
+        # Memory is lost call by call: the one that found none left is not to blame.
+        key = Key(subject, judged.contract.id, "crash", _formula(judged), NO_MEMORY)
+        return Discrepancy(key, f"{subject} ends the process: {outcome.message.splitlines()[0]}")
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
     what = "ends the process" if outcome.kind == "crash" else "does not answer"
     size = "an empty tensor" if judged.call.values == 0 else "values"
