@@ -1,10 +1,10 @@
-# make setup | sweep | test | lint | format | findings; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | test | lint | format | findings | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 
-.PHONY: setup sweep test lint format findings clean
+.PHONY: setup sweep test lint format findings mutants clean
 
 setup: $(READY)
 
@@ -33,6 +33,13 @@ format: setup
 findings: setup
 	$(BIN)/xverify sweep --cases 30000 --seed 0 --json reports/runs/published.json
 	$(BIN)/xverify report reports/runs/published.json --format markdown -o reports/findings.md
+
+# Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many.
+SAMPLE ?= 0
+SEEDS ?= 3
+JOBS ?= 2
+mutants: setup
+	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS)
 
 clean:
 	rm -rf .venv reports/runs

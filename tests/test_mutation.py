@@ -10,10 +10,15 @@ import pytest
 from mutation import __main__ as command
 from mutation import copies, explained, table
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, KERNELS, Question, questions_for
+from mutation.questions import COMPARATOR, KERNELS, OF_SWEEPS, Question, decides, questions_for
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run, try_mutant
 
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
 
 
 def mutants(tmp_path, text):
@@ -62,6 +67,8 @@ def test_operators(tmp_path, line, expected):
         "value: int | None = given",
         "refuse(ValueError, 'clause', 'where', 1, 2)",
         "assert given > 1",
+        "summary = given + 1",
+        "Discrepancy(given, 1, key=given)",
         "from a import b",
         "'a text'",
         "value = f'{given + 1}'",
@@ -84,9 +91,9 @@ def test_mutants_that_read_the_same_are_made_once(tmp_path):
     assert len(sources) == len(set(sources)) > 2
 
 
-def test_there_are_mutants_of_every_file_and_questions_for_them():
+def test_there_are_mutants_of_every_file_and_questions_for_them(made):
     for file in (*KERNELS, *COMPARATOR):
-        found = mutants_of(ROOT, file)
+        found = [mutant for mutant in made if mutant.file == file and decides(mutant)]
         assert len(found) > 20, file
         assert all(questions_for(mutant) for mutant in found)
     assert {path.name for path in ROOT.glob("xverify/kernels/*.py")} - {"__init__.py"} == {
@@ -94,15 +101,28 @@ def test_there_are_mutants_of_every_file_and_questions_for_them():
     }
 
 
-def test_a_kernels_mutant_is_stopped_by_the_gate_alone():
-    for mutant in mutants_of(ROOT, "xverify/kernels/linear.py"):
+def test_functions_that_are_left_out_exist(made):
+    for file, functions in OF_SWEEPS.items():
+        assert functions <= {mutant.function for mutant in made if mutant.file == file}
+
+
+def test_a_kernels_mutant_is_stopped_by_the_gate_alone(made):
+    for mutant in [m for m in made if m.file == "xverify/kernels/linear.py"]:
         questions = questions_for(mutant)
         assert {(q.kernel, q.expected) for q in questions} == {("xverify-numpy", "nothing")}
         assert sum(q.budget for q in questions) <= 30
 
 
-def test_every_explanation_is_of_a_mutant_that_exists():
-    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
+@pytest.mark.parametrize("text", ["return a == 'b'", 'return "it\'s"', "return a", r"return a == 'b\n'"])
+def test_a_mutant_is_found_again_by_the_entry_that_is_printed_for_it(tmp_path, text):
+    found = mutants(tmp_path, f"def f(a):\n    {text}\n    a = {text[7:]}\n    {text}\n")
+    (tmp_path / "entries.toml").write_text("\n".join(explained.entry(mutant, "It is only slower.") for mutant in found))
+    of, stale = explained.matched(explained.read(tmp_path / "entries.toml"), found)
+    assert set(of) == set(found) != set()
+    assert not stale
+
+
+def test_every_explanation_is_of_a_mutant_that_exists(made):
     entries = explained.read()
     found, stale = explained.matched(entries, made)
     assert not stale
@@ -186,14 +206,13 @@ def small_copy(tmp_path_factory):
     return copies.Copy(root, tmp_path_factory.mktemp("copies"))
 
 
-def test_a_copy_runs_its_own_file_at_once(small_copy, monkeypatch):
-    monkeypatch.setattr(copies, "TESTS", ("tests/test_value.py",))
+def test_a_copy_runs_its_own_file_at_once(small_copy):
     changed = Mutant("xverify/value.py", "", "constant", "", "", source="VALUE = 2\n")
     assert small_copy.ask(Question("any"), 5) == copies.Answer("1", 1.0, "5")
-    assert small_copy.ask(Question(""), 1).outcome == "nothing"
+    assert small_copy.ask(Question("", tests=("tests/test_value.py",)), 1).outcome == "nothing"
     small_copy.put(changed)
     assert small_copy.ask(Question("any"), 5).outcome == "2"
-    found = small_copy.ask(Question(""), 1)
+    found = small_copy.ask(Question("", tests=("tests/test_value.py",)), 1)
     assert found.outcome == "findings"
     assert "test_value.py" in found.by
     small_copy.restore(changed)

@@ -14,7 +14,7 @@ from mutation import explained, table
 from mutation.copies import Copy
 from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, KERNELS, questions_for
+from mutation.questions import COMPARATOR, KERNELS, decides, questions_for
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +34,7 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop."
     )
+    parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
     parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
     parser.add_argument("--output", type=Path, default=Path("reports", "mutants.md"))
     return parser.parse_args()
@@ -41,7 +42,7 @@ def options() -> argparse.Namespace:
 
 def main() -> int:
     asked = options()
-    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
+    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file) if decides(mutant)]
     why, stale = explained.matched(explained.read(), made)
     chosen = chosen_of(made, asked.only, asked.sample)
     if asked.show:
@@ -63,6 +64,8 @@ def main() -> int:
         return 2
     asked.output.write_text(table.document(chosen, results, why, stale, seeds, asked.jobs, len(made)), encoding="utf-8")
     standing = [m for m in chosen if m not in why and table.stands(m, results, seeds)]
+    if asked.entries:
+        print("\n".join(explained.entry(mutant) for mutant in standing))
     print(f"{len(standing)} survive unexplained, {len(stale)} explanations are stale; see {asked.output}")
     return 1 if standing or stale else 0
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutation.mutants import Mutant
-from mutation.questions import TESTS, Question
+from mutation.questions import Question
 
 PARTS = ("xverify", "oracles", "strategies", "tests")
 
@@ -67,7 +67,7 @@ class Copy:
             command = [sys.executable, str(self.tree / "tests" / "mutation" / "ask.py"), asked]
             status, output = self._run(command, self.tree, question.budget + GRACE)
         else:
-            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *TESTS]
+            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *question.tests]
             status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, TESTS_SECONDS)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mutation.mutants import Mutant
 
+FIELDS = ("file", "function", "operator", "before", "after")
 FILE = Path(__file__).with_name("equivalent.toml")
 
 
@@ -32,6 +33,19 @@ class Explanation:
 def read(path: Path = FILE) -> list[Explanation]:
     """The explanations of a file. Raises TypeError where an entry lacks a field or has another."""
     return [Explanation(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])]
+
+
+def entry(mutant: Mutant, reason: str = "") -> str:
+    """The mutant as an entry of the file."""
+    fields = {**dict(zip(FIELDS, mutant.identity[:5], strict=True)), "reason": reason}
+    lines = [f"{name} = {_quoted(value)}" for name, value in fields.items()]
+    return "\n".join(["[[equivalent]]", *lines, *([f"number = {mutant.number}"] if mutant.number else []), ""])
+
+
+def _quoted(text: str) -> str:
+    if "'" not in text:
+        return f"'{text}'"
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def matched(

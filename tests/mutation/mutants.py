@@ -15,6 +15,24 @@ BLOCKS = ("body", "orelse", "handlers", "finalbody", "decorator_list")
 """The parts of a compound statement that are not on its first line."""
 
 
+WORDS = {
+    "summary",
+    "detail",
+    "how",
+    "what",
+    "size",
+    "name",
+    "kind",
+    "first_line",
+    "contradicts",
+    "clause",
+    "words",
+    "by",
+}
+DESCRIPTIONS = ("Discrepancy", "Key", "Attribution")
+"""Variables that hold texts for people, and what is made of such texts."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One changed statement of one function ("" for the module itself).
@@ -110,6 +128,10 @@ def _places(node: ast.AST, function: str, statement: ast.stmt | None, bound: Cou
 
 def _is_left_alone(parent: ast.AST, name: str, child: ast.AST) -> bool:
     if isinstance(child, ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
+        return True
+    if isinstance(child, ast.Assign) and {ast.unparse(target) for target in child.targets} <= WORDS:
+        return True
+    if isinstance(parent, ast.Call) and called(parent) in DESCRIPTIONS:
         return True
     if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
         return True

@@ -21,6 +21,17 @@ COMPARATOR = (
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
 
+OF_SWEEPS = {
+    "xverify/verify/verdicts.py": {
+        "tested", "_applies", "departs", "disagrees", "_same_values", "_types", "clause_text", "_clause",
+    },
+    "xverify/verify/tally.py": {
+        "Tally.attribution_seconds", "Tally.settle", "Tally.ambiguities", "Tally._remember_departures",
+    },
+    "xverify/verify/findings.py": {"Findings.by_id", "Finding.id", "Findings.sorted", "Subject.label"},
+}  # fmt: skip
+"""Functions of the comparator's files that no kernel's passing depends on: they compare implementations, or name and sort."""
+
 NEWEST = "ai.onnx/DequantizeLinear-25"
 LIKELY = {
     ("xverify/kernels/casting.py", "divide"): "onednn/DynamicDequantize-1@divide",
@@ -34,6 +45,12 @@ FIRST, ALL, RANGES = 10.0, 20.0, 30.0
 """Seconds of gates: on the likely editions, then on all; on those with ranges."""
 
 TESTS = ("tests/test_compare.py", "tests/test_verdicts.py")
+TESTS_OF_CELLS = (*TESTS, "tests/test_characters.py")
+TESTS_OF_KERNELS = ("tests/test_kernel_refusals.py", "tests/test_kernels.py")
+
+UNASKED = {("xverify/kernels/editions.py", "output"), ("xverify/kernels/editions.py", "edition")}
+"""Functions that look after what no call of a gate holds: the array to write to, and the name of an edition. Their mutants
+are asked of the kernels' own tests as well."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
@@ -52,14 +69,18 @@ NARROW = {
 
 @dataclass(frozen=True)
 class Question:
-    """A gate to run, or tests where ``kernel`` is "". expected: the outcome for the tree as it is, "nothing" or "findings".
-    narrow: types of x, types of scale, granularities, as the command takes them."""
+    """A gate to run, or where ``kernel`` is "" tests, by their files.
+
+    expected: the outcome for the tree as it is, "nothing" or "findings". narrow: types of x, types of scale, granularities, as
+    the command takes them.
+    """
 
     kernel: str
     contracts: tuple[str, ...] = ()
     budget: float = 60.0
     expected: str = "nothing"
     narrow: tuple[str, str, str] = ("", "", "")
+    tests: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -75,20 +96,28 @@ class Question:
         }  # fmt: skip
 
 
+def decides(mutant: Mutant) -> bool:
+    """Whether a kernel's passing may depend on the function that is changed."""
+    return mutant.function not in OF_SWEEPS.get(mutant.file, ())
+
+
 def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     """In the order in which they are asked: what is likely to stop it first."""
     if mutant.file in COMPARATOR:
-        return comparator_questions()
+        plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
+        return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
     if mutant.file == "xverify/kernels/ranges.py":
         return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), NEWEST)
-    return (Question("xverify-numpy", (likely,), FIRST), Question("xverify-numpy", ("*",), ALL))
+    asked = (Question("xverify-numpy", (likely,), FIRST), Question("xverify-numpy", ("*",), ALL))
+    is_unasked = (mutant.file, mutant.function) in UNASKED
+    return (*asked, Question("", tests=TESTS_OF_KERNELS)) if is_unasked else asked
 
 
-def comparator_questions() -> tuple[Question, ...]:
+def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:
     """The tests, a sound kernel, and flawed ones of every kind of fault."""
     return (
-        Question(""),
+        Question("", tests=tests),
         Question(
             f"{FLAWED}/sound.py:onnx", (NEWEST,), SOUND_SECONDS, narrow=("int8", "float16", "per_tensor,per_axis")
         ),
