@@ -6,25 +6,28 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from flawed_kernels.table import FLAWED, Flawed  # noqa: E402
+from flawed_kernels.table import FLAWED, SOUND, Flawed, Sound  # noqa: E402
 from native_compiler import compiled  # noqa: E402
 
 from xverify import contracts  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
 from xverify.engine.workers import Limits  # noqa: E402
-from xverify.gate.gate import GateOptions, gate  # noqa: E402
+from xverify.gate.gate import GateOptions, gate, nothing_more  # noqa: E402
 
 KERNELS = HERE / "flawed_kernels"
+
+CALL_SECONDS = 3.0
+"""A call of a flawed kernel that takes longer hangs; a gate by itself gives 10."""
 
 
 @dataclass(frozen=True)
@@ -40,36 +43,49 @@ class Detection:
     wall: float
 
 
-def target_of(flawed: Flawed, folder: Path) -> str:
-    """The flawed kernel as the gate's command line names it; native ones are compiled into the folder."""
-    file, _, function = flawed.target.rpartition(":")
+def target_of(target: str, folder: Path, flags: Sequence[str] = ()) -> str:
+    """A kernel of the table as the gate's command line names it; native ones are compiled into the folder."""
+    file, _, function = target.rpartition(":")
     path = KERNELS / file
-    return f"{compiled(path, folder, flawed.flags) if flawed.native else path}:{function}"
+    return f"{compiled(path, folder, flags) if path.suffix == '.c' else path}:{function}"
 
 
-def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, call_seconds: float = 3.0) -> Detection:
-    """Run the gate on a flawed kernel until the first fault."""
-    target = target_of(flawed, folder)
-    began = time.monotonic()
-    options = GateOptions(
+def options_of(target: str, contract: str, seed: int, folder: Path, budget: float) -> GateOptions:
+    return GateOptions(
         kernel=kernel_under_test(target),
         target=target,
-        contracts=(contracts.get(flawed.contract),),
+        contracts=(contracts.get(contract),),
         directory=Path(tempfile.mkdtemp(dir=folder)),
         run_id="detection",
         command="",
         seed=seed,
         budget=budget,
-        fail_fast=True,
         shrink=False,
-        limits=Limits(call=call_seconds, start=budget, memory=4 << 30),
+        limits=Limits(call=CALL_SECONDS, start=budget, memory=4 << 30),
     )
+
+
+def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0) -> Detection:
+    """Run the gate on a flawed kernel until the first fault."""
+    target = target_of(flawed.target, folder, flawed.flags)
+    began = time.monotonic()
+    options = replace(options_of(target, flawed.contract, seed, folder, budget), fail_fast=True)
     report = gate(options, lambda event: None)
     made = report["gate"]
     failing = frozenset(f["verdict"] for f in report["findings"] if f["id"] in made["failing"])
-    return Detection(
-        flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], time.monotonic() - began
-    )
+    wall = time.monotonic() - began
+    return Detection(flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], wall)
+
+
+def until_walked(sound: Sound, seed: int, folder: Path, budget: float = 120.0) -> dict[str, Any]:
+    """The report of a gate of a sound kernel that ends with the walk."""
+    options = options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget)
+    return gate(replace(options, draw=nothing_more), lambda event: None)
+
+
+def until_the_end(sound: Sound, seed: int, folder: Path, budget: float) -> dict[str, Any]:
+    """The report of a whole gate of a sound kernel."""
+    return gate(options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget), lambda event: None)
 
 
 def table(found: Sequence[Detection], startup: float, command: str) -> str:
@@ -88,7 +104,12 @@ def table(found: Sequence[Detection], startup: float, command: str) -> str:
         medians.append(median)
         seen = ", ".join(sorted(frozenset().union(*(run.verdicts for run in runs))))
         slowest = f"{times[-1]:.1f}" if times else "never"
-        rows.append((median, f"| {flawed.name} | {flawed.source} | {stopped} of {len(runs)} | {median:.1f} | {slowest} | {seen} |"))
+        rows.append(
+            (
+                median,
+                f"| {flawed.name} | {flawed.source} | {stopped} of {len(runs)} | {median:.1f} | {slowest} | {seen} |",
+            )
+        )
     rows.sort(key=lambda row: -row[0])
     within = sum(median <= 2 for median in medians)
     missed = sum(not run.verdicts & _expected(run.name) for run in found)
@@ -132,30 +153,55 @@ def start_of_command() -> float:
 @click.command()
 @click.option("--seeds", default=1, show_default=True, help="Gates of each kernel, with the seeds 0, 1, ...")
 @click.option("--only", default="", help="Only kernels whose names contain this.")
-@click.option("--at-once", default=1, show_default=True, help="Gates at once.")
+@click.option("--sound", is_flag=True, help="Whole gates of the sound kernels instead, which must find nothing.")
+@click.option("--budget", default=30.0, show_default=True, help="Seconds of each gate.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
-def main(seeds: int, only: str, at_once: int, output: Path | None) -> None:
+def main(seeds: int, only: str, sound: bool, budget: float, output: Path | None) -> None:
     """How soon the gate stops each flawed kernel."""
-    chosen = [flawed for flawed in FLAWED if only in flawed.name]
-    startup = start_of_command()
-    found: list[Detection] = []
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(at_once) as pool:
-        jobs = ((flawed, seed) for seed in range(seeds) for flawed in chosen)
-        for one in pool.map(lambda job: detect(*job, Path(scratch)), jobs):
-            found.append(one)
-            stopped = "stopped" if one.verdicts & _expected(one.name) else "MISSED"
-            print(f"{stopped:8} {one.name:40} seed {one.seed} {one.seconds} s, {one.wall:.1f} s in all, {one.calls} calls, "
-                  f"{', '.join(sorted(one.verdicts))}", file=sys.stderr, flush=True)
-    command = "python tests/detection.py " + " ".join(_shown(sys.argv[1:]))
-    text = table(found, startup, command.strip())
+    command = "python " + " ".join(["tests/detection.py", *sys.argv[1:]])
+    with tempfile.TemporaryDirectory() as scratch:
+        if sound:
+            sys.exit(alarms(seeds, only, budget, Path(scratch)))
+        startup = start_of_command()
+        found: list[Detection] = []
+        for seed in range(seeds):
+            for flawed in FLAWED:
+                if only in flawed.name:
+                    found.append(detect(flawed, seed, Path(scratch), budget))
+                    say(found[-1])
+    text = table(found, startup, command)
     if output is None:
         print(text)
     else:
         output.write_text(text, encoding="utf-8")
 
 
-def _shown(words: Iterable[str]) -> Iterable[str]:
-    return (word for word in words)
+def say(one: Detection) -> None:
+    stopped = "stopped" if one.verdicts & _expected(one.name) else "MISSED"
+    seen = ", ".join(sorted(one.verdicts))
+    line = (
+        f"{stopped:8} {one.name:40} seed {one.seed} {one.seconds} s, {one.wall:.1f} s in all, {one.calls} calls, {seen}"
+    )
+    print(line, file=sys.stderr, flush=True)
+
+
+def alarms(seeds: int, only: str, budget: float, folder: Path) -> int:
+    """Run whole gates of sound kernels; how many of them found something, or could not be run to their end."""
+    wrong = 0
+    for seed in range(seeds):
+        for one in SOUND:
+            if only in one.target:
+                report = until_the_end(one, seed, folder, budget)
+                made = report["gate"]
+                wrong += made["outcome"] != "pass"
+                values = report["coverage"]["values"]
+                print(
+                    f"{made['outcome']:8} {one.target} seed {seed}, {made['calls']} calls, {values} values {made['reason']}",
+                    flush=True,
+                )
+                for finding in report["findings"]:
+                    print(f"         {finding['verdict']}: {finding['summary']} {finding['line'][:400]}", flush=True)
+    return min(wrong, 100)
 
 
 if __name__ == "__main__":

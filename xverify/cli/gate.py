@@ -34,6 +34,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of everything that is drawn.")
 @click.option("-x", "--fail-fast", is_flag=True, help="End with the first fault that is not in the ledger.")
+@click.option("--walk-only", is_flag=True, help="End with the walk: no Hypothesis until the budget ends.")
 @click.option("--strict", is_flag=True, help="NotImplementedError is a refusal like any other.")
 @click.option("--allow-mixed", is_flag=True, help="Legal values may follow several readings in one cell.")
 @click.option(
@@ -62,6 +63,7 @@ def gate(
     budget: str,
     seed: int,
     fail_fast: bool,
+    walk_only: bool,
     strict: bool,
     allow_mixed: bool,
     denormals: str,
@@ -88,7 +90,7 @@ def gate(
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
     from xverify.gate.decide import UNABLE as UNDECIDED
-    from xverify.gate.gate import GateOptions
+    from xverify.gate.gate import GateOptions, nothing_more
     from xverify.gate.gate import gate as run_gate
     from xverify.gate.outputs import announce, append_markdown
     from xverify.report import render
@@ -131,6 +133,7 @@ def gate(
         keep_subnormals=denormals == "keep",
         allow_mixed=allow_mixed,
         fail_fast=fail_fast,
+        draw=nothing_more if walk_only else None,
         limits=Limits(call=select.seconds(timeout), start=limit, memory=memory << 20),
     )
     try:

@@ -231,6 +231,10 @@ def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:
     return run.interrupted.is_set() or run.elapsed() > options.budget - KEPT_SECONDS
 
 
+def nothing_more(run: Sweep, limit: Limit) -> None:
+    """In place of what is drawn after the walk."""
+
+
 def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:
     """The domain with no other types and granularities than those named; what is not named is as it was.
 
