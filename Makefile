@@ -1,10 +1,10 @@
-# make setup | sweep | test | lint | format | findings | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | test | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 
-.PHONY: setup sweep test lint format findings mutants clean
+.PHONY: setup sweep gate test lint format findings detection alarms mutants clean
 
 setup: $(READY)
 
@@ -33,6 +33,18 @@ format: setup
 findings: setup
 	$(BIN)/xverify sweep --cases 30000 --seed 0 --json reports/runs/published.json
 	$(BIN)/xverify report reports/runs/published.json --format markdown -o reports/findings.md
+
+# The in-house kernel under the gate, on the whole domain; on a slow machine the walk may take longer than a minute.
+gate: setup
+	$(BIN)/xverify gate --contract '*' --walk-only --budget 170s
+
+# How soon the gate stops kernels that are wrong, for 20 seeds: about half an hour on 2 cores.
+detection: setup
+	$(BIN)/python tests/detection.py --seeds 20 -o reports/detection.md
+
+# Whole gates of kernels that are right, which must find nothing: 20 seeds of 60 s for each of seven kernels, 2 h 20 min.
+alarms: setup
+	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60
 
 # Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many.
 SAMPLE ?= 0

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.core.call import BITS, LAYOUTS
+from xverify.core.call import BITS, LAYOUTS, Tensor, constant_axes
 from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, integer_range, is_float
 from xverify.verify.view import View
 
@@ -174,6 +174,14 @@ def _extent(view: View) -> int | None:
 _LEAST_RANK = {"F": 2, "reversed": 1, "strided": 1}
 """From which rank a layout is not that of C."""
 
+
+def _contiguous(x: Tensor) -> bool:
+    """Whether a tensor lies in memory as in layout C, perhaps elsewhere."""
+    if x.layout == "broadcast":
+        return not any(constant_axes(x.codes))
+    return len(x.shape) < _LEAST_RANK.get(x.layout, 7)
+
+
 # The order is the order of preference, from what can cause a difference by itself to what comes with it by accident.
 # A formula sees nothing but the numbers of its operands, so a special class of them comes first: it has a sharp meaning
 # and no free parameter. Facts of the call choose the code that runs. Thresholds of numbers come next, since data sets
@@ -264,7 +272,7 @@ FEATURES: tuple[Feature, ...] = (
     _yes_no(
         "x is contiguous",
         "fact",
-        lambda v: float(len(v.shape) < _LEAST_RANK.get(v.call.data.layout, 7)),
+        lambda v: float(_contiguous(v.call.data)),
     ),
     _one_of("layout of x", "x in layout {}", LAYOUTS, lambda v: v.call.data.layout),
     _yes_no("a scalar x", "fact", lambda v: float(not v.shape)),
