@@ -92,7 +92,7 @@ def test_contracts_and_oracles_are_listed():
     [
         (["sweep", "--contract", "ai.onnx/DequantizeLinear-99"], "no contract matches 'ai.onnx/DequantizeLinear-99'"),
         (["sweep", "--oracle", "onnxruntim"], "did you mean onnxruntime?"),
-        (["sweep", "--oracle", "onnxruntime==1.17.0"], "a version is not taken here"),
+        (["sweep", "--oracle", "onnxruntime==1.17.0"], "here, not 1.17.0: another version is not run"),
         (["sweep", "--kernel", "mine.py:f"], "there is no file mine.py"),
         (["gate", "--kernel", "mine"], "'mine' is no kernel: name package.module:function"),
         (["gate", "--kernel", "xverify-nump"], "did you mean xverify-numpy?"),

@@ -138,6 +138,12 @@ def test_flushed_subnormals_fail_unless_they_may_be_flushed(gate):
     gate("flushes", PASS, "--denormals", "flush")
 
 
+def test_legal_values_by_two_readings_fail_unless_they_may_be_mixed(gate):
+    gate("alternates", FINDINGS)
+    assert {f["verdict"] for f in gate.failing()} == {"mixed"}
+    gate("alternates", PASS, "--allow-mixed")
+
+
 def test_a_kernel_that_answers_otherwise_now_and_then_is_nondeterministic(gate):
     gate("forgets", FINDINGS, "-x")
     assert "nondeterministic" in {f["verdict"] for f in gate.failing()}

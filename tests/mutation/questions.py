@@ -109,9 +109,12 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file == "xverify/kernels/ranges.py":
         return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), NEWEST)
-    asked = (Question("xverify-numpy", (likely,), FIRST), Question("xverify-numpy", ("*",), ALL))
     is_unasked = (mutant.file, mutant.function) in UNASKED
-    return (*asked, Question("", tests=TESTS_OF_KERNELS)) if is_unasked else asked
+    return (
+        Question("xverify-numpy", (likely,), FIRST),
+        *([Question("", tests=TESTS_OF_KERNELS)] if is_unasked else []),
+        Question("xverify-numpy", ("*",), ALL),
+    )
 
 
 def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:

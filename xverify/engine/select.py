@@ -149,12 +149,14 @@ def version_of(oracle: Oracle) -> str:
 
 
 def oracle_named(name: str) -> Oracle:
-    """The implementation of that name, which is installed. Raises UsageError."""
+    """The implementation of that name, which is installed; "name==version" if that is the version. Raises UsageError."""
     known = all_oracles()
+    name, _, version = name.partition("==")
     if name not in known:
-        hint = " (a version is not taken here)" if "==" in name else nearest(name, known)
-        raise UsageError(f"no implementation is called {name!r}{hint}; see: xverify oracles")
+        raise UsageError(f"no implementation is called {name!r}{nearest(name, known)}; see: xverify oracles")
     oracle = known[name]
+    if version and installed_version(oracle) not in (None, version):
+        raise UsageError(f"{name} is {installed_version(oracle)} here, not {version}: another version is not run")
     if installed_version(oracle) is None:
         raise UsageError(
             f"{name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"

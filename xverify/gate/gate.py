@@ -45,6 +45,9 @@ PATIENCE = 2.0
 SHRINK_SECONDS = 6.0
 """For shrinking, at most, where the run ends with the first fault."""
 
+MOST_ANSWERS = 4096
+"""Of the implementation to be like that are remembered: more than are under way at once."""
+
 KEPT_SECONDS = 1.0
 """Kept of the budget for writing."""
 
@@ -146,7 +149,7 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
 
 
 class _Answers:
-    """What the implementation to be like has answered; what it was not asked yet it is asked, unless it is busy."""
+    """What the implementation to be like has answered lately; what is not known it is asked, unless it is busy."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -156,14 +159,19 @@ class _Answers:
 
     def learn(self, call: Call, subject: Subject, outcome: Outcome) -> None:
         if subject.name == self._name:
-            self._known[call.digest()] = outcome
+            self._remember(call.digest(), outcome)
+
+    def _remember(self, digest: str, outcome: Outcome) -> None:
+        self._known[digest] = outcome
+        if len(self._known) > MOST_ANSWERS:
+            del self._known[next(iter(self._known))]
 
     def of(self, call: Call) -> Outcome:
         digest = call.digest()
         if digest not in self._known:
             if self.busy():
                 return Outcome("unasked")
-            self._known[digest] = self.ask(call)
+            self._remember(digest, self.ask(call))
         return self._known[digest]
 
 
