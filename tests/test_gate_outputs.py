@@ -58,7 +58,7 @@ def parsed(command: str) -> dict[str, Any]:
     program, name, *words = shlex.split(command)
     assert (program, name) == ("xverify", "replay")
     context = replay.make_context("replay", words)
-    return {key: value for key, value in context.params.items() if value not in (None, "", ())}
+    return {key: value for key, value in context.params.items() if value not in (None, "", (), False)}
 
 
 def test_the_line_is_what_replay_takes() -> None:
@@ -67,6 +67,11 @@ def test_the_line_is_what_replay_takes() -> None:
     assert parsed(replay_line(report, finding_of(report, "crash"))) == {**given, "was": "crash"}
     violation = finding_of(report, "violation")
     assert parsed(replay_line(report, violation))["was"] == "violation:wraps-int32@exact,a+b"
+    on_threads = {**violation, "subject": {**violation["subject"], "options": "threads"}}
+    assert parsed(replay_line(report, on_threads))["threads"]
+    report["gate"]["strict"] = True
+    assert parsed(replay_line(report, violation))["strict"]
+    report["gate"]["strict"] = False
     report["gate"] |= {"denormals": "flush", "like": "onnxruntime", "contract_files": ["mine.py", "a b.py"]}
     report["gate"]["target"] = "dir with 'quotes' $(rm)/k.py:f"
     assert parsed(replay_line(report, violation)) == {

@@ -333,9 +333,10 @@ def test_the_region_is_kept_where_no_single_recipe_says_all():
         assert accepted_from({**violation(), "attribution": None, "region": nowhere}).region == ""
 
 
-def test_a_finding_without_cells_has_the_scope_of_its_witness():
+def test_a_finding_without_cells_is_about_its_clause_whatever_the_types():
     accepted = next(finding for finding in findings() if finding["verdict"] == "wrongly-accepted")
-    assert accepted_from({**accepted, "cells": []}).scope == (Condition("x_dtype", ("int8",)),)
+    entry = accepted_from({**accepted, "cells": []})
+    assert (entry.scope, entry.clause) == ((), accepted["clause"])
     text = next(finding for finding in findings() if finding["witness"] is None)
     entry = accepted_from(text)
     assert (entry.scope, entry.witness, witness_call(entry)) == ((), "", None)

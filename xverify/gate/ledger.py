@@ -173,7 +173,7 @@ def entry_from_finding(
 ) -> Entry:
     """The entry of a finding of a report (an item of ``report.json``'s "findings"), as narrow as what was seen.
 
-    Its scope is the cells on which it was seen, or the type of x of its witness where it was seen in no cell. Its region is
+    Its scope is the cells on which it was seen, any call where it was seen in no cell. Its region is
     kept where no single recipe gives all values; where one does, the recipe says more. name: the finding's id if not
     given. directory: of the run, for a witness that is too large to be inline.
 
