@@ -156,12 +156,18 @@ def _scales_shape(contract: Contract, call: Call, rng: Generator) -> Call | None
 
 def _range_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
     dtype = str(rng.choice(["float16", "bfloat16", "float64", "int32"]))
-    return _with(call, min_range=tensor(dtype, -1.0), max_range=tensor(dtype, 1.0))
+    wrong = {"min_range": tensor(dtype, -1.0), "max_range": tensor(dtype, 1.0)}
+    return _with(call, **{role: wrong[role] for role in _ends(rng)})
+
+
+def _ends(rng: Generator) -> tuple[str, ...]:
+    """One end of the range, the other, or both."""
+    return (("min_range",), ("max_range",), ("min_range", "max_range"))[rng.integers(3)]
 
 
 def _range_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
     shape = [(1,), (2,), (1, 1)][rng.integers(3)]
-    return _with(call, **{role: _resized(call.tensors[role], shape) for role in ("min_range", "max_range")})
+    return _with(call, **{role: _resized(call.tensors[role], shape) for role in _ends(rng)})
 
 
 def _mode(contract: Contract, call: Call, rng: Generator) -> Call | None:

@@ -111,7 +111,10 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
         return encode(dtype, np.full(shape, number))
     lowest, highest = integer_range(dtype)
     if recipe == "random":
-        return encode(dtype, rng.integers(lowest, highest + 1, shape))
+        drawn = rng.integers(lowest, highest + 1, shape)
+        # Of wide types nearly all drawn ones are large; kernels choose their arithmetic by whether all are small.
+        small = rng.integers(-300, 301, shape) if BITS[dtype] == 32 else drawn
+        return encode(dtype, np.where(rng.random(shape) < 0.5, small, drawn))
     number = {"lowest": lowest, "highest": highest, "zero": 0, "middle": (lowest + highest + 1) // 2}[recipe]
     return encode(dtype, np.full(shape, number))
 

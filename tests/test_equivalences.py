@@ -263,10 +263,10 @@ def fake(load: str, *editions: str) -> Oracle:
 
 
 @contextmanager
-def running(tmp_path: Path, oracle: Oracle, *editions: str):
+def running(tmp_path: Path, oracle: Oracle, *editions: str, seed: int = 3):
     """A run that has asked nothing yet."""
     loaded = tuple(contracts.get(identity) for identity in editions or oracle.contracts)
-    run = Sweep(Options(loaded, (oracle,), tmp_path, "test", "xverify sweep", 3), lambda event: None)
+    run = Sweep(Options(loaded, (oracle,), tmp_path, "test", "xverify sweep", seed), lambda event: None)
     run.start()
     try:
         yield run
@@ -304,7 +304,7 @@ def test_an_implementation_that_rounds_otherwise_per_tensor_is_mixed_and_that_is
 
 
 def test_of_several_granularities_that_differ_alike_the_first_is_said(tmp_path):
-    with running(tmp_path, fake("load_onnx_by_granularity", ONNX + "21")) as run:
+    with running(tmp_path, fake("load_onnx_by_granularity", ONNX + "21"), seed=7) as run:
         equivalences.check(run, never)
         found = found_in(run)
     assert (ONNX + "21", "mixed", "equivalence: per-axis") in found
