@@ -24,7 +24,7 @@ ONE_SPECIAL = "special-"
 
 ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
 
-RANGE_RECIPES = ("drawn", "symmetric", "from-zero", "to-zero", "narrow", "wide", "far-from-zero", "tiny", "grid")
+RANGE_RECIPES = ("drawn", "symmetric", "from-zero", "to-zero", "narrow", "wide", "far-from-zero", "tiny", "grid", "near-tie")
 
 _TABLE = (1.0, 0.1, 1 / 3, 2 / 3, 0.0078125, 1 / 127, 1 / 255, 3.1415927, 1e-3, 1e3, 0.05, 6 / 255)
 
@@ -122,7 +122,9 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
 def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
     """Codes of min_range and max_range in float32, each finite and ordered, by recipe.
 
-    "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing.
+    "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing. "near-tie" makes the step a
+    small whole number, and max_range next to 0: values lie beside ties of the narrower output types, by less than float64 can
+    hold.
     """
     a = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
     b = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
@@ -136,5 +138,6 @@ def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> 
         "far-from-zero": (a, a + b),
         "tiny": (-a * 2.0**-130, b * 2.0**-125),
         "grid": (-16.0 + 0.0 * a, -16.0 + levels * 2.0**-3 + 0.0 * b),
+        "near-tie": (-3.0 * levels + 0.0 * a, 2.0**-100 + 0.0 * b),
     }[recipe]
     return encode("float32", low), encode("float32", high)
