@@ -45,7 +45,14 @@ FILE = click.Path(path_type=Path)
     help="Whether subnormal results must be kept, or may come out as zero.",
 )
 @click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="A call that takes longer hangs.")
-@click.option("--memory", default=4096, show_default=True, metavar="MIB", help="What the kernel may take. 0: no limit.")
+@click.option(
+    "--memory",
+    default=4096,
+    type=click.IntRange(0),
+    show_default=True,
+    metavar="MIB",
+    help="What the kernel may take. 0: no limit.",
+)
 @click.option("--ledger", "ledger_path", type=FILE, help="Known findings (default: reports/ledger.toml).")
 @click.option("--runs", type=FILE, help="Where runs are written (default: reports/runs).")
 @click.option("--json", "json_file", type=FILE, help="Also write the report to this file.")

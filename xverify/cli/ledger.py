@@ -65,9 +65,9 @@ def accept(
     path = path or select.LEDGER
     try:
         entry = entry_from_finding(entries[finding], reason, date.today(), owner, until, name, source.parent)
+        ledger_file.accept(path, entry)
     except ValueError as error:
         raise select.UsageError(f"{finding} cannot be accepted: {error}") from None
-    ledger_file.accept(path, entry)
     click.echo(f"{path}: {entry.name} accepted{f' until {until}' if until else ''}; its scope can be edited there")
     return PASS
 
