@@ -72,3 +72,24 @@ def load_dying() -> Loaded:
 def load_hanging() -> Loaded:
     time.sleep(1000)
     return load()
+
+
+def load_unsupported() -> Loaded:
+    def answer(call: Call, path: str) -> Outcome:
+        raise NotImplementedError("nothing")
+
+    return Loaded(answer)
+
+
+def load_greedy() -> Loaded:
+    sound = load()
+
+    def answer(call: Call, path: str) -> Outcome:
+        do = call.attributes.get("do")
+        if do == "hoard":
+            np.ones(1 << 28, np.uint8)
+        while do == "pour":
+            os.write(1, bytes(1 << 20))
+        return sound.answer(call, path)
+
+    return Loaded(answer, fatal=(MemoryError,))

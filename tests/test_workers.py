@@ -236,3 +236,36 @@ def test_the_journal_of_a_dead_process_is_read_as_it_is(tmp_path: Path) -> None:
 def test_parcels(tmp_path: Path, blobs: list[bytes]) -> None:
     assert unwrap(wrap(blobs, str(tmp_path / "parcel"))) == blobs
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_abandoned_was_not_asked_and_the_worker_goes_on(start: Start) -> None:
+    worker = start(call_timeout=60.0)
+    worker.submit([request(1)])
+    worker.collect(30)
+    worker.submit([request(2)])
+    worker.submit([request(3, "hang"), request(4)])
+    assert is_double(worker.collect(30)[0], 2)
+    worker.abandon()
+    assert [outcome.kind for outcome in worker.collect(5)] == ["unasked", "unasked"]
+    assert is_double(worker.ask(request(5)[0]), 5)
+    assert worker.restarts == 1
+
+
+def test_what_says_not_implemented_is_a_refusal_under_a_strict_oracle(start: Start) -> None:
+    for strict, kind in ((False, "unsupported"), (True, "rejected")):
+        worker = start(replace(FAKE, load="load_unsupported", strict=strict))
+        worker.submit([request(1)])
+        assert [outcome.kind for outcome in worker.collect(30)] == [kind]
+
+
+def test_no_more_memory_and_too_much_output_are_said_as_such(tmp_path: Path) -> None:
+    for do, words in (("hoard", "out of memory beyond 64 MiB"), ("pour", f"it wrote more than {FILE_LIMIT >> 20} MiB")):
+        worker = Worker(replace(FAKE, load="load_greedy"), tmp_path, limits=Limits(memory=64 << 20))
+        worker.start()
+        try:
+            worker.submit([request(1), request(2, do), request(3)])
+            outcomes = worker.collect(60)
+            assert [outcome.kind for outcome in outcomes] == ["tensor", "crash", "tensor"]
+            assert words in outcomes[1].message
+        finally:
+            worker.stop()
