@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -28,6 +29,19 @@ NATIVE_CONTRACTS = ("ai.onnx/*", "com.microsoft/*")
 
 UNTOLD = ("attributes",)
 """A user's kernel is passed only what the edition has: it never sees an attribute that the edition has not."""
+
+USERS = Oracle(
+    name="",
+    distribution="",
+    contracts=("*",),
+    ships=("*",),
+    module="oracles.python_kernel",
+    paths=PATHS,
+    role="kernel",
+    untold=UNTOLD,
+    needs_xverify=True,
+)
+"""What all kernels of users have in common; a native one differs."""
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -53,35 +67,21 @@ def plugin(target: str) -> Oracle:
             raise TargetError("there is no file %s (of the kernel %r)" % (where, target))
         native = is_library(path.name)
         where = str(path.resolve())
-        return Oracle(
-            name="%s:%s" % (path.name, function),
-            distribution="",
-            contracts=NATIVE_CONTRACTS if native else ("*",),
-            ships=("*",),
-            module="oracles.native_kernel" if native else "oracles.python_kernel",
-            paths=PATHS,
-            role="kernel",
-            untold=UNTOLD,
-            arguments=(where, function) if native else ("%s:%s" % (where, function),),
-            needs_xverify=not native,
-            version="sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12],
+        version = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+        named = replace(USERS, name="%s:%s" % (path.name, function), version=version)
+        if not native:
+            return replace(named, arguments=("%s:%s" % (where, function),))
+        return replace(
+            named,
+            contracts=NATIVE_CONTRACTS,
+            module="oracles.native_kernel",
+            arguments=(where, function),
+            needs_xverify=False,
         )
     if not _MODULE.fullmatch(where):
         raise TargetError("%r is neither a module, nor a .py file, nor a library (of the kernel %r)" % (where, target))
-    return Oracle(
-        name=target,
-        distribution="",
-        contracts=("*",),
-        ships=("*",),
-        module="oracles.python_kernel",
-        paths=PATHS,
-        role="kernel",
-        untold=UNTOLD,
-        arguments=(target,),
-        search_path=(os.getcwd(),),
-        needs_xverify=True,
-        version=_version_of(where) or "unversioned",
-    )
+    version = _version_of(where) or "unversioned"
+    return replace(USERS, name=target, arguments=(target,), search_path=(os.getcwd(),), version=version)
 
 
 def is_library(name: str) -> bool:

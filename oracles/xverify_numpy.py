@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from oracles.arrays import answered, hand_out, numpy_dtype
+from oracles.arrays import answered, hand_out
 from oracles.protocol import Loaded, Oracle
-from oracles.python_kernel import OPERANDS, watched
+from oracles.python_kernel import arguments, watched
 from xverify.core.call import Call, Outcome
 
 ORACLES = (
@@ -50,14 +50,7 @@ def _invoke() -> Callable[[Call, dict[str, Any]], Any]:
     }
 
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
-        keywords: dict[str, Any] = dict(call.attributes, contract=call.contract)
-        for name in ("output_dtype", "dtype"):
-            if name in keywords:
-                keywords["out_dtype"] = numpy_dtype(keywords.pop(name))
-        family = call.contract.partition("/")[0]
-        if family == "com.microsoft":
-            keywords.setdefault("axis", None)
-        operands = [arrays[name] for name in OPERANDS if name in arrays]
-        return functions[family](*operands, **keywords)
+        operands, keywords = arguments(call, arrays)
+        return functions[call.contract.partition("/")[0]](*operands, contract=call.contract, **keywords)
 
     return invoke

@@ -14,7 +14,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import hypothesis
 
-from oracles.plugin import PATHS, UNTOLD
+from oracles.plugin import USERS
 from oracles.protocol import Oracle
 from xverify import contracts as editions
 from xverify.contracts.model import Contract, Domain
@@ -220,17 +220,7 @@ def _held(
 def _oracle(function: Callable[..., Any]) -> Oracle:
     """The description of a function of this process; a finding of it has the name that its TARGET would have."""
     of = function if hasattr(function, "__qualname__") else type(function)
-    return Oracle(
-        name=f"{of.__module__}:{of.__qualname__}",
-        distribution="",
-        contracts=("*",),
-        ships=("*",),
-        module="",
-        paths=PATHS,
-        role="kernel",
-        untold=UNTOLD,
-        version="in this process",
-    )
+    return replace(USERS, name=f"{of.__module__}:{of.__qualname__}", module="", version="in this process")
 
 
 def _within(held_to: Sequence[Contract], *named: Sequence[str]) -> dict[str, Domain]:
