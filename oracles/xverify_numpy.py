@@ -51,6 +51,10 @@ def _invoke() -> Callable[[Call, dict[str, Any]], Any]:
 
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         operands, keywords = arguments(call, arrays)
+        if "axis" in call.attributes:
+            keywords["axis"] = call.attributes[
+                "axis"
+            ]  # as it was given: -1 too is an attribute, which an edition may lack
         return functions[call.contract.partition("/")[0]](*operands, contract=call.contract, **keywords)
 
     return invoke
