@@ -76,8 +76,8 @@ def gate(tmp_path: Path) -> Gate:
 def test_a_sound_kernel_passes_within_its_budget(gate):
     gate.walk_only = ()
     began = time.monotonic()
-    output = gate("sound", PASS, budget="10s")
-    assert 8 < time.monotonic() - began < 10 + 3
+    output = gate("sound", PASS, budget="15s")
+    assert 10 < time.monotonic() - began < 15 + 3
     assert gate.report["run"]["phases"]["hypothesis"]
     assert "PASS" in output
     assert gate.report["gate"]["walked"]
