@@ -119,7 +119,8 @@ def table(found: Sequence[Detection], startup: float, command: str) -> str:
             "",
             f"Made by `{command}`: {len(medians)} kernels written from public bug reports, {len(found)} gates, each until the "
             f"first fault. Seconds from the start of the command, of which {startup:.1f} are the start of Python and imports "
-            "(measured once). Stopped: with a verdict that the kernel's table expects.",
+            "(measured once). Stopped: with a verdict that the kernel's table expects. A call that takes "
+            f"{CALL_SECONDS:g} s hangs here (of a gate by itself: 10 s).",
             "",
             f"Not stopped: {missed} of {len(found)} gates. Half of the kernels within {statistics.median(medians):.1f} s; "
             f"{within} of {len(medians)} within 2 s (medians over seeds); the slowest gate "
