@@ -24,7 +24,18 @@ ONE_SPECIAL = "special-"
 
 ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
 
-RANGE_RECIPES = ("drawn", "symmetric", "from-zero", "to-zero", "narrow", "wide", "far-from-zero", "tiny", "grid", "near-tie")
+RANGE_RECIPES = (
+    "drawn",
+    "symmetric",
+    "from-zero",
+    "to-zero",
+    "narrow",
+    "wide",
+    "far-from-zero",
+    "tiny",
+    "grid",
+    "near-tie",
+)
 
 _TABLE = (1.0, 0.1, 1 / 3, 2 / 3, 0.0078125, 1 / 127, 1 / 255, 3.1415927, 1e-3, 1e3, 0.05, 6 / 255)
 
