@@ -10,11 +10,9 @@ from xverify.engine.telling import classes
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
+from xverify.verify.verdicts import FAULTS
 
 MOST_OTHERS = 64
-
-_FAULTS = ("violation", "mixed", "wrongly-accepted", "wrongly-rejected", "crash", "hang", "memory", "nondeterministic")
-"""Verdicts by which an implementation departs from a clause."""
 
 
 def character(sweep: Sweep, cell: Cell, tally: CellTally) -> dict[str, Any]:
@@ -56,7 +54,7 @@ def followers(sweep: Sweep, contract: Contract, clause: str) -> dict[str, Any]:
     depart = [
         {"subject": finding.key.subject, "finding": finding.id}
         for finding in sweep.findings.sorted()
-        if finding.key.clause == clause and finding.key.verdict in _FAULTS and finding.subject.role != "edition"
+        if finding.key.clause == clause and finding.key.verdict in FAULTS and finding.subject.role != "edition"
     ]
     departing = {entry["subject"] for entry in depart}
     follow, untold = [], []

@@ -60,7 +60,6 @@ def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Cont
         value_clause=lambda call, reading: clause.id,
         text_checks=tuple,
         given=given,
-        keeps_subnormals=True,
     )
 
 

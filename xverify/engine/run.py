@@ -103,7 +103,6 @@ class Sweep:
         self.unasked = 0
         self.first_verdict: float | None = None
         self.first_fault: float | None = None
-        self.fault_seen = False
         self._supported: dict[tuple[Subject, Cell], bool] = {}
         self.open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
 
@@ -168,6 +167,11 @@ class Sweep:
     def out_of(self, share: float) -> bool:
         """Whether that share of the budget is spent, or nothing more is to be asked for another reason."""
         return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
+
+    @property
+    def fault_seen(self) -> bool:
+        """Whether an implementation was seen to be wrong in what is not known."""
+        return self.first_fault is not None
 
     def ended(self) -> bool:
         """Whether the first fault was seen that ends the run."""
@@ -329,7 +333,7 @@ class Sweep:
     def fault(self, judged: Judged, subject: Subject) -> None:
         """Note that an implementation is wrong, when that is seen for the first time."""
         if self.first_fault is None and not self.options.rules.might_be_known(judged):
-            self.first_fault, self.fault_seen = self.elapsed(), True
+            self.first_fault = self.elapsed()
             self.emit(FaultSeen(subject.label, judged.contract.id, judged.call.origin, self.first_fault))
 
     def supports(self, subject: Subject, judged: Judged) -> bool:

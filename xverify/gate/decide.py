@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xverify.core.line import call_to_line
 from xverify.engine.run import Sweep
 from xverify.gate.known import Memory, about
-from xverify.gate.ledger import stale
+from xverify.gate.ledger import Ledger, stale
 from xverify.verify.findings import Finding
 from xverify.verify.verdicts import FAULTS
 
@@ -27,9 +27,11 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
-    reason = _unable(run, options, walked)
+    # A gate that the first fault ended has no more to say; but one that ended so and fails on nothing is no pass.
+    reason = "" if failing and run.ended() else _unable(run, options, walked)
     outcome = FINDINGS if failing else UNABLE if reason else PASS
-    stale_names = [entry.name for entry in stale(_about(options), memory.came_up)] if walked and run.complete else []
+    mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
+    stale_names = [entry.name for entry in stale(mine, memory.came_up)] if walked and run.complete else []
     result["gate"] = {
         "kernel": options.kernel.name,
         "target": options.target or options.kernel.name,
@@ -50,12 +52,6 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         "unsupported": _unsupported(result, options.kernel.name),
         "calls": sum(row["calls"] for row in result["run"]["workers"] if row["name"] == options.kernel.name),
     }
-
-
-def _about(options: GateOptions) -> Any:
-    from xverify.gate.ledger import Ledger
-
-    return Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
 
 
 def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
@@ -80,7 +76,9 @@ def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
             if cells
             else f"no call was answered within {options.budget:g} s"
         )
-    if not walked and not run.ended():
+    if run.ended():
+        return "it ended at a fault that came to no finding: run it again without --fail-fast"
+    if not walked:
         return (
             f"the budget of {options.budget:g} s ended before the walk: give more time (--budget), or a narrower domain "
             "(--x-dtypes, --scale-dtypes, --granularity)"

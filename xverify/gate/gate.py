@@ -119,11 +119,11 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
         for text in options.contracts
     )
     oracles: tuple[Oracle, ...] = (options.kernel,)
-    contracts, learn = texts, None
+    contracts = texts
     if options.like is not None:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
-        oracles, learn = (options.kernel, reference), answers.learn
+        oracles = (options.kernel, reference)
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,
@@ -133,8 +133,9 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
         fail_fast=options.fail_fast,
         standing=memory.standing,
         might_be_known=memory.might_be_known,
-        **({} if learn is None else {"learn": learn}),
     )
+    if options.like is not None:
+        rules = replace(rules, learn=answers.learn)
     run = Sweep(
         Options(
             contracts, oracles, options.directory, options.run_id, options.command, options.seed, options.budget,
