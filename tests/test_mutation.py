@@ -122,6 +122,15 @@ def test_a_mutant_is_found_again_by_the_entry_that_is_printed_for_it(tmp_path, t
     assert not stale
 
 
+def test_an_entry_may_explain_several_changes_of_one_line(tmp_path):
+    common = "file = 'a.py'\nfunction = ''\noperator = 'constant'\nbefore = 'x = 1'\nreason = 'It is only slower.'\n"
+    (tmp_path / "entries.toml").write_text(f"[[equivalent]]\n{common}after = ['x = 0', 'x = 2']\n")
+    assert [entry.after for entry in explained.read(tmp_path / "entries.toml")] == ["x = 0", "x = 2"]
+    (tmp_path / "entries.toml").write_text(f"[[equivalent]]\n{common}")
+    with pytest.raises(TypeError, match="after"):
+        explained.read(tmp_path / "entries.toml")
+
+
 def test_every_explanation_is_of_a_mutant_that_exists(made):
     entries = explained.read()
     found, stale = explained.matched(entries, made)

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mutation.mutants import Mutant
 
@@ -31,8 +32,15 @@ class Explanation:
 
 
 def read(path: Path = FILE) -> list[Explanation]:
-    """The explanations of a file. Raises TypeError where an entry lacks a field or has another."""
-    return [Explanation(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])]
+    """The explanations of a file; an entry whose ``after`` is a list is one for each. Raises TypeError where an entry lacks
+    a field or has another."""
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
+    return [Explanation(**one) for entry in entries for one in _apart(entry)]
+
+
+def _apart(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    after = entry.get("after")
+    return [entry | {"after": one} for one in after] if isinstance(after, list) else [entry]
 
 
 def entry(mutant: Mutant, reason: str = "") -> str:
