@@ -119,13 +119,15 @@ class Call:
 
     ``tensors`` are named x, scale, zero_point (linear operators) or input, min_range, max_range
     (TensorFlow); an absent optional tensor or attribute has no entry. ``origin`` says what made the call
-    and is not part of its identity.
+    and is not part of its identity. ``around``: what stands around the operator in a small graph, in words that
+    `oracles.surroundings` explains; what it is to give is what the operator gives alone.
     """
 
     contract: str
     tensors: Mapping[str, Tensor]
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     origin: str = ""
+    around: tuple[str, ...] = ()
 
     @property
     def values(self) -> int:
@@ -205,14 +207,24 @@ def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def encode_call(call: Call) -> bytes:
     """The call as bytes: a JSON header, then each tensor's codes in C order, little-endian."""
-    header = {"contract": call.contract, "attributes": dict(call.attributes), "origin": call.origin}
+    header: dict[str, Any] = {"contract": call.contract, "attributes": dict(call.attributes), "origin": call.origin}
+    if call.around:
+        header["around"] = list(call.around)
     return _pack(header, list(call.tensors.items()))
 
 
 def decode_call(blob: bytes) -> Call:
     """Inverse of `encode_call`; the tensors are read-only views of ``blob``. ValueError when damaged."""
     header, tensors = _unpack(blob)
-    return Call(header["contract"], tensors, header["attributes"], header["origin"])
+    around = read_around(header.get("around", []))
+    return Call(header["contract"], tensors, header["attributes"], header["origin"], around)
+
+
+def read_around(words: Any) -> tuple[str, ...]:
+    """What stands around a call, from JSON. ValueError when that is no list of strings."""
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise ValueError("what stands around a call is a list of strings, not %r" % (words,))
+    return tuple(words)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:

@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from xverify.core.call import BITS, LAYOUTS, Call, Outcome, Tensor, code_dtype, decode_call, encode_call
+from xverify.core.call import (
+    BITS,
+    LAYOUTS,
+    Call,
+    Outcome,
+    Tensor,
+    code_dtype,
+    decode_call,
+    encode_call,
+    read_around,
+)
 from xverify.core.dtypes import decimal, hexadecimal
 
 MOST_INLINE = 4096
@@ -56,6 +66,7 @@ def call_to_json(call: Call, file: str = "") -> dict[str, Any]:
         "contract": call.contract,
         "tensors": {role: tensor_to_json(t, call.origin, file, digest) for role, t in call.tensors.items()},
         "attributes": dict(call.attributes),
+        **({"around": list(call.around)} if call.around else {}),
         "origin": call.origin,
     }
 
@@ -107,7 +118,8 @@ def call_from_json(entry: Any, directory: Path) -> Call:
         tensors = {str(role): tensor_from_json(t) for role, t in entry["tensors"].items()}
         if not tensors.keys() & {"x", "input"}:
             raise ValueError("it has no quantized tensor")
-        return Call(str(entry["contract"]), tensors, attributes, str(entry.get("origin", "")))
+        around = read_around(entry.get("around", []))
+        return Call(str(entry["contract"]), tensors, attributes, str(entry.get("origin", "")), around)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         if isinstance(error, DamagedFileError):
             raise

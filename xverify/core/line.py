@@ -5,7 +5,8 @@
 Words are parted by spaces. The first is the edition. A tensor is ``role=dtype[shape]@layout:codes``, where ``@layout``
 is left out for C order and the codes are in C order, in hex, each of as many digits as the dtype needs;
 ``00*3`` is the same code three times. An attribute is ``name=value``: a whole number, true, false, or a string, which is in
-double quotes with JSON's escapes unless it is a plain word. What made the call (its origin) is left out.
+double quotes with JSON's escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` says
+what stands around the operator in a small graph (see `oracles.surroundings`). What made the call (its origin) is left out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EDITION = re.compile(r"[A-Za-z0-9_.@/+-]+")
 _TENSOR = re.compile(r"([a-z0-9_]+)\[([0-9,]*)\](?:@([A-Za-z-]+))?:(.*)")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_AROUND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[<>:][A-Za-z0-9_.:-]+")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
 _RUN = re.compile(r"([0-9a-f]+)(?:\*([1-9][0-9]{0,6}))?")
 
@@ -50,6 +52,7 @@ def call_to_line(call: Call) -> str:
     words = [call.contract if _EDITION.fullmatch(call.contract) else json.dumps(call.contract)]
     words += [f"{_checked(role)}={_tensor_to_text(tensor)}" for role, tensor in call.tensors.items()]
     words += [f"{_checked(name)}={_attribute_to_text(value)}" for name, value in call.attributes.items()]
+    words += [_checked_around(word) for word in call.around]
     line = " ".join(words)
     if len(line) > MOST_CHARACTERS:
         raise ValueError(f"the call's line would have more than {MOST_CHARACTERS} characters")
@@ -69,8 +72,12 @@ def call_from_line(text: str) -> Call:
     edition = _edition(words[0])
     tensors: dict[str, Tensor] = {}
     attributes: dict[str, Attribute] = {}
+    around: list[str] = []
     room = MOST_VALUES
     for place, word in enumerate(words[1:], 2):
+        if _AROUND.fullmatch(word):
+            around.append(word)
+            continue
         try:
             name, equals, value = word.partition("=")
             if not equals or not _NAME.fullmatch(name):
@@ -89,7 +96,7 @@ def call_from_line(text: str) -> Call:
         raise ValueError(
             f"after {_shown(words[0])} a quantized tensor is expected, x=... or input=..., but there is none"
         )
-    return Call(edition, tensors, attributes)
+    return Call(edition, tensors, attributes, around=tuple(around))
 
 
 def _shown(word: str) -> str:
@@ -109,6 +116,12 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name that a line can hold: letters, digits and _ only")
     return name
+
+
+def _checked_around(word: str) -> str:
+    if not _AROUND.fullmatch(word):
+        raise ValueError(f"{word!r}, which stands around the call, is no word that a line can hold")
+    return word
 
 
 # -- attributes -------------------------------------------------------------------------------------------
