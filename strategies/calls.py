@@ -51,7 +51,7 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
     fitting = [g for g in domain.granularities if walk.fits(contract, g, shape)]
     assume(fitting)
     granularity = draw(st.sampled_from(fitting))
-    axis = draw(st.sampled_from(walk.axes(domain, granularity, len(shape))))
+    axis = draw(st.sampled_from(walk.axes(domain, granularity, shape)))
     place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
     block_size = 0
     if granularity == "blocked":

@@ -67,8 +67,9 @@ def zero_point_choices(domain: Domain, x_dtype: str) -> tuple[str, ...]:
     return (*domain.zero_points_for(x_dtype), *(() if domain.zero_point_required else ("",)))
 
 
-def axes(domain: Domain, granularity: str, rank: int) -> tuple[int | None, ...]:
-    """Axes a structure can have: the default where it fits, each from the front, and from the back where allowed."""
+def axes(domain: Domain, granularity: str, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Axes a structure can have: the default where it fits, each from the front, and from the back where allowed; none of extent
+    0 for blocks, of which no text says what shape their scale has."""
     if granularity == "per_tensor":
         # Ignored there by ONNX's text, even out of range; elsewhere not given.
         return (
@@ -76,10 +77,11 @@ def axes(domain: Domain, granularity: str, rank: int) -> tuple[int | None, ...]:
             if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain)
             else (None,)
         )
-    given: list[int | None] = [*range(rank)]
+    usable = [axis for axis, extent in enumerate(shape) if extent or granularity != "blocked"]
+    given: list[int | None] = [*usable]
     if domain.default_axis is not None:
-        given += list(range(-rank, 0))
-        if rank > domain.default_axis:
+        given += [axis - len(shape) for axis in usable]
+        if domain.default_axis in usable:
             given.append(None)
     return tuple(given)
 
@@ -97,7 +99,7 @@ def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     """Whether a shape can be quantized with that granularity under the contract."""
     if granularity == "per_tensor":
         return True
-    if not shape or (granularity == "blocked" and 0 in shape):
+    if not shape or (granularity == "blocked" and not any(shape)):
         return False
     # Version 19 says of rank 1 that per-tensor quantization is applied: open, so not for valid calls.
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
@@ -174,7 +176,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
         n = next(turn)
         pick = Picks(n)
         scale, out = pick(pairs)
-        axis = pick(axes(domain, granularity, len(shape)))
+        axis = pick(axes(domain, granularity, shape))
         place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
         yield Linear(
             x_dtype, scale, granularity, shape,

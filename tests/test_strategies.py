@@ -202,8 +202,14 @@ def test_parts_of_the_walk() -> None:
     assert ("float8_e8m0fnu", "") not in scale_outputs(newest)
     assert ("float8_e8m0fnu", "float16") in scale_outputs(newest)
     assert zero_point_choices(contracts.get("com.microsoft/DequantizeLinear-1@seed").domain, "int8") == ("int8",)
-    assert set(axes(newest, "per_axis", 3)) == {None, 0, 1, 2, -1, -2, -3}
-    assert None not in axes(newest, "per_axis", 1), "the default axis of 1 is out of range"
+    assert set(axes(newest, "per_axis", (2, 0, 4))) == {None, 0, 1, 2, -1, -2, -3}
+    assert None not in axes(newest, "per_axis", (5,)), "the default axis of 1 is out of range"
+    assert set(axes(newest, "blocked", (2, 0, 4))) == {0, 2, -1, -3}, "blocks of an empty axis are left open"
+
+
+def test_blocks_of_empty_tensors_are_walked() -> None:
+    empty = [call for call in walked("ai.onnx/DequantizeLinear-25") if "block_size" in call.attributes and not call.values]
+    assert {call.data.shape for call in empty} == {(3, 0), (0, 5), (5, 0, 2)}
 
 
 # -- drawn calls ------------------------------------------------------------------------------------------
