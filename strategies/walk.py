@@ -47,9 +47,9 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 """Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
 
-LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 33000))
-"""An extent past 65 536, and two rows of a split; with every type of x, but since one costs as much as a hundred other
-calls the granularities (or modes) go round."""
+LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 65537), (33000, 2, 1))
+"""An extent past 65 536, several such rows, and a split in the middle of small ones; with every type of x, but since one costs
+as much as a hundred other calls the granularities (or modes) go round."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the lap over the cells."""
