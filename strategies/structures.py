@@ -80,8 +80,12 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
     qtype = "qtype" in domain.attributes
     axis = structure.axis if structure.axis is not None else (domain.default_axis or 0)
     parameters = _parameter_shape(structure, axis, one_element=qtype)
-    x = laid_out(structure.x_dtype, values.data(structure.x_dtype, structure.shape, rng), structure.layout)
+    x_codes = values.data(structure.x_dtype, structure.shape, rng)
     scale = values.scales(structure.scale_dtype, parameters, structure.scale_recipe, rng)
+    if structure.scale_recipe == "near-tie" and scale.size:
+        out = structure.output_dtype or structure.scale_dtype
+        x_codes = values.near_ties(x_codes, structure.x_dtype, scale, structure.scale_dtype, out, rng)
+    x = laid_out(structure.x_dtype, x_codes, structure.layout)
     tensors = {"x": x, "scale": laid_out(structure.scale_dtype, scale, structure.parameter_layout)}
     if structure.zero_point_dtype:
         recipe = structure.zero_point_recipe

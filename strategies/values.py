@@ -11,13 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from strategies import ties
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
+from xverify.core.dtypes import values as decoded
 
 Generator = np.random.Generator
 
-SCALE_RECIPES = ("drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative")
-"""How scales are chosen: "drawn" has random mantissas near 1; "table" and "special" are lists below."""
+DOUBLE = 53
+"""Significant bits of float64."""
+
+SCALE_RECIPES = (
+    "drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative", "near-tie",
+)  # fmt: skip
+"""How scales are chosen: "drawn" has random mantissas near 1; "table" and "special" are lists below; "near-tie" has one mantissa
+with many exponents, for which wide x are solved for (`near_ties`)."""
 
 ONE_SPECIAL = "special-"
 """With a number after it, the recipe that gives one entry of the list of special scales."""
@@ -91,6 +99,8 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
         limit = {"float32": 126, "bfloat16": 126, "float16": 14}[dtype]
         exponents = rng.integers(limit - 9, limit + 1, count) * (-1.0 if recipe == "small" else 1.0)
         return encode(dtype, mantissas * np.exp2(exponents)).reshape(shape)
+    if recipe == "near-tie":
+        mantissas = np.full(count, 1.0 + rng.random())
     sign = -1.0 if recipe == "negative" else 1.0
     return encode(dtype, sign * mantissas * powers).reshape(shape)
 
@@ -110,6 +120,25 @@ def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
     pick = rng.integers(0, 4, count)
     chosen = np.where(pick == 0, powers, np.where(pick == 1, ends, anywhere))
     return (chosen & mask).astype(code).reshape(shape)
+
+
+def near_ties(
+    x: NDArray[Any], dtype: str, scale: NDArray[Any], scale_dtype: str, out_dtype: str, rng: Generator
+) -> NDArray[Any]:
+    """The codes of x, half of them replaced by numbers whose product with the first scale's mantissa lies so near a midpoint of
+    the output type that float64 holds the midpoint; as they are where no product of the types is longer than float64."""
+    bits = MANTISSA_BITS.get(scale_dtype, 0) + 1
+    if BITS[dtype] - 1 + bits <= DOUBLE:
+        return x
+    mantissa, _ = np.frexp(decoded(scale_dtype, scale.reshape(-1)[0]))
+    known = int(np.ldexp(mantissa, bits))
+    limit, kept = 1 << (BITS[dtype] - 1), MANTISSA_BITS[out_dtype] + 1
+    # Several, since of a midpoint only one side rounds wrongly: the one away from its even neighbour.
+    solved = [number for _ in range(4) for number in ties.factors(known, 1, limit, kept, DOUBLE, rng)]
+    if not solved:
+        return x
+    chosen = rng.choice(solved, x.shape) * rng.choice([-1, 1], x.shape)
+    return np.where(rng.random(x.shape) < 0.5, chosen.astype(np.int64).astype(code_dtype(dtype)), x)
 
 
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:

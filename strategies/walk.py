@@ -47,9 +47,12 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 """Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
 
-LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 65537), (33000, 2, 1))
+LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 80001), (33000, 2, 1))
 """An extent past 65 536, several such rows, and a split in the middle of small ones; with every type of x, but since one costs
 as much as a hundred other calls the granularities (or modes) go round."""
+
+WIDE, TIES_EACH = ("int32",), 12
+"""Types of x whose products float64 does not hold, and how many calls beside ties they get for each pair of scale and output."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the lap over the cells."""
@@ -188,7 +191,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
 
 def special_structures(contract: Contract) -> Iterator[Structure]:
     """Every special scale in every pair of scale and output types, per tensor if that is admitted; a drawn one seldom meets
-    it."""
+    it. Then values beside ties, where float64 does not hold the product."""
     domain = contract.domain
     if domain.family == "range":
         return
@@ -214,6 +217,13 @@ def special_structures(contract: Contract) -> Iterator[Structure]:
                 scale_recipe=f"{ONE_SPECIAL}{number}",
                 seed=5000 + n,
             )
+    for (scale, out), x_dtype in product(scale_outputs(domain), WIDE):
+        for _ in range(TIES_EACH if x_dtype in domain.x_dtypes and scale == "float32" else 0):
+            zero_point = Picks(-1 - (n := next(turn)))(zero_point_choices(domain, x_dtype))
+            yield Linear(
+                x_dtype, scale, granularity, CELL_SHAPES[granularity], zero_point, out, axis, block_size,
+                scale_recipe="near-tie", zero_point_recipe="zero", seed=5000 + n,
+            )  # fmt: skip
 
 
 def walk(contract: Contract) -> Iterator[Call]:

@@ -28,12 +28,13 @@ from strategies import (
 )
 from strategies.smaller import MAX_RANK
 from strategies.structures import Linear, Range
-from strategies.walk import axes, cell_structures, scale_outputs, zero_point_choices
+from strategies.walk import axes, cell_structures, scale_outputs, special_structures, zero_point_choices
 from xverify import contracts
 from xverify.contracts.linear import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, LAYOUTS, Call
-from xverify.core.dtypes import tensor
+from xverify.core.dtypes import integers, tensor, values
+from xverify.verify.legal import legal_set
 
 EDITIONS = contracts.ids()
 EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -208,7 +209,9 @@ def test_parts_of_the_walk() -> None:
 
 
 def test_blocks_of_empty_tensors_are_walked() -> None:
-    empty = [call for call in walked("ai.onnx/DequantizeLinear-25") if "block_size" in call.attributes and not call.values]
+    empty = [
+        call for call in walked("ai.onnx/DequantizeLinear-25") if "block_size" in call.attributes and not call.values
+    ]
     assert {call.data.shape for call in empty} == {(3, 0), (0, 5), (5, 0, 2)}
 
 
@@ -400,3 +403,15 @@ def test_a_range_call_is_found() -> None:
     small = minimum(replace(call, tensors={**call.tensors, **ends}), (4, 6, 2), lambda c: c.values > 0)
     assert small.data.shape == ()
     assert [small.tensors[role].same_bits(ends[role]) for role in ends] == [True, True]
+
+
+def test_wide_values_lie_beside_ties_that_float64_cannot_tell() -> None:
+    contract = contracts.get("ai.onnx/DequantizeLinear-10")
+    beside = 0
+    for structure in special_structures(contract):
+        if structure.scale_recipe == "near-tie":
+            call = build(contract, structure)
+            x = integers("int32", call.tensors["x"].codes).astype(np.float64)
+            through_double = (x * values("float32", call.tensors["scale"].codes)).astype(np.float32)
+            beside += bool((through_double.view(np.uint32) != legal_set(contract, call).distinct[0]).any())
+    assert beside >= 4
