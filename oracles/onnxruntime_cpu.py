@@ -1,17 +1,56 @@
-"""ONNX Runtime's CPU provider."""
+"""ONNX Runtime: its CPU provider on several paths, or any other execution provider by name."""
 
 from __future__ import annotations
 
 import ctypes
 from collections import OrderedDict
-from typing import Any, Dict, Tuple, Union
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Mapping, Tuple, Union
 
 import numpy as np
 
-from oracles.arrays import NUMPY_OWN, answered, pack, to_array
-from oracles.onnx_model import element_type, model_bytes, structure
+from oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
+from oracles.onnx_model import ROLES, element_type, model_bytes, structure
 from oracles.protocol import Loaded, Oracle, Path
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+
+CPU = "CPUExecutionProvider"
+
+PARALLEL = 573 * 128 + 1
+"""Values from which a build whose kernel is parallel splits the work.
+
+ParDequantizeLinearStd (core/util/qmath.h) counts 366 cycles for 128 values of 8 bits: 11/64 for each byte read or
+written, and 2 for each value. Eigen's cost model takes a second thread from 210 000 on. Wider types need fewer. (The
+wheels for Linux are built without it: there one thread does all.)
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a path makes a session of a call, and runs it.
+
+    share: of the calls. constants: roles that are initializers; where all are, the optimiser folds the call. optimized: by
+    graph optimisation. threads: for one kernel; with more than one every call of `PARALLEL` values takes the path. bound: IO
+    binding to an output that is there already.
+    """
+
+    share: float
+    constants: Tuple[str, ...] = ()
+    optimized: bool = True
+    threads: int = 1
+    bound: bool = False
+
+
+WAYS: Dict[str, Way] = {
+    "": Way(1.0),
+    "optimization=off": Way(0.2, optimized=False),
+    "initializers": Way(0.05, constants=ROLES[1:]),
+    "all initializers": Way(0.03, constants=ROLES),
+    "threads=4": Way(0.02, threads=4),
+    "io binding": Way(0.05, bound=True),
+}
+"""The paths by their names. One with initializers costs a session for each call, and so do threads, which live as long as
+their session."""
 
 ORACLES = (
     Oracle(
@@ -20,34 +59,86 @@ ORACLES = (
         contracts=("ai.onnx/*", "com.microsoft/*"),
         ships=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
         module=__name__,
-        paths=(Path("", 1.0), Path("optimization=off", 0.2), Path("initializers", 0.05)),
+        paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in WAYS.items()),
     ),
 )
+
+BUILDS = {
+    "CUDAExecutionProvider": "onnxruntime-gpu",
+    "TensorrtExecutionProvider": "onnxruntime-gpu",
+    "OpenVINOExecutionProvider": "onnxruntime-openvino",
+    "DmlExecutionProvider": "onnxruntime-directml",
+    "QNNExecutionProvider": "onnxruntime-qnn",
+}
+"""Distributions of the same module in which a provider comes that the plain one does not have."""
 
 SESSIONS = 1024
 """Sessions kept; creating one takes milliseconds, running it microseconds."""
 
 
-def load() -> Loaded:
-    """Import ONNX Runtime; sessions are kept by structure, and so are refusals to create one."""
+def with_option(oracle: Oracle, option: str) -> Oracle:
+    """The oracle on that execution provider. ValueError for what is no provider's name; whether the installed build has it is
+    known in the worker only."""
+    if not (option.endswith("ExecutionProvider") and option.isidentifier()):
+        raise ValueError(
+            "%s takes the name of an execution provider after the colon, such as CUDAExecutionProvider, not %r"
+            % (oracle.name, option)
+        )
+    return replace(
+        oracle,
+        name="%s:%s" % (oracle.name, option),
+        distribution=BUILDS.get(option, oracle.distribution),
+        arguments=(*oracle.arguments, "provider=" + option),
+    )
+
+
+def load(*settings: str) -> Loaded:
+    """Import ONNX Runtime; sessions are kept by structure, and so are refusals to create one.
+
+    settings: "provider=NAME"; "threads=N" for one kernel, on every path; "denormals=zero", which has subnormal numbers taken
+    and given as zero. ValueError when the installed build has no such provider, RuntimeError when it does not start here.
+    """
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
+    given = dict(setting.split("=", 1) for setting in settings)
+    provider = given.get("provider", CPU)
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
-    def create(model: bytes, path: str) -> Any:
-        settings = ort.SessionOptions()
-        settings.log_severity_level = 4
-        settings.intra_op_num_threads = 1
-        if path == "optimization=off":
-            settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+    def start(model: bytes, way: Way, fallback: bool = False) -> Any:
+        threads = int(given.get("threads", way.threads))
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = threads
+        if not way.optimized:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        for name, wanted in (
+            ("session.intra_op.allow_spinning", "0" if threads > 1 else ""),
+            # Otherwise a DequantizeLinear of constants is kept, to be fused with what follows it.
+            ("session.disable_quant_qdq", "1" if "x" in way.constants else ""),
+            ("session.set_denormal_as_zero", "1" if given.get("denormals") == "zero" else ""),
+            ("session.disable_cpu_ep_fallback", "1" if provider != CPU and not fallback else ""),
+        ):
+            if wanted:
+                options.add_session_config_entry(name, wanted)
+        # ONNX Runtime's Python code has a fallback of its own, which would try the CPU as well.
+        return ort.InferenceSession(model, options, providers=[provider], enable_fallback=0)
 
-    def cached(call: Call, path: str) -> Any:
-        key = (structure(call), path)
+    def create(model: bytes, way: Way) -> Any:
+        """A session on the provider alone. NotImplementedError where only the CPU's help makes one."""
+        try:
+            return start(model, way)
+        except Exception:
+            if provider != CPU:
+                start(model, way, fallback=True)  # raises what is wrong with the call, whoever runs it
+                raise NotImplementedError("%s has no kernel for this call" % (provider,)) from None
+            raise
+
+    def cached(call: Call, way: Way) -> Any:
+        key = (structure(call), way.optimized)
         if key not in sessions:
             try:
-                sessions[key] = create(model_bytes(call), path)
+                sessions[key] = create(model_bytes(call), way)
             except Exception as error:
                 sessions[key] = error.with_traceback(None)
             if len(sessions) > SESSIONS:
@@ -57,39 +148,37 @@ def load() -> Loaded:
             raise sessions[key]
         return sessions[key]
 
-    def value(tensor: Tensor) -> Any:
-        """What NumPy has no type for goes in as an OrtValue over its bytes, 4 and 2 bits packed.
-
-        An OrtValue reads memory as if it were contiguous, and takes its shape from the array: packed bytes
-        stand at the beginning of an array of the tensor's shape.
-        """
-        if tensor.dtype in NUMPY_OWN:
-            return to_array(tensor)
-        carrier = np.zeros(tensor.shape, code_dtype(tensor.dtype))
-        packed = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
-        carrier.reshape(-1)[: packed.size] = packed
-        return _OnMemory(ort.OrtValue, carrier, element_type(tensor.dtype))
-
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
-        if path == "initializers":
-            constants = [name for name in call.tensors if name != "x"]
-            session = create(model_bytes(call, constants), path)
-            handed = {"x": value(call.tensors["x"])}
+        way = WAYS[path]
+        constants = [role for role in way.constants if role in call.tensors]
+        fresh = constants or way.threads > 1
+        session = create(model_bytes(call, constants), way) if fresh else cached(call, way)
+        handed = {name: _fed(ort, tensor) for name, tensor in call.tensors.items() if name not in constants}
+        arrays = {name: fed for name, fed in handed.items() if isinstance(fed, np.ndarray)}
+        dtype = _NUMPY_TYPES.get(session.get_outputs()[0].type)
+        if dtype is None:
+            return read(session.run_with_ort_values(None, _values(ort, handed))[0])
+        if way.bound:
+            result = _run_bound(session, _values(ort, handed), call.data.shape, dtype)
         else:
-            session = cached(call, path)
-            handed = {name: value(tensor) for name, tensor in call.tensors.items()}
-        feeds = {name: v.value if isinstance(v, _OnMemory) else v for name, v in handed.items()}
-        arrays = {name: v for name, v in handed.items() if not isinstance(v, _OnMemory)}
-        kind = session.get_outputs()[0].type
-        if kind in _NUMPY_TYPES:
-            return answered(session.run(None, feeds)[0], call, arrays)
-        values = {
-            name: ort.OrtValue.ortvalue_from_numpy(np.asarray(v, order="C")) if name in arrays else v
-            for name, v in feeds.items()
-        }
-        return read(session.run_with_ort_values(None, values)[0])
+            feeds = {name: fed.value if isinstance(fed, _OnMemory) else fed for name, fed in handed.items()}
+            result = session.run(None, feeds)[0]
+        return answered(result, call, arrays)
 
+    if provider not in ort.get_available_providers():
+        raise ValueError(
+            "onnxruntime %s has no %s here; it has %s"
+            % (ort.__version__, provider, ", ".join(ort.get_available_providers()))
+        )
+    if provider != CPU and provider not in start(_simplest(), WAYS[""], fallback=True).get_providers():
+        raise RuntimeError("%s does not start here: its device or a library that it needs is missing" % (provider,))
     return Loaded(answer, (binding.NotImplemented, NotImplementedError))
+
+
+def _simplest() -> bytes:
+    """A model that every provider can be started with, if not run."""
+    tensors = {"x": Tensor("uint8", np.zeros(1, np.uint8)), "scale": Tensor("float32", np.zeros((), np.uint32))}
+    return model_bytes(Call("ai.onnx/DequantizeLinear-10", tensors))
 
 
 class _OnMemory:
@@ -100,7 +189,40 @@ class _OnMemory:
         self.value = ort_value.ortvalue_from_numpy_with_onnx_type(carrier, number)
 
 
-_NUMPY_TYPES = frozenset(["tensor(float)", "tensor(float16)", "tensor(double)"])
+def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
+    """What NumPy has no type for goes in as an OrtValue over its bytes, 4 and 2 bits packed.
+
+    An OrtValue reads memory as if it were contiguous, and takes its shape from the array: packed bytes
+    stand at the beginning of an array of the tensor's shape.
+    """
+    if tensor.dtype in NUMPY_OWN:
+        return to_array(tensor)
+    carrier = np.zeros(tensor.shape, code_dtype(tensor.dtype))
+    packed = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
+    carrier.reshape(-1)[: packed.size] = packed
+    return _OnMemory(ort.OrtValue, carrier, element_type(tensor.dtype))
+
+
+def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str, Any]:
+    """Everything as OrtValues."""
+    return {
+        name: fed.value if isinstance(fed, _OnMemory) else ort.OrtValue.ortvalue_from_numpy(np.asarray(fed, order="C"))
+        for name, fed in handed.items()
+    }
+
+
+def _run_bound(session: Any, values: Mapping[str, Any], shape: Tuple[int, ...], dtype: str) -> Array:
+    """Run with everything bound: the output to memory that holds other bytes before."""
+    result = np.full(shape, 0xA5, code_dtype(dtype)).view(dtype)
+    bound = session.io_binding()
+    for name, value in values.items():
+        bound.bind_ortvalue_input(name, value)
+    bound.bind_output("y", "cpu", 0, np.dtype(dtype).type, list(shape), result.ctypes.data)
+    session.run_with_iobinding(bound)
+    return result
+
+
+_NUMPY_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
 _RAW_TYPES: Dict[str, str] = {
     "tensor(bfloat16)": "bfloat16",

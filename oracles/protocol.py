@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Tuple, Type, Union
+from typing import Callable, Optional, Tuple, Type, Union
 
 from xverify.core.call import Call, Outcome, Tensor
 
@@ -14,10 +14,32 @@ Answer = Callable[[Call, str], Union[Tensor, Outcome]]
 
 @dataclass(frozen=True)
 class Path:
-    """A way through the same implementation: ``share`` of all calls take it (1.0: all of them)."""
+    """A way through the same implementation: ``share`` of all calls take it (1.0: all of them), and all calls of so many
+    values as ``large`` says (0: only its share of them)."""
 
     options: str
     share: float
+    large: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A way in which an implementation can be run besides the usual one, in a worker of its own: one value of a dimension,
+    which is "isa", "threads" or "denormals".
+
+    arguments: for ``load``, after the oracle's own. environment: of the worker. flushes: whether it is the very purpose of the
+    setting that subnormal numbers are taken, or given, as zero.
+    """
+
+    dimension: str
+    value: str
+    arguments: Tuple[str, ...] = ()
+    environment: Tuple[Tuple[str, str], ...] = ()
+    flushes: bool = False
+
+    @property
+    def name(self) -> str:
+        return "%s=%s" % (self.dimension, self.value)
 
 
 @dataclass(frozen=True)
@@ -32,7 +54,10 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Oracle:
-    """An implementation at the version that is installed.
+    """An implementation at the version that is installed, or at another one in an environment of its own.
+
+    A module whose oracle takes an option (``NAME:OPTION``) defines ``with_option(oracle, option) -> Oracle``, which gives the
+    oracle with that option under that name, or raises ValueError with a sentence.
 
     distribution: the package whose version names the implementation. contracts: glob patterns of the
     editions it answers. ships: editions (glob patterns) whose text the installed package itself carries: only by
@@ -40,7 +65,11 @@ class Oracle:
     search_path: directories that the worker puts before its ``sys.path``, to find ``module``. needs_xverify: whether
     it imports the xverify package itself; other workers see of it only what carries calls. version: of what is no installed
     distribution. strict: an exception that says "not implemented" is a refusal like any other. untold: names of
-    clauses of which its interface cannot tell it that they are broken: such calls are not asked.
+    clauses of which its interface cannot tell it that they are broken: such calls are not asked. python: the interpreter that
+    its worker is started with, "" for this one; its version is then in ``version``. needs: distributions that its worker
+    imports beside its own, NumPy and ml_dtypes. distributions: others under whose names further versions of it are offered.
+    environment: variables that its worker sets before it imports anything of ours. varies: how it can be run besides.
+    variant_of, setting: of an oracle that `xverify.engine.vary` made, the name of the one that it is compared with.
     """
 
     name: str
@@ -57,3 +86,10 @@ class Oracle:
     version: str = ""
     strict: bool = False
     untold: Tuple[str, ...] = ()
+    python: str = ""
+    needs: Tuple[str, ...] = ()
+    distributions: Tuple[str, ...] = ()
+    environment: Tuple[Tuple[str, str], ...] = ()
+    varies: Tuple[Setting, ...] = ()
+    variant_of: str = ""
+    setting: Optional[Setting] = None

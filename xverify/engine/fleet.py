@@ -206,6 +206,7 @@ class Fleet:
                     continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
+                    in_turn = in_turn or 0 < path.large <= case.call.values
                     if not in_turn and (case.places is None or path.share < ALL_PROBES):
                         continue
                     one.places.append((place, subject, False))

@@ -45,6 +45,7 @@ _BOOTSTRAP = """
 import os, sys, types
 settings = channel.receive()
 channel.send(os.getpid())
+os.environ.update(settings["environment"])
 sys.path[:] = settings["path"] + [entry for entry in sys.path if entry]
 for name, folder in settings["stubs"]:
     sys.modules[name] = types.ModuleType(name)
@@ -241,6 +242,7 @@ class Worker:
             "module": oracle.module,
             "load": oracle.load,
             "arguments": list(oracle.arguments),
+            "environment": dict(oracle.environment),
             "distribution": oracle.distribution,
             "call_timeout": self.limits.call,
             "memory": self.limits.memory,
