@@ -29,10 +29,24 @@ def installed_version(oracle: Oracle) -> Optional[str]:
     """The version of what the oracle runs, or None when its distribution is not installed."""
     if oracle.version:
         return oracle.version
-    try:
-        return importlib.metadata.version(oracle.distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    for distribution in (oracle.distribution, *oracle.distributions):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return None
+
+
+def with_option(oracle: Oracle, option: str) -> Oracle:
+    """The oracle with what is typed after its name and a colon, by its module's ``with_option``.
+
+    ValueError with a sentence when it takes no options, or not that one.
+    """
+    make = getattr(importlib.import_module(oracle.module), "with_option", None)
+    if make is None:
+        raise ValueError("%s takes no option, so %r means nothing" % (oracle.name, option))
+    made: Oracle = make(oracle, option)
+    return made
 
 
 def answers(oracle: Oracle, contract: str) -> bool:

@@ -19,6 +19,7 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
     def run(*args: Any, **options: Any) -> None:
         from xverify.contracts import DocumentError
         from xverify.core.codec import DamagedFileError
+        from xverify.engine.installers import EnvironmentFailedError
         from xverify.engine.select import UsageError
         from xverify.engine.workers import WorkerFailedError
 
@@ -26,7 +27,7 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
             sys.exit(command(*args, **options) or PASS)
         except (UsageError, DamagedFileError) as error:
             fail(str(error), USAGE)
-        except (DocumentError, WorkerFailedError, LookupError) as error:
+        except (DocumentError, EnvironmentFailedError, WorkerFailedError, LookupError) as error:
             fail(str(error), UNABLE)
         except OSError as error:
             where = f" {error.filename}" if error.filename else ""
@@ -40,3 +41,8 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
 def fail(sentence: str, code: int) -> None:
     click.echo(f"xverify: {sentence}", err=True)
     sys.exit(code)
+
+
+def say(sentence: str) -> None:
+    """Tell at once what takes long."""
+    click.echo(f"xverify: {sentence}", err=True)

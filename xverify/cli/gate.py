@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
 
 if TYPE_CHECKING:
     from xverify.contracts.model import Contract, Domain
@@ -110,7 +110,7 @@ def gate(
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
     held_to, left_out = select.taken_by(kernel, held_to)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
-    reference = select.oracle_named(like_name) if like_name else None
+    reference = select.oracle_named(like_name, say) if like_name else None
     path = ledger_path or select.LEDGER
     known = ledger_file.read(path)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}

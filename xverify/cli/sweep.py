@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
 
 VERDICTS = (
     "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
@@ -24,7 +24,13 @@ VERDICTS = (
     metavar="GLOB|FILE",
     help="Editions to sweep: ids, or your own (default: all).",
 )
-@click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
+@click.option(
+    "--oracle",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Implementations (default: all installed): NAME[:OPTION][==VERSION | @PYTHON].",
+)
 @click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option(
@@ -67,7 +73,7 @@ def sweep(
 
     failing = _verdicts(fail_on)
     limit = select.seconds(budget)
-    oracles, left_out = select.oracles_named(names, kernel)
+    oracles, left_out = select.oracles_named(names, kernel, say)
     contracts, unread = select.contracts_named(patterns)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():

@@ -22,6 +22,8 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
 }
 
+_CARRIED = {"ai.onnx": onnx.carried, "com.microsoft": microsoft.carried, "tensorflow": tensorflow.carried}
+
 _BARE = {
     "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
@@ -93,11 +95,21 @@ def rivals(identity: str) -> tuple[str, ...]:
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
+def carried(identity: str, distribution: str, python: str) -> bool:
+    """Whether what another Python has of a distribution carries the text of that edition, as the edition has it here.
+
+    Raises DocumentError when it cannot be read.
+    """
+    known = _CARRIED.get(identity.partition("/")[0])
+    return known is not None and known(identity, distribution, python)
+
+
 __all__ = [
     "Contract",
     "ContractFileError",
     "DocumentError",
     "UnknownEditionError",
+    "carried",
     "from_file",
     "get",
     "ids",

@@ -124,11 +124,11 @@ def version_of(distribution: str) -> str | None:
 
 @cache
 def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, str, int], Schema]:
-    """Every (domain, operator, version) that the installed onnx or onnxruntime describes.
+    """Every (domain, operator, version) that the onnx or onnxruntime of a Python describes.
 
     Raises DocumentError when the package is not there or does not answer.
     """
-    if version_of(package) is None:
+    if python == sys.executable and version_of(package) is None:
         raise DocumentError(f"{package} is not installed, so its schemas cannot be read; pip install {package}")
     try:
         done = subprocess.run(
@@ -136,6 +136,8 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
         )
     except subprocess.TimeoutExpired:
         raise DocumentError(f"{package} did not give its schemas within 60 s") from None
+    except OSError as error:
+        raise DocumentError(f"{package} cannot be asked for its schemas by {python}: {error.strerror}") from None
     if done.returncode:
         reason = (done.stderr.strip() or "no message").splitlines()[-1]
         raise DocumentError(f"{package} does not give its schemas: {reason}")
@@ -153,12 +155,12 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
 
 
 @cache
-def tensorflow_docstring() -> str:
-    """The docstring of the installed TensorFlow's Dequantize, read from its generated source."""
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or not spec.submodule_search_locations:
+def tensorflow_docstring(python: str = sys.executable) -> str:
+    """The docstring of a Python's TensorFlow on Dequantize, read from its generated source."""
+    place = _package_directory("tensorflow", python)
+    if place is None:
         raise DocumentError("tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu")
-    path = Path(spec.submodule_search_locations[0], "python", "ops", "gen_array_ops.py")
+    path = Path(place, "python", "ops", "gen_array_ops.py")
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -169,3 +171,23 @@ def tensorflow_docstring() -> str:
     if not isinstance(function, ast.FunctionDef):
         raise DocumentError("tensorflow's source has no function dequantize")
     return ast.get_docstring(function) or ""
+
+
+_ASK_DIRECTORY = """
+import importlib.util, sys
+spec = importlib.util.find_spec(sys.argv[1])
+print(spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else "")
+"""
+
+
+def _package_directory(package: str, python: str) -> str | None:
+    """Where a Python has a package, which is not imported."""
+    if python == sys.executable:
+        spec = importlib.util.find_spec(package)
+        return None if spec is None or not spec.submodule_search_locations else spec.submodule_search_locations[0]
+    try:
+        command = [python, "-c", _ASK_DIRECTORY, package]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DocumentError(f"{python} does not say where its {package} is: {error}") from None
+    return done.stdout.strip() or None

@@ -251,3 +251,10 @@ def installed_contract() -> Contract:
         silent = "the schema does not mark this input as optional"
         clauses["zero-point-required"] = (schema.type_text("x_zero_point"), silent)
     return _build("installed", document, domain, clauses)
+
+
+def carried(identity: str, distribution: str, python: str) -> bool:
+    """Whether another Python's onnxruntime has the same schema as the installed one. Raises DocumentError."""
+    key = ("com.microsoft", "DequantizeLinear", 1)
+    theirs = schemas("onnxruntime", python).get(key)
+    return identity.endswith("@installed") and theirs is not None and theirs == schemas("onnxruntime").get(key)

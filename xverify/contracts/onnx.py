@@ -229,3 +229,9 @@ def contract(version: int) -> Contract:
         value_clause=partial(_value_clause, identity, version),
         text_checks=partial(_check_onnxruntime, version, schema),
     )
+
+
+def carried(identity: str, distribution: str, python: str) -> bool:
+    """Whether the onnx or onnxruntime of another Python has the edition among its schemas; what an edition says does not depend
+    on who carries it. Raises DocumentError."""
+    return ("", "DequantizeLinear", int(identity.rpartition("-")[2])) in schemas(distribution, python)

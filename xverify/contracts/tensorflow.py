@@ -276,3 +276,8 @@ def installed_contract() -> Contract:
         clauses | {name: ("", note) for name, note in silent.items()},
         _redeclared(text),
     )
+
+
+def carried(identity: str, distribution: str, python: str) -> bool:
+    """Whether another Python's TensorFlow has the same docstring as the installed one. Raises DocumentError."""
+    return identity.endswith("@installed") and tensorflow_docstring(python) == tensorflow_docstring()

@@ -10,11 +10,14 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
-from oracles import all_oracles, answers, installed_version
+from oracles import all_oracles, answers, installed_version, with_option
 from oracles.plugin import PATHS, TargetError, plugin
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.engine import elsewhere, naming
+from xverify.engine.environments import EnvironmentFailedError
+from xverify.engine.installers import Say
 
 RUNS = Path("reports", "runs")
 """Where runs are written, below the directory that the command is run in."""
@@ -28,6 +31,10 @@ KERNEL = "xverify-numpy"
 
 class UsageError(ValueError):
     """The user asked for something that is not there; the message says what to do next."""
+
+
+def _unsaid(sentence: str) -> None:
+    """For who does not want to hear."""
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
@@ -81,25 +88,33 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
             sentences.append(f"{identity} is left out: {error}")
 
 
-def oracles_named(names: Sequence[str], kernel: str | None) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
+def oracles_named(
+    names: Sequence[str], kernel: str | None, say: Say = _unsaid
+) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
     """The kernel under test first, then the implementations that are named (all that are installed when there are
-    none), and
-    a sentence for each that is left out.
+    none), and a sentence for each that is left out, or judged by fewer texts than the installed version.
 
-    Raises UsageError for an unknown name, and for a named one that is not installed.
+    Raises UsageError for an unknown name, and for a named one that is not installed; EnvironmentFailedError when none of those
+    that are named can be had at the version, or in the Python, that is asked for.
     """
     known = all_oracles()
     chosen, sentences = [kernel_named(kernel or KERNEL)], []
     for name in names or [name for name, oracle in known.items() if oracle.role != "kernel"]:
-        if names:
-            oracle = oracle_named(name)
-        elif installed_version(oracle := known[name]) is None:
+        if not names and installed_version(oracle := known[name]) is None:
             sentences.append(
                 f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
             )
             continue
+        try:
+            oracle, others = _resolved(name, say)
+        except EnvironmentFailedError as error:
+            sentences.append(f"{name} is left out: {error}")
+            continue
         if oracle not in chosen:
             chosen.append(oracle)
+            sentences.extend(others)
+    if names and len(chosen) == 1:
+        raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
 
 
@@ -148,20 +163,38 @@ def version_of(oracle: Oracle) -> str:
     return installed_version(oracle) or "not installed"
 
 
-def oracle_named(name: str) -> Oracle:
-    """The implementation of that name, which is installed; "name==version" if that is the version. Raises UsageError."""
+def oracle_named(name: str, say: Say = _unsaid) -> Oracle:
+    """The implementation that NAME[:OPTION][==VERSION | @PYTHON] names; that of another version is made if need be, with what
+    takes long said. Raises UsageError, and EnvironmentFailedError when it cannot be had at that version or in that Python."""
+    return _resolved(name, say)[0]
+
+
+def _resolved(text: str, say: Say) -> elsewhere.Moved:
     known = all_oracles()
-    name, _, version = name.partition("==")
-    if name not in known:
-        raise UsageError(f"no implementation is called {name!r}{nearest(name, known)}; see: xverify oracles")
-    oracle = known[name]
-    if version and installed_version(oracle) not in (None, version):
-        raise UsageError(f"{name} is {installed_version(oracle)} here, not {version}: another version is not run")
-    if installed_version(oracle) is None:
+    try:
+        named = naming.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if named.name not in known:
         raise UsageError(
-            f"{name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+            f"no implementation is called {named.name!r}{nearest(named.name, known)}; see: xverify oracles"
         )
-    return oracle
+    oracle = known[named.name]
+    if named.option:
+        try:
+            oracle = with_option(oracle, named.option)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+    if named.python:
+        return elsewhere.of_python(oracle, named.python)
+    here = installed_version(oracle)
+    if named.version and (here is None or not naming.same_version(named.version, here)):
+        return elsewhere.of_version(oracle, named.version, say)
+    if here is None:
+        raise UsageError(
+            f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
+        )
+    return oracle, ()
 
 
 def seconds(text: str) -> float:

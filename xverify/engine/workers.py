@@ -97,13 +97,13 @@ class Worker:
         oracle: Oracle,
         directory: Path,
         *,
-        python: str = sys.executable,
+        python: str = "",
         limits: Limits | None = None,
         bell: threading.Event | None = None,
         likeness: Callable[[bytes], Hashable] | None = None,
     ) -> None:
         self.oracle = oracle
-        self.python = python
+        self.python = python or oracle.python or sys.executable
         self.limits = limits or Limits()
         self.bell = bell or threading.Event()
         self.likeness = likeness
@@ -114,7 +114,8 @@ class Worker:
         self.calls = 0
         self.restarts = 0
         directory.mkdir(parents=True, exist_ok=True)
-        self._directory = Path(tempfile.mkdtemp(prefix=oracle.name + "-", dir=directory.resolve()))
+        name = re.sub(r"[^\w.=-]", "_", oracle.name)[:80]
+        self._directory = Path(tempfile.mkdtemp(prefix=name + "-", dir=directory.resolve()))
         self._journal = str(self._directory / "journal")
         self._log = self._directory / "stderr"
         self._group = execnet.Group()

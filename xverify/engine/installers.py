@@ -1,0 +1,270 @@
+"""Pythons of this machine, and what uv or pip installs for them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+Say = Callable[[str], None]
+"""Told a sentence when something takes long."""
+
+ASK_SECONDS = 60.0
+CREATE_SECONDS = 180.0
+INSTALL_SECONDS = 3600.0
+IMPORT_SECONDS = 300.0
+
+OLDEST = (3, 8)
+"""The oldest Python that a worker runs under."""
+
+_IMPORT = """
+import importlib, importlib.metadata, json, platform, sys
+import numpy
+asked = sys.argv[1]
+found = importlib.metadata.distribution(asked)
+names = (found.read_text("top_level.txt") or "").split()
+names = names or sorted({p.parts[0] for p in found.files or () if len(p.parts) == 2 and p.name == "__init__.py"})
+names = [name for name in names if name.isidentifier() and not name.startswith("_")]
+own = [name for name in names if name == asked.lower().replace("-", "_")] or names
+for name in own:
+    importlib.import_module(name)
+print("\\n" + json.dumps({"version": found.version, "python": platform.python_version(), "numpy": numpy.__version__}))
+"""
+
+_OTHER_NUMPY = "A module that was compiled using NumPy 1.x cannot be run"
+"""What NumPy 2 writes, since extension modules of old hide the exception."""
+
+_VERSION = """
+import importlib.metadata, json, sys
+import numpy
+found = None
+for name in sys.argv[1:]:
+    try:
+        found = importlib.metadata.version(name)
+        break
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+class EnvironmentFailedError(RuntimeError):
+    """An environment cannot be made or used; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python of this machine. version: "3.11"."""
+
+    path: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The versions that the package index offers for a Python; words: what the installer said when there are none."""
+
+    versions: frozenset[Version]
+    words: str = ""
+
+
+# -- Pythons ------------------------------------------------------------------------------------------
+
+
+@cache
+def interpreters() -> tuple[Interpreter, ...]:
+    """The Pythons of this machine that a worker runs under, one of each minor version: this one, then from new to old."""
+    mine = Interpreter(sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
+    with ThreadPoolExecutor() as pool:
+        found = [one for one in pool.map(_asked, _candidates()) if one is not None]
+    by_version = {one.version: one for one in reversed(found)}
+    by_version.pop(mine.version, None)
+    return (mine, *sorted(by_version.values(), key=lambda one: Version(one.version), reverse=True))
+
+
+def _candidates() -> list[str]:
+    """Paths where Pythons usually are: on PATH, in pyenv's directory, in uv's."""
+    names = [f"python3.{minor}" for minor in range(OLDEST[1], sys.version_info[1] + 8)]
+    paths = [path for name in names if (path := shutil.which(name))]
+    pyenv = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
+    paths += map(str, Path(pyenv, "versions").glob("3.*/bin/python3"))
+    if uv := uv_command():
+        done = run([*uv, "python", "list", "--only-installed", "--output-format", "json"], ASK_SECONDS)
+        if done.returncode == 0:
+            paths += [entry["path"] for entry in json.loads(done.stdout)]
+    return paths
+
+
+def _asked(path: str) -> Interpreter | None:
+    """The Python at a path; None when it does not run, is too old, or cannot make environments."""
+    code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sys.implementation.name, sys.prefix == sys.base_prefix)"
+    done = run([path, "-c", code], ASK_SECONDS)
+    found = re.fullmatch(r"(\d+) (\d+) cpython True", done.stdout.strip()) if done.returncode == 0 else None
+    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+        return None
+    return Interpreter(path, f"{found[1]}.{found[2]}")
+
+
+def interpreter(path: str) -> Interpreter:
+    """The Python at a path. Raises EnvironmentFailedError when it does not run."""
+    done = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], ASK_SECONDS)
+    if done.returncode:
+        raise EnvironmentFailedError(f"{path} does not run as a Python: {last_line(done.stderr)}")
+    return Interpreter(path, done.stdout.strip())
+
+
+def version_in(python: str, distributions: Sequence[str]) -> str:
+    """The version of the first of the distributions that a Python has. Raises EnvironmentFailedError when it has none of them, or
+    no NumPy, or does not run."""
+    done = run([python, "-c", _VERSION, *distributions], ASK_SECONDS)
+    if done.returncode:
+        raise EnvironmentFailedError(f"{python} cannot run a worker: {last_line(done.stderr)}")
+    found = json.loads(done.stdout)
+    if found is None:
+        raise EnvironmentFailedError(f"{python} has no {' or '.join(distributions)}; install it there")
+    return str(found)
+
+
+# -- uv and pip ---------------------------------------------------------------------------------------
+
+
+@cache
+def uv_command() -> tuple[str, ...]:
+    """How uv is called: the one on PATH, or beside this Python; () when there is none."""
+    path = shutil.which("uv") or shutil.which("uv", path=os.path.dirname(sys.executable))
+    return (path,) if path else ()
+
+
+@cache
+def _pip_command() -> tuple[str, ...]:
+    if importlib.util.find_spec("pip"):
+        return (sys.executable, "-m", "pip")
+    if uv_command():
+        return (*uv_command(), "tool", "run", "pip")
+    raise EnvironmentFailedError("no environment can be made: this Python has no pip; install uv, or pip")
+
+
+def offered(distribution: str, which: Interpreter) -> Offer:
+    """What the package index offers as wheels for that Python."""
+    command = [*_pip_command(), "index", "versions", distribution, "--pre", "--python-version", which.version]
+    options = ["--only-binary=:all:", "--disable-pip-version-check", "--retries=1", "--timeout=15"]
+    done = run([*command, *options], ASK_SECONDS)
+    listed = re.search(r"^Available versions: (.*)$", done.stdout, re.MULTILINE)
+    versions = set()
+    for text in listed[1].split(",") if listed else ():
+        try:
+            versions.add(Version(text.strip()))
+        except InvalidVersion:
+            continue
+    return Offer(frozenset(versions), "" if versions else last_line(done.stderr))
+
+
+def create(which: Interpreter, place: Path) -> None:
+    """Make an empty virtual environment. Raises EnvironmentFailedError."""
+    if uv := uv_command():
+        command = [*uv, "venv", "--quiet", "--python", which.path, str(place)]
+    else:
+        command = [which.path, "-m", "venv", *(["--without-pip"] if _pip_runs_under(which) else []), str(place)]
+    done = run(command, CREATE_SECONDS)
+    if done.returncode:
+        raise EnvironmentFailedError(
+            f"no environment can be made with Python {which.version}: {last_line(done.stderr or done.stdout)}"
+        )
+
+
+def install(place: Path, which: Interpreter, requirements: Sequence[str]) -> None:
+    """Install into an environment. Raises EnvironmentFailedError when the requirements cannot be had together."""
+    python = str(place / "bin" / "python")
+    wheels = [f"--only-binary={re.split('[<=>]', one)[0]}" for one in requirements]
+    if uv := uv_command():
+        command = [*uv, "pip", "install", "--quiet", "--python", python, *wheels, *requirements]
+    else:
+        pip = [*_pip_command(), "--python", python] if _pip_runs_under(which) else [python, "-m", "pip"]
+        options = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location", "--prefer-binary"]
+        command = [*pip, "install", *options, *wheels, *requirements]
+    done = run(command, INSTALL_SECONDS)
+    if done.returncode:
+        raise EnvironmentFailedError(
+            f"{requirements[0]} cannot be installed for Python {which.version}: {last_line(done.stderr or done.stdout)}"
+        )
+
+
+def imported(python: Path, distribution: str) -> tuple[dict[str, str] | None, str]:
+    """What an environment has once its distribution is imported; or None, and why it does not import."""
+    done = run([str(python), "-c", _IMPORT, distribution], IMPORT_SECONDS)
+    if done.returncode or _OTHER_NUMPY in done.stderr:
+        return None, last_line(done.stderr) or f"the process ended with status {done.returncode}"
+    found: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found, ""
+
+
+def _pip_runs_under(which: Interpreter) -> bool:
+    """Whether this Python's pip can work for an environment of that one, so that it needs no pip of its own."""
+    try:
+        about = importlib.metadata.metadata("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return Version(about["Version"]) >= Version("22.3") and which.version in SpecifierSet(
+        about["Requires-Python"] or ""
+    )
+
+
+# -- processes ----------------------------------------------------------------------------------------
+
+
+def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with what it started ended too when it takes longer: then its status is 124.
+
+    A command that is not there has status 127, as in a shell.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]}: {error.strerror}")
+    try:
+        out, words = process.communicate(timeout=seconds)
+        return subprocess.CompletedProcess(command, process.returncode, out, words)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        return subprocess.CompletedProcess(command, 124, "", f"no answer within {seconds:g} s")
+    except BaseException:
+        _end(process)
+        raise
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def last_line(text: str) -> str:
+    """The last line that says something; of pip's the last error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors or lines or ["it said nothing"])[-1][:300]

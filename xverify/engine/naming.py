@@ -1,0 +1,54 @@
+"""How implementations are named: NAME[:OPTION][==VERSION | @PYTHON]."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from packaging.version import InvalidVersion, Version
+
+FORM = "NAME[:OPTION][==VERSION | @PYTHON]"
+"""What may be typed: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``,
+``onnxruntime@/path/to/python``."""
+
+
+@dataclass(frozen=True)
+class Name:
+    """The parts of a name; those that were not given are ""."""
+
+    name: str
+    option: str = ""
+    version: str = ""
+    python: str = ""
+
+
+def parse(text: str) -> Name:
+    """The parts of what was typed. Raises ValueError with a sentence."""
+    found = re.search("==|@", text)
+    head, mark, rest = (text, "", "") if found is None else (text[: found.start()], found.group(), text[found.end() :])
+    name, colon, option = head.partition(":")
+    if not name or (colon and not option) or (mark and not rest):
+        raise ValueError(f"an implementation is named {FORM}, not {text!r}: a part of it is empty")
+    if mark == "@":
+        return Name(name, option, python=rest)
+    if "@" in rest:
+        raise ValueError(f"{text!r} names a version and a Python; a Python has its version: {head}@PYTHON")
+    if mark:
+        try:
+            Version(rest)
+        except InvalidVersion:
+            raise ValueError(f"{rest!r} in {text!r} is not a version; one is written {head}==1.17.0") from None
+    return Name(name, option, version=rest)
+
+
+def without_version(name: str) -> str:
+    """What all versions of an implementation have in common: "onnxruntime" of "onnxruntime==1.17.0"."""
+    return re.split("==|@", name, maxsplit=1)[0]
+
+
+def same_version(one: str, other: str) -> bool:
+    """Whether two versions are equal, as 1.17 and 1.17.0 are; what is no version is equal to itself only."""
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
