@@ -254,6 +254,20 @@ def test_out_is_written_and_returned(size: int, name: str) -> None:
     assert xverify.dequantize_range(np.zeros(size, np.int8), scale, scale + 1, out=memory32, contract=SEED) is memory32
 
 
+@pytest.mark.parametrize("shape", [(7, 9), (3, BLOCK), (40, 20, 100)])
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis", "blocked"])
+def test_out_may_lie_in_memory_as_it_will(shape: tuple[int, ...], granularity: str) -> None:
+    rng = np.random.default_rng(len(shape))
+    x = rng.integers(0, 256, shape).astype(np.uint8)
+    extents = {"per_tensor": (), "per_axis": (shape[1],), "blocked": (shape[0], -(-shape[1] // 4), *shape[2:])}
+    scale = rng.random(extents[granularity]).astype(np.float32)
+    block_size = 4 if granularity == "blocked" else 0
+    want = xverify.dequantize_linear(x, scale, axis=1, block_size=block_size)
+    for out in (np.empty(shape, np.float32, "F"), np.empty((*shape[:-1], 2 * shape[-1]), np.float32)[..., ::-2]):
+        xverify.dequantize_linear(x, scale, axis=1, block_size=block_size, out=out)
+        assert out.tobytes() == want.tobytes()
+
+
 def test_out_is_checked() -> None:
     x, scale = np.zeros(4, np.uint8), np.float32(1)
     memory = np.zeros(8, np.float32)

@@ -62,7 +62,7 @@ def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
     while split > 0 and inner * shape[split] <= limit:
         inner *= shape[split]
         split -= 1
-    step = max(1, limit // inner)
+    step = limit // inner
     whole = tuple(slice(0, extent) for extent in shape[split + 1 :])
     for outer in np.ndindex(shape[:split]):
         before = tuple(slice(i, i + 1) for i in outer)
