@@ -59,6 +59,7 @@ ORACLES = (
         contracts=("ai.onnx/*", "com.microsoft/*"),
         ships=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
         module=__name__,
+        needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in WAYS.items()),
     ),
 )
