@@ -114,6 +114,8 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
 def _range_call(contract: Contract, structure: Range, rng: np.random.Generator, origin: str) -> Call:
     data = values.data(structure.input_dtype, structure.shape, rng)
     low, high = values.ranges((), structure.range_recipe, (1 << BITS[structure.input_dtype]) - 1, rng)
+    if structure.range_recipe == "symmetric" and structure.input_dtype == "int32":
+        data = values.symmetric_ties(data, high, rng)
     tensors = {
         "input": laid_out(structure.input_dtype, data, structure.layout),
         "min_range": Tensor("float32", low),

@@ -141,6 +141,24 @@ def near_ties(
     return np.where(rng.random(x.shape) < 0.5, chosen.astype(np.int64).astype(code_dtype(dtype)), x)
 
 
+def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArray[Any]:
+    """The codes of int32 x, a quarter of them replaced by numbers n for which n * end / (2^31 - 1), TensorFlow's SCALED range,
+    lies within half a unit of a midpoint of float32; as they are where this end has none.
+
+    2^31 - 1 is a prime, so that for the end's mantissa m one n has n * m next to half of it; that is a midpoint where the
+    quotient has 24 bits before the point.
+    """
+    prime, mantissa = (1 << 31) - 1, int(np.ldexp(np.frexp(decoded("float32", end))[0], 24))
+    inverse = pow(mantissa, -1, prime)
+    solved = [
+        n for n in (inverse * (prime // 2) % prime, inverse * (prime // 2 + 1) % prime) if n * mantissa >> 23 >= prime
+    ]
+    if not solved or not x.size:
+        return x
+    chosen = rng.choice(solved, x.shape) * rng.choice([-1, 1], x.shape)
+    return np.where(rng.random(x.shape) < 0.25, chosen.astype(np.int32).view(np.uint32), x)
+
+
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of zero points, by recipe; of float types "lowest" and "highest" are the finite ends, "middle" is 1."""
     if dtype not in INTEGERS:

@@ -415,3 +415,15 @@ def test_wide_values_lie_beside_ties_that_float64_cannot_tell() -> None:
             through_double = (x * values("float32", call.tensors["scale"].codes)).astype(np.float32)
             beside += bool((through_double.view(np.uint32) != legal_set(contract, call).distinct[0]).any())
     assert beside >= 4
+
+
+def test_scaled_ranges_have_values_beside_ties_that_float64_cannot_tell() -> None:
+    contract = contracts.get("tensorflow/Dequantize@seed")
+    beside = 0
+    for seed in range(20):
+        call = build(contract, Range("int32", "SCALED", (64,), range_recipe="symmetric", seed=seed))
+        x = integers("int32", call.data.codes).astype(np.float64)
+        estimate = x * values("float32", call.tensors["max_range"].codes) / (2**31 - 1)
+        near = np.abs(estimate) * 2.0**-52
+        beside += bool(((estimate - near).astype(np.float32) != (estimate + near).astype(np.float32)).any())
+    assert beside >= 5
