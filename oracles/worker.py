@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -120,9 +120,10 @@ def read_last_words(log: str, start: int) -> List[str]:
 
 
 def serve(channel: Any, settings: Dict[str, Any]) -> None:
-    """Load the oracle that ``settings`` names, say so, and answer until the channel closes."""
+    """Load the oracle that ``settings`` names, say so, and answer until the channel closes: in children of this process if
+    ``settings`` say so."""
     _isolate(settings["log"])
-    journal = Journal(settings["journal"])
+    threads = len(os.listdir("/proc/self/task"))
     try:
         module = importlib.import_module(settings["module"])
         loaded: Loaded = getattr(module, settings["load"])(*settings["arguments"])
@@ -134,18 +135,28 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
     if settings["memory"]:
         _limit_memory(settings["memory"])
     channel.send(("ready", _versions(settings["distribution"])))
-    while True:
-        try:
-            ids, parcel, options = channel.receive()
-        except EOFError:
-            os._exit(0)
-        faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
-        _answer_batch(channel, loaded, journal, settings, ids, unwrap(parcel), options)
-        faulthandler.cancel_dump_traceback_later()
+
+    def work(receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+        journal = Journal(settings["journal"])
+        while True:
+            ids, parcel, options = receive()
+            faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+            _answer_batch(send, loaded, journal, settings, ids, unwrap(parcel), options)
+            faulthandler.cancel_dump_traceback_later()
+
+    if settings["nursery"]:
+        from oracles.nursery import can_fork, raise_children
+
+        if can_fork(threads):
+            raise_children(channel, work)
+    try:
+        work(channel.receive, channel.send)
+    except EOFError:
+        os._exit(0)
 
 
 def _answer_batch(
-    channel: Any,
+    send: Callable[[Any], None],
     loaded: Loaded,
     journal: Journal,
     settings: Dict[str, Any],
@@ -160,7 +171,7 @@ def _answer_batch(
         journal.idle()
         path = "%s.%d.answers" % (settings["journal"], ids[until - 1])
         parcel = wrap(done, path)
-        channel.send(("answers", tuple(ids[until - len(done) : until]), parcel, now - start))
+        send(("answers", tuple(ids[until - len(done) : until]), parcel, now - start))
         done.clear()
 
     for position, blob in enumerate(blobs):
@@ -201,7 +212,7 @@ def _isolate(log: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
@@ -214,7 +225,7 @@ def _limit_memory(more: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
-def _follow(parent: int) -> None:
+def follow(parent: int) -> None:
     """End the process when its parent has ended, also in the middle of a call that does not return."""
     while os.getppid() == parent:
         time.sleep(0.5)

@@ -7,19 +7,21 @@ from the worker's journal and gets the outcome "crash" or "hang"; the others go 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ import execnet
 
 import oracles
 import xverify.core.call
+from oracles.nursery import AGAIN
 from oracles.protocol import Oracle
-from oracles.worker import FILE_LIMIT, OUT_OF_MEMORY, read_journal, read_last_words, unwrap, wrap
+from oracles.worker import read_journal, unwrap, wrap
 from xverify.core.call import Outcome, decode_outcome
+from xverify.engine.last_words import half_of_memory, in_words, last_words, resident
 from xverify.verify.verdicts import NO_MEMORY
 
 STARTS = 3
@@ -59,17 +63,24 @@ that has no xverify finds the modules that carry calls, and nothing else of this
 TRACE_SECONDS = 0.1
 """How long a process that hangs has to write where."""
 
+SLOW_START = 1.0
+"""A process that took so many seconds until it was ready is followed by one that forks its successors."""
+
+END_SECONDS = 1.0
+"""How long a process has to be gone when it was ended, or when its pipe was closed."""
+
 _END = ("end",)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one worker: seconds for a call and for the start; bytes of memory beyond what it has when it is ready (0: no
-    limit)."""
+    """Of one worker: seconds for a call and for the start; bytes of address space beyond what it has when it is ready (0: no
+    limit); bytes of memory that it may hold."""
 
     call: float = 10.0
     start: float = 120.0
     memory: int = 0
+    resident: int = field(default_factory=half_of_memory)
 
 
 class WorkerFailedError(RuntimeError):
@@ -90,6 +101,8 @@ class Worker:
     bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
     likeness(call): what it shares with others; when one has ended the process, those after it that are equal in this get
     the outcome "spared", since each would cost a process. None spares nothing.
+    fork_after: successors of a process that took longer until it was ready are forked from one that holds what is loaded
+    (see `oracles.nursery`); infinity: each is a new process.
     """
 
     def __init__(
@@ -101,6 +114,7 @@ class Worker:
         limits: Limits | None = None,
         bell: threading.Event | None = None,
         likeness: Callable[[bytes], Hashable] | None = None,
+        fork_after: float = SLOW_START,
     ) -> None:
         self.oracle = oracle
         self.python = python or oracle.python or sys.executable
@@ -122,7 +136,13 @@ class Worker:
         self._gateway: Any = None
         self._channel: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._pid = 0
+        self._pid = 0  # of the process that answers
+        self._keeper = 0  # of the process that was started: the same, or the one that forks those that answer
+        self._fork_after = math.inf if oracle.role == "kernel" else fork_after
+        self._slow = False
+        self._nursery = False
+        self._began = 0.0
+        self._singly_until = -1  # up to the request of that number, one is sent at a time
         self._ready = False
         self._fruitless = 0
         self._moved = 0.0
@@ -143,12 +163,13 @@ class Worker:
         Path(self._journal).unlink(missing_ok=True)
         self._inbox = queue.SimpleQueue()
         self._in_flight.clear()
-        self._moved = self._looked = time.monotonic()
+        self._nursery = self._slow
+        self._began = self._moved = self._looked = time.monotonic()
         try:
             self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
             self._channel = self._gateway.remote_exec(_BOOTSTRAP)
             self._channel.send(self._settings())
-            self._pid = self._channel.receive(timeout=self.limits.start)
+            self._pid = self._keeper = self._channel.receive(timeout=self.limits.start)
         except (OSError, EOFError, execnet.RemoteError, execnet.TimeoutError) as error:
             self._give_up(f"{type(error).__name__}: {error}")
             return
@@ -216,13 +237,11 @@ class Worker:
         self._advance()
         if not self._unanswered or self.failed is not None:
             return
-        self._kill()
+        kept = self._end()
         for request in self._unanswered.values():
             request.outcome = Outcome("unasked")
         self._unanswered.clear()
-        self._unsent.clear()
-        self.restarts += 1
-        self.start()
+        self._succeed(kept)
 
     def stop(self) -> None:
         """End the process for sure, within a second, and remove its files."""
@@ -248,6 +267,7 @@ class Worker:
             "call_timeout": self.limits.call,
             "memory": self.limits.memory,
             "strict": oracle.strict,
+            "nursery": self._nursery,
             "journal": self._journal,
             "log": str(self._log),
         }
@@ -272,6 +292,11 @@ class Worker:
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
             self._said = self._log.stat().st_size
+            self._slow = self._moved - self._began > self._fork_after
+        elif message[0] == "child":
+            self._pid, self._said = message[1], 0
+        elif message[0] == "died":
+            self._died(message[1], kept=True)
         elif message[0] == "failed":
             self._give_up(message[1])
         elif message[0] == "answers":
@@ -285,12 +310,16 @@ class Worker:
             if self._in_flight and self._in_flight[0] == numbers[-1]:
                 self._in_flight.popleft()
         elif message is _END and self.failed is None:
-            self._replace("crash")
+            self._died(self._status(), kept=False)
 
     def _look_after(self) -> None:
         """Replace the process when it has been silent for too long."""
         now = time.monotonic()
         if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.limits.call / 4):
+            return
+        held = resident(self._pid) if self._ready else 0
+        if held > self.limits.resident:
+            self._replace("crash", f"{NO_MEMORY}: it held {held >> 20} MiB", read_journal(self._journal).call)
             return
         absent, self._looked = now - self._looked > max(1.0, self.limits.call / 2), now
         if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
@@ -302,11 +331,18 @@ class Worker:
             entry = read_journal(self._journal)
             since = max(entry.since, self._moved) if entry.call is None else entry.since
             if now - since > self.limits.call:
-                self._replace("hang", entry.call)
+                silent = "" if entry.call is not None else ", though no call was under way: the pipe may be garbled"
+                self._replace("hang", f"no answer within {self.limits.call:g} s{silent}", entry.call)
 
     def _send(self) -> None:
         while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
+            singly = self._unsent[0][0].number <= self._singly_until
+            if singly and self._in_flight:
+                return
             requests = self._unsent.popleft()
+            if singly and requests[1:]:
+                self._unsent.appendleft(requests[1:])
+                requests = requests[:1]
             numbers = tuple(request.number for request in requests)
             parcel = wrap([r.blob for r in requests], f"{self._journal}.{numbers[0]}.calls")
             self._in_flight.append(numbers[-1])
@@ -316,34 +352,66 @@ class Worker:
             except OSError:  # it died: the end marker is on its way, and what was sent is sent again
                 return
 
-    def _replace(self, kind: str, suspect: int | None = None) -> None:
-        """End the process, give the call under way its outcome, and start a successor for the others."""
-        if kind == "hang" and self._pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGUSR1)  # faulthandler writes where it hangs
-            time.sleep(TRACE_SECONDS)
-        self._kill()
-        culprit = read_journal(self._journal).call if kind == "crash" else suspect
-        words = self._last_words(kind)
-        while not self._inbox.empty():
-            message = self._inbox.get_nowait()
-            if message[0] == "answers":
-                self._take(message, except_for=suspect)
+    def _died(self, status: int | None, kept: bool) -> None:
+        self._replace("crash", in_words(status, self.limits.memory), read_journal(self._journal).call, kept)
+
+    def _replace(self, kind: str, ending: str, suspect: int | None, kept: bool | None = None) -> None:
+        """Give the call under way its outcome, and have a successor of the process for the others. kept: of a process that
+        has ended, whether the one that forked it is still there; None: it is to be ended."""
+        if kept is None:
+            if kind == "hang" and self._pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGUSR1)  # faulthandler writes where it hangs
+                time.sleep(TRACE_SECONDS)
+            kept = self._end(suspect)
+        elif not kept:
+            self._kill()
+        words = last_words(ending, self._log, self._said, self._complaint())
+        self._take_answers(suspect if kind == "hang" else None)
+        if suspect is None and len(self._in_flight) == 1 and self._in_flight[0] <= self._singly_until:
+            suspect = self._in_flight[0]
+        elif suspect is None and self._in_flight:
+            self._singly_until = self._in_flight[-1]  # it died between calls: asked one by one, it is known after which
         self._fruitless += 1
-        if culprit in self._unanswered:
-            died = self._unanswered.pop(culprit)
+        if suspect in self._unanswered:
+            died = self._unanswered.pop(suspect)
             died.outcome = Outcome(kind, message=words)
             if self.likeness is not None:
                 self._fatal.add((died.options, self.likeness(died.blob)))
             self._spare()
             self._fruitless = 0
+        elif self._nursery:
+            self._fork_after, self._slow, kept = (
+                math.inf,
+                False,
+                False,
+            )  # what fails without a call may be the fork's fault
         if self._fruitless >= STARTS:
             self._give_up(words)
             return
+        self._succeed(kept)
+
+    def _succeed(self, kept: bool) -> None:
+        """Have a successor for what is not answered: a child of the same process if that was kept, else a new process."""
         again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
         self._unsent = deque(requests for requests in again if requests)
         self.restarts += 1
-        self.start()
+        if not kept:
+            self._kill()
+            self.start()
+            return
+        Path(self._journal).unlink(missing_ok=True)
+        self._in_flight.clear()
+        self._pid, self._moved = self._keeper, time.monotonic()
+        with contextlib.suppress(OSError):  # it has ended: the end marker is on its way
+            self._channel.send(AGAIN)
+
+    def _take_answers(self, except_for: int | None = None) -> None:
+        """Take what the process that has ended answered before."""
+        while not self._inbox.empty():
+            message = self._inbox.get_nowait()
+            if message[0] == "answers":
+                self._take(message, except_for)
 
     def _spare(self) -> None:
         """Answer for the waiting requests that would only end the next process too."""
@@ -353,37 +421,44 @@ class Worker:
             if (request.options, self.likeness(request.blob)) in self._fatal:
                 self._unanswered.pop(number).outcome = Outcome("spared")
 
-    def _last_words(self, kind: str) -> str:
-        """How the process ended, and the end of what it wrote, from the fatal error on."""
-        popen = getattr(getattr(self._gateway, "_io", None), "popen", None)
-        status = getattr(popen, "returncode", None)
-        if kind == "hang":
-            ending = f"no answer within {self.limits.call:g} s"
-        elif status is not None and status < 0:
-            ending = f"killed by {signal.Signals(-status).name}"
-            if -status == signal.SIGXFSZ:
-                ending += f": it wrote more than {FILE_LIMIT >> 20} MiB of output"
-        elif status == OUT_OF_MEMORY:
-            limit = f" beyond {self.limits.memory >> 20} MiB" if self.limits.memory else ""
-            ending = f"{NO_MEMORY}{limit}"
-        else:
-            ending = f"the process ended with status {status}"
-        lines = read_last_words(str(self._log), self._said)
+    def _status(self) -> int | None:
+        """How the process ended whose pipe was closed; None if it did not."""
+        popen = self._gateway._io.popen
         try:
-            self._channel.waitclose(timeout=0.1)
-        except execnet.RemoteError as error:  # an exception outside a call: a mistake in the worker's own code
-            lines.append(str(error))
+            return int(popen.wait(END_SECONDS))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def _complaint(self) -> str:
+        """An exception outside a call: a mistake in the worker's own code."""
+        try:
+            self._channel.waitclose(timeout=0.0 if self._nursery else 0.1)
+        except execnet.RemoteError as error:
+            return str(error)
         except (EOFError, OSError):
             pass
-        # Reports are shown to others: where things are installed on this machine is none of their business.
-        return "\n".join([ending, *(re.sub(r'"/[^"]*/(?=[^"/]+/[^"/]+")', '".../', line) for line in lines)])[:1500]
+        return ""
 
-    def _kill(self) -> None:
-        if self._pid:
+    def _end(self, except_for: int | None = None) -> bool:
+        """End the process that answers; whether the one that forked it is there to fork another."""
+        if self._nursery and self._pid != self._keeper:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
+            until = time.monotonic() + END_SECONDS
+            with contextlib.suppress(queue.Empty):
+                while (message := self._inbox.get(timeout=max(0.0, until - time.monotonic()))) is not _END:
+                    if message[0] == "died":
+                        return True
+                    self._take(message, except_for)
+        self._kill()
+        return False
+
+    def _kill(self) -> None:
+        for pid in {self._pid, self._keeper} - {0}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._group.terminate(timeout=0.5)
-        self._pid, self._ready = 0, False
+        self._pid, self._keeper, self._ready = 0, 0, False
 
     def _give_up(self, reason: str) -> None:
         self._kill()
