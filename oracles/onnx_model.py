@@ -7,8 +7,14 @@ from typing import Any, Dict, Sequence, Tuple
 from oracles.arrays import pack
 from xverify.core.call import BITS, Call, Tensor
 
-IR_VERSION = 10
-"""Old enough for every release that has the opsets; implementations do not tie types to it."""
+
+def ir_version(opset: int) -> int:
+    """A version of the model format that every release with that opset takes: ONNX 1.5 had IR 5, 1.16 with opset 21 had IR 10.
+
+    Implementations do not tie types to it. The version of another domain's opset may stand for an early one.
+    """
+    return 10 if opset >= 21 else 5
+
 
 _NAMES = {
     "float32": "FLOAT",
@@ -66,7 +72,7 @@ def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
     constants = [_constant(name, call.tensors[name]) for name in initializers]
     graph = helper.make_graph([node], "call", inputs, [onnx.ValueInfoProto(name="y")], constants)
     opsets = [helper.make_opsetid(domain, version)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version(version))
     return bytes(model.SerializeToString())
 
 
