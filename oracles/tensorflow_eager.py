@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Dict
 
-from oracles.arrays import answered, hand_out
+from oracles.arrays import Array, answered, hand_out
 from oracles.protocol import Loaded, Oracle
 from xverify.core.call import Call, Outcome
 
@@ -20,14 +20,19 @@ ORACLES = (
 )
 
 
-def load() -> Loaded:
-    """Import TensorFlow, quiet, without accelerators and with one thread: calls are small."""
+def import_tensorflow() -> Any:
+    """The module tensorflow, quiet, without accelerators and with one thread: calls are small."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tf.config.threading.set_intra_op_parallelism_threads(1)
+    return tf
+
+
+def operands(tf: Any, call: Call, arrays: Dict[str, Array]) -> Dict[str, Any]:
+    """The call's arrays as TensorFlow's tensors by role; integers in input get the quantized type of their width."""
     quantized = {
         "int8": tf.qint8,
         "uint8": tf.quint8,
@@ -35,15 +40,27 @@ def load() -> Loaded:
         "uint16": tf.quint16,
         "int32": tf.qint32,
     }
+    tensors = {name: tf.constant(array) for name, array in arrays.items()}
+    if call.data.dtype in quantized:
+        tensors["input"] = tf.bitcast(tensors["input"], quantized[call.data.dtype])
+    return tensors
+
+
+def attributes_of(tf: Any, call: Call) -> Dict[str, Any]:
+    """The call's attributes as keywords of `tf.quantization.dequantize`."""
+    attributes: Dict[str, Any] = dict(call.attributes)
+    if "dtype" in attributes:
+        attributes["dtype"] = tf.as_dtype(attributes["dtype"])
+    return attributes
+
+
+def load() -> Loaded:
+    """Import TensorFlow."""
+    tf = import_tensorflow()
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)
-        tensors = {name: tf.constant(array) for name, array in arrays.items()}
-        if call.data.dtype in quantized:
-            tensors["input"] = tf.bitcast(tensors["input"], quantized[call.data.dtype])
-        attributes: dict[str, Any] = dict(call.attributes)
-        if "dtype" in attributes:
-            attributes["dtype"] = tf.as_dtype(attributes["dtype"])
-        return answered(tf.quantization.dequantize(**tensors, **attributes).numpy(), call, arrays)
+        result = tf.quantization.dequantize(**operands(tf, call, arrays), **attributes_of(tf, call))
+        return answered(result.numpy(), call, arrays)
 
     return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))

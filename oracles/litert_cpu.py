@@ -1,0 +1,118 @@
+"""LiteRT's DEQUANTIZE on the CPU: a model of this one operator, asked ONNX's calls that mean the same.
+
+Scale, zero point and axis are the quantization parameters of the input tensor (zero points as int64, 0 where the call has
+none), so each call has a model of its own. Types of 8 and more bits are the model's input; those of 4 and 2 bits stand in
+the model as a constant, packed, as weights do. Paths: "" is the interpreter as it comes, with XNNPACK; "delegate=off"
+LiteRT's own optimised kernel; "reference" its reference kernel.
+
+No edition judges it: LiteRT's 8-bit quantization specification writes the formula as ONNX does, real_value = (int8_value -
+zero_point) * scale, but says of itself that implementations may deviate from it in bits, and the package does not carry it.
+What has no counterpart (a scale or a result other than float32, blocks, types that a model file has not) raises
+NotImplementedError; what LiteRT refuses is its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Tuple, Union
+
+import numpy as np
+
+from oracles.arrays import answered, pack, to_array
+from oracles.protocol import Loaded, Oracle, Path
+from xverify.core.call import BITS, Call, Outcome, Tensor
+
+DELEGATE_OFF = "delegate=off"
+REFERENCE = "reference"
+
+ORACLES = (
+    Oracle(
+        name="litert",
+        distribution="ai-edge-litert",
+        contracts=("ai.onnx/*",),
+        ships=(),
+        module=__name__,
+        paths=(Path("", 1.0), Path(DELEGATE_OFF, 0.2), Path(REFERENCE, 0.2)),
+    ),
+)
+
+VERSION = 6
+"""Of the operator, in the model: the newest that has a meaning, all types admitted."""
+
+
+def load() -> Loaded:
+    """Import LiteRT's interpreter and its schema."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolvers = {
+        DELEGATE_OFF: OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        REFERENCE: OpResolverType.BUILTIN_REF,
+    }
+
+    def tensor(name: str, shape: Tuple[int, ...], number: int, buffer: int) -> Any:
+        made = schema.TensorT()
+        made.name, made.shape, made.type, made.buffer = name, list(shape), number, buffer
+        return made
+
+    def model(call: Call, constant: bool) -> bytes:
+        """A flatbuffer: input tensor 0 and output tensor 1, buffer 1 with the input's values where they are constant."""
+        given = call.tensors["x"]
+        x = tensor("x", given.shape, number_of(schema, given.dtype), 1)
+        x.quantization = parameters(schema.QuantizationParametersT(), call)
+        y = tensor("y", given.shape, schema.TensorType.FLOAT32, 0)
+        operator, code = schema.OperatorT(), schema.OperatorCodeT()
+        operator.inputs, operator.outputs = [0], [1]
+        code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
+        code.version = VERSION
+        graph = schema.SubGraphT()
+        graph.tensors, graph.inputs, graph.outputs, graph.operators = [x, y], [] if constant else [0], [1], [operator]
+        values = schema.BufferT()
+        if constant:
+            packed = pack(given.codes, BITS[given.dtype]) if BITS[given.dtype] < 8 else given.codes.reshape(-1)
+            values.data = np.frombuffer(packed.tobytes(), np.uint8)
+        whole = schema.ModelT()
+        whole.version, whole.operatorCodes, whole.subgraphs = 3, [code], [graph]
+        whole.buffers = [schema.BufferT(), values]
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(whole.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+    def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
+        constant = BITS[call.tensors["x"].dtype] < 8
+        resolver = resolvers.get(path, OpResolverType.AUTO)
+        interpreter = Interpreter(
+            model_content=model(call, constant), experimental_op_resolver_type=resolver, num_threads=1
+        )
+        interpreter.allocate_tensors()
+        arrays = {} if constant else {"x": to_array(call.tensors["x"])}
+        if not constant:
+            interpreter.set_tensor(0, arrays["x"])
+        interpreter.invoke()
+        return answered(interpreter.get_tensor(1), call, arrays)
+
+    return Loaded(answer)
+
+
+def number_of(schema: Any, dtype: str) -> int:
+    """The number of a dtype in LiteRT's schema. NotImplementedError when it has none."""
+    found = getattr(schema.TensorType, dtype.upper(), None)
+    if found is None:
+        raise NotImplementedError("LiteRT's schema has no type %s" % (dtype,))
+    return int(found)
+
+
+def parameters(made: Any, call: Call) -> Any:
+    """The quantization parameters of a call, in an object of LiteRT's schema. NotImplementedError when it can't say them."""
+    x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
+    output = call.attributes.get("output_dtype", scale.dtype)
+    if scale.dtype != "float32" or output != "float32" or len(scale.shape) > 1 or call.attributes.get("block_size"):
+        raise NotImplementedError("LiteRT has no such scale or result: %s %s" % (scale.dtype, scale.shape))
+    zeros = np.zeros(scale.shape, np.int64) if zero_point is None else to_array(zero_point)
+    if zeros.dtype.kind not in "iu" and not (zeros == 0).all():
+        raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zeros.dtype,))
+    axis = int(call.attributes.get("axis", 1))
+    made.scale = to_array(scale).reshape(-1).tolist()
+    made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
+    made.quantizedDimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)
+    return made

@@ -1,0 +1,121 @@
+"""OpenVINO's CPU plugin, which reads the call as an ONNX model.
+
+OpenVINO wants to know each input's rank, and for blocks its shape. Paths: "" knows ranks only, so that a compiled model
+serves many calls, except for blocks; "shapes=static" has all extents; "constants" has scale and zero point in the model,
+as quantized models do; "precision=float32" forbids what "" may do by itself: on a processor with fast bfloat16 arithmetic
+OpenVINO computes in that by default (its INFERENCE_PRECISION_HINT).
+
+The ONNX texts do not come with OpenVINO, so no edition judges it: what it computes is said in each cell.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+
+from oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
+from oracles.onnx_model import model_bytes, structure
+from oracles.protocol import Loaded, Oracle, Path
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+
+STATIC = "shapes=static"
+CONSTANTS = "constants"
+FLOAT32 = "precision=float32"
+
+ORACLES = (
+    Oracle(
+        name="openvino",
+        distribution="openvino",
+        contracts=("ai.onnx/*", "com.microsoft/*"),
+        ships=(),
+        module=__name__,
+        needs=("onnx",),
+        paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
+    ),
+)
+
+MODELS = 512
+"""Compiled models kept; compiling takes about 20 ms, running one a fraction of one."""
+
+_TYPES: Dict[str, str] = {
+    "bfloat16": "bf16",
+    "int4": "i4",
+    "uint4": "u4",
+    "uint2": "u2",
+    "float8_e4m3fn": "f8e4m3",
+    "float8_e5m2": "f8e5m2",
+    "float8_e8m0fnu": "f8e8m0",
+    "float4_e2m1fn": "f4e2m1",
+}
+"""What OpenVINO calls the types that NumPy has not."""
+
+
+def load() -> Loaded:
+    """Import OpenVINO; compiled models are kept by structure and ranks, and so are refusals to compile."""
+    import onnx
+    import openvino as ov
+
+    core = ov.Core()
+    requests: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
+
+    def shaped(call: Call, constants: List[str], known: bool) -> bytes:
+        """The call's model, with the rank of each input, and its extents where they are to be known."""
+        model = onnx.ModelProto.FromString(model_bytes(call, constants))
+        for given in model.graph.input:
+            shape = given.type.tensor_type.shape
+            shape.SetInParent()
+            for extent in call.tensors[given.name].shape:
+                dimension = shape.dim.add()
+                if known:
+                    dimension.dim_value = extent
+        return bytes(model.SerializeToString())
+
+    def compiled(call: Call, path: str) -> Any:
+        constants = [name for name in call.tensors if name != "x"] if path == CONSTANTS else []
+        settings = {"INFERENCE_NUM_THREADS": 1, **({"INFERENCE_PRECISION_HINT": "f32"} if path == FLOAT32 else {})}
+        model = core.read_model(shaped(call, constants, _shapes_known(call, path)))
+        return core.compile_model(model, "CPU", settings).create_infer_request()
+
+    def cached(call: Call, path: str) -> Any:
+        known = _shapes_known(call, path)
+        shapes = tuple(tensor.shape if known else len(tensor.shape) for tensor in call.tensors.values())
+        key = (path, structure(call), shapes)
+        if key not in requests:
+            try:
+                requests[key] = compiled(call, path)
+            except Exception as error:
+                requests[key] = error.with_traceback(None)
+            if len(requests) > MODELS:
+                requests.popitem(last=False)
+        requests.move_to_end(key)
+        if isinstance(requests[key], Exception):
+            raise requests[key]
+        return requests[key]
+
+    def value(tensor: Tensor, array: Array) -> Any:
+        """The array's values in a tensor of OpenVINO's own memory, 4 and 2 bits packed."""
+        if tensor.dtype in NUMPY_OWN:
+            return ov.Tensor(np.asarray(array, order="C"), shared_memory=False)
+        if tensor.dtype not in _TYPES:
+            raise NotImplementedError("OpenVINO has no type %s" % (tensor.dtype,))
+        codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
+        return ov.Tensor(np.array(codes), ov.Shape(tensor.shape), getattr(ov.Type, _TYPES[tensor.dtype]))
+
+    def answer(call: Call, path: str) -> Outcome:
+        request = compiled(call, path) if path == CONSTANTS else cached(call, path)
+        fed = {name: tensor for name, tensor in call.tensors.items() if path != CONSTANTS or name == "x"}
+        arrays = {name: to_array(tensor) for name, tensor in fed.items()}
+        request.infer({name: value(tensor, arrays[name]) for name, tensor in fed.items()})
+        result = request.get_output_tensor(0)
+        data = np.array(result.data, order="C")
+        if result.element_type == ov.Type.bf16:  # NumPy has no such type: its bits come as float16
+            data = data.view(code_dtype("bfloat16")).view(numpy_dtype("bfloat16"))
+        return answered(data, call, arrays)
+
+    return Loaded(answer)
+
+
+def _shapes_known(call: Call, path: str) -> bool:
+    return path in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))

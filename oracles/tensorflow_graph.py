@@ -1,0 +1,109 @@
+"""TensorFlow's `tf.quantization.dequantize` inside a `tf.function`: as a graph, and compiled by XLA, on the CPU.
+
+Every operand is an argument of the function, but for those that a path makes constants of it, so that nothing is
+known when the graph is made that a caller does not know then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Dict, Tuple
+
+from oracles.arrays import answered, hand_out
+from oracles.protocol import Loaded, Oracle, Path
+from oracles.tensorflow_eager import attributes_of, import_tensorflow, operands
+from xverify.core.call import Call, Outcome
+
+STATIC = "shapes=static"
+UNKNOWN = "shapes=unknown"
+CONSTANT = "ranges=constant"
+
+ORACLES = (
+    Oracle(
+        name="tensorflow-function",
+        distribution="tensorflow-cpu",
+        contracts=("tensorflow/*",),
+        ships=("tensorflow/Dequantize@installed",),
+        module=__name__,
+        load="load_function",
+        paths=(Path("", 0.5), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
+    ),
+    Oracle(
+        name="tensorflow-xla",
+        distribution="tensorflow-cpu",
+        contracts=("tensorflow/*",),
+        ships=("tensorflow/Dequantize@installed",),
+        module=__name__,
+        load="load_xla",
+        paths=(Path("", 0.1),),
+    ),
+)
+
+FUNCTIONS = 2048
+"""Functions kept, or refusals to make one: that takes tens of milliseconds, running one again a fraction of one."""
+
+
+def load_function() -> Loaded:
+    """Import TensorFlow; functions are kept by types, attributes and, as far as the path lets them be known, shapes.
+
+    "": of known rank, its extents unknown; "shapes=unknown": not even the rank is known; "shapes=static": all is known;
+    "ranges=constant": the same, and the ranges are constants of the graph, which its optimiser may fold.
+    """
+    return _load(False)
+
+
+def load_xla() -> Loaded:
+    """Import TensorFlow; XLA compiles anew for every shape, so functions are kept by shapes too, and so are refusals."""
+    return _load(True)
+
+
+def _load(compiled: bool) -> Loaded:
+    tf = import_tensorflow()
+    functions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
+
+    def known(shape: Tuple[int, ...], path: str) -> Any:
+        """What of a shape is known when the graph is made."""
+        if path == UNKNOWN:
+            return None
+        return shape if compiled or path in (STATIC, CONSTANT) else (None,) * len(shape)
+
+    def make(call: Call, specs: Dict[str, Any], constants: Dict[str, Any]) -> Any:
+        attributes = attributes_of(tf, call)
+
+        def dequantize(**given: Any) -> Any:
+            return tf.quantization.dequantize(**given, **constants, **attributes)
+
+        return tf.function(dequantize, jit_compile=compiled, autograph=False).get_concrete_function(**specs)
+
+    def cached(key: Tuple[Any, ...], call: Call, specs: Dict[str, Any]) -> Any:
+        if key not in functions:
+            try:
+                functions[key] = make(call, specs, {})
+            except Exception as error:
+                functions[key] = error.with_traceback(None)
+            if len(functions) > FUNCTIONS:
+                functions.popitem(last=False)
+        functions.move_to_end(key)
+        if isinstance(functions[key], Exception):
+            raise functions[key]
+        return functions[key]
+
+    def answer(call: Call, path: str) -> Outcome:
+        arrays = hand_out(call)
+        fed = operands(tf, call, arrays)
+        constants = {name: fed.pop(name) for name in ("min_range", "max_range") if path == CONSTANT}
+        specs = {name: tf.TensorSpec(known(call.tensors[name].shape, path), value.dtype) for name, value in fed.items()}
+        if path == CONSTANT:
+            return answered(make(call, specs, constants)(**fed).numpy(), call, arrays)
+        types = tuple((name, spec.dtype.name, str(spec.shape)) for name, spec in specs.items())
+        key = (path, types, tuple(sorted(call.attributes.items())))
+        function = cached(key, call, specs)
+        try:
+            result = function(**fed).numpy()
+        except Exception as error:
+            if compiled:  # XLA compiles when it is first asked, by types and shapes only
+                functions[key] = error.with_traceback(None)
+            raise
+        return answered(result, call, arrays)
+
+    return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))

@@ -1,0 +1,122 @@
+"""PyTorch on the CPU: two implementations of its own, asked ONNX's calls where a call of theirs means the same.
+
+The first path is ``torch.ops.quantized_decomposed``, which `torch.export` puts into a graph. Per tensor (a scale of
+one element) it is dequantize_per_tensor with the scale as a Python float and the zero point as an int; per axis
+dequantize_per_channel; one block size along the last of two axes dequantize_per_channel_group. Scales have the call's
+type, zero points are int64, as PyTorch's quantizers make them (int32 for groups, as its document says), and an absent
+one is 0 per tensor, None else. The output type is the scale's, or ``output_dtype``.
+
+"quantized tensor" is ``dequantize()`` of a tensor of quantized type over the same integers. Its scales are doubles, its
+zero points int64, its result float32: other output types are refused here, and so is what these types can't hold.
+
+What has no counterpart (types that PyTorch lacks, other blocks, edition 10's calls with a scale that is no scalar) raises
+NotImplementedError. No text that comes with PyTorch is an edition of ONNX's operator, so none judges it: what it computes
+is said in each cell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Optional, Union
+
+from oracles.arrays import Array, answered, hand_out, numpy_dtype
+from oracles.protocol import Loaded, Oracle, Path
+from xverify.core.call import Call, Outcome, Tensor, code_dtype
+
+QUANTIZED_TENSOR = "quantized tensor"
+
+ORACLES = (
+    Oracle(
+        name="torch",
+        distribution="torch",
+        contracts=("ai.onnx/*",),
+        ships=(),
+        module=__name__,
+        paths=(Path("", 1.0), Path(QUANTIZED_TENSOR, 1.0)),
+    ),
+)
+
+_BELOW_A_BYTE = frozenset(["int2", "uint2", "int4", "uint4", "float4_e2m1fn"])
+"""Types of less than a byte: PyTorch has some by name, and no arithmetic on them."""
+
+
+def load() -> Loaded:
+    """Import PyTorch, with one thread: calls are small."""
+    import torch
+    import torch.ao.quantization.fx._decomposed
+
+    torch.set_num_threads(1)
+    operators = torch.ops.quantized_decomposed
+    quantized = {"int8": torch.qint8, "uint8": torch.quint8, "int32": torch.qint32}
+
+    def type_of(dtype: str) -> Any:
+        found = None if dtype in _BELOW_A_BYTE else getattr(torch, dtype, None)
+        if found is None:
+            raise NotImplementedError("PyTorch has no arithmetic on %s" % (dtype,))
+        return found
+
+    def given(array: Array, dtype: str) -> Any:
+        """A tensor over the array's memory; strides below 0 need a copy, since PyTorch has none."""
+        codes = array.view(code_dtype(dtype))
+        if any(stride < 0 for stride in codes.strides):
+            codes = codes.copy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # read-only memory
+            return torch.from_numpy(codes).view(type_of(dtype))
+
+    def granularity(call: Call) -> str:
+        x, scale = call.tensors["x"], call.tensors["scale"]
+        block = int(call.attributes.get("block_size", 0))
+        if block == 0 and scale.size == 1 and len(scale.shape) <= 1:
+            return "tensor"
+        if block == 0 and len(scale.shape) == 1 and not call.contract.endswith("-10"):
+            return "channel"
+        last = int(call.attributes.get("axis", 1)) in (1, -1)
+        if block and last and len(x.shape) == 2 and scale.shape == (x.shape[0], -(-x.shape[1] // block)):
+            return "group"
+        raise NotImplementedError("PyTorch has no call for a scale of shape %s here" % (scale.shape,))
+
+    def axis_of(call: Call) -> int:
+        axis, rank = int(call.attributes.get("axis", 1)), len(call.tensors["x"].shape)
+        return axis + rank if -rank <= axis < 0 else axis
+
+    def whole(zero_point: Optional[Any]) -> int:
+        value = 0 if zero_point is None else zero_point.reshape(()).float().item()
+        if value != value or int(value) != value:
+            raise NotImplementedError("PyTorch takes a whole number as zero point, not %s" % (value,))
+        return int(value)
+
+    def decomposed(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
+        limits = torch.iinfo(x.dtype) if not x.dtype.is_floating_point else torch.finfo(x.dtype)
+        bounds = (int(limits.min), int(limits.max), x.dtype)
+        output = type_of(str(call.attributes.get("output_dtype", call.tensors["scale"].dtype)))
+        kind = granularity(call)
+        if kind == "tensor":
+            return operators.dequantize_per_tensor(x, scale.item(), whole(zero_point), *bounds, out_dtype=output)
+        if kind == "channel":
+            zeros = None if zero_point is None else zero_point.to(torch.int64)
+            return operators.dequantize_per_channel(x, scale, zeros, axis_of(call), *bounds, out_dtype=output)
+        zeros = None if zero_point is None else zero_point.to(torch.int32)
+        block = int(call.attributes["block_size"])
+        return operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
+
+    def of_quantized_type(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
+        dtype, kind = call.tensors["x"].dtype, granularity(call)
+        output = call.attributes.get("output_dtype", call.tensors["scale"].dtype)
+        if dtype not in quantized or kind == "group" or output != "float32":
+            raise NotImplementedError("PyTorch has no quantized tensor of %s for %s, by %s" % (dtype, output, kind))
+        if kind == "tensor":
+            return torch._make_per_tensor_quantized_tensor(x, scale.item(), whole(zero_point)).dequantize()
+        zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_point is None else zero_point.to(torch.int64)
+        return torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, axis_of(call)).dequantize()
+
+    def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
+        arrays = hand_out(call)
+        x, scale = (given(arrays[role], call.tensors[role].dtype) for role in ("x", "scale"))
+        zero_point = given(arrays["zero_point"], call.tensors["zero_point"].dtype) if "zero_point" in arrays else None
+        y = (of_quantized_type if path == QUANTIZED_TENSOR else decomposed)(call, x, scale, zero_point)
+        dtype = str(y.dtype).rpartition(".")[2]
+        codes = y.contiguous().view(getattr(torch, code_dtype(dtype).name)).numpy()
+        return answered(codes.view(numpy_dtype(dtype)), call, arrays)
+
+    return Loaded(answer)
