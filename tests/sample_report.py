@@ -219,6 +219,11 @@ def findings() -> list[dict[str, Any]]:
                                         "the implementation's result", "digest": "", "file": ""}}, "legal": []}),
         finding("memory", "xverify-numpy", ONNX, "formula", "xverify-numpy writes to its inputs",
                 {"call": small_call(), "got": {**plain, "notes": ["input-written"]}, "legal": []}),
+        finding("changed", "onnxruntime", ONNX, "formula", "fixed in onnxruntime 1.27.0: 1.17.0 subtracts in int32 with "
+                "wrap-around, which contradicts 'formula'", {"call": small_call(), "got": plain, "legal": []}, max_ulp=0,
+                reference="onnxruntime==1.17.0", readings=["wraps-int32"],
+                change={"name": "onnxruntime", "older": "1.17.0", "newer": "1.27.0", "kind": "fixed", "what": "wraps-int32",
+                        "step": "fixed: values", "judged": True}),
     ]  # fmt: skip
 
 

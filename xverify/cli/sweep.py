@@ -12,7 +12,7 @@ from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
 
 VERDICTS = (
     "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
-    "nondeterministic", "memory",
+    "nondeterministic", "memory", "changed",
 )  # fmt: skip
 
 
@@ -73,8 +73,8 @@ def sweep(
 
     failing = _verdicts(fail_on)
     limit = select.seconds(budget)
-    oracles, left_out = select.oracles_named(names, kernel, say)
     contracts, unread = select.contracts_named(patterns)
+    oracles, left_out = select.oracles_named(names, kernel, say, contracts)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():
         if path is not None:
@@ -85,7 +85,7 @@ def sweep(
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = Console()
     progress = ConsoleProgress(console)
-    options = Options(contracts, oracles, directory, directory.name, command, seed, limit, cases)
+    options = Options(contracts, oracles, directory, directory.name, command, seed, limit, cases, left_out=(*left_out, *unread))
     try:
         report = run_sweep(options, progress)
     finally:

@@ -14,11 +14,13 @@ from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import DamagedFileError, call_from_json
+from xverify.engine import naming, select
+from xverify.engine.installers import Say, unsaid
 from xverify.engine.store import describe
 from xverify.engine.workers import Worker
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
-from xverify.verify.findings import Finding, Key, Subject
+from xverify.verify.findings import Change, Finding, Key, Subject
 from xverify.verify.shrink import faults, reproduces
 from xverify.verify.verdicts import judge
 
@@ -36,20 +38,20 @@ class Replayed:
 
 
 @contextmanager
-def asking(directory: Path, kernel: Oracle | None = None) -> Iterator[AskAny]:
+def asking(
+    directory: Path, kernel: Oracle | None = None, others: Sequence[Oracle] = (), say: Say = unsaid
+) -> Iterator[AskAny]:
     """A function that asks an implementation, each in a worker that is started when it is first needed. kernel: one of the
-    user's, beside those that are here; of the same name as one of those it is asked instead."""
-    known = all_oracles()
+    user's, beside those that are here; of the same name as one of those it is asked instead. others: those of another Python or
+    with an option; another version is made if need be, which is said."""
+    known = all_oracles() | {oracle.name: oracle for oracle in others}
     if kernel is not None:
         known[kernel.name] = kernel
     workers: dict[str, Worker] = {}
 
     def ask(subject: Subject, call: Call) -> Outcome:
         if subject.name not in workers:
-            oracle: Oracle | None = known.get(subject.name)
-            if oracle is None:
-                raise LookupError(f"no implementation is called {subject.name!r} here; see: xverify oracles")
-            workers[subject.name] = Worker(oracle, directory)
+            workers[subject.name] = Worker(known.get(subject.name) or _of_version(subject.name, say), directory)
             workers[subject.name].start()
         return workers[subject.name].ask(encode_call(call), subject.options)
 
@@ -58,6 +60,16 @@ def asking(directory: Path, kernel: Oracle | None = None) -> Iterator[AskAny]:
     finally:
         for worker in workers.values():
             worker.stop()
+
+
+def _of_version(name: str, say: Say) -> Oracle:
+    """The implementation that is not here as it is installed. What a report names by a path is not run for that alone."""
+    parts = naming.parse_or_none(name)
+    if parts is None or parts.name not in all_oracles():
+        raise LookupError(f"no implementation is called {name!r} here; see: xverify oracles")
+    if not parts.version or parts.option:
+        raise LookupError(f"{name} is run only when it is named: add --oracle {name}")
+    return select.oracle_named(name, say)
 
 
 def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
@@ -79,6 +91,8 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
         finding.attribution = Attribution(
             by["reading"], by.get("words", ""), by["explained_values"], by["values"], elsewhere
         )
+    if entry.get("change"):
+        finding.change = Change(**entry["change"])
     reference = entry.get("reference")
     if reference:
         known = all_oracles().get(reference)

@@ -21,6 +21,7 @@ from strategies.walk import scale_outputs
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling
+from xverify.engine.changes import changes_of, conclude_changes
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
@@ -91,6 +92,7 @@ class Sweep:
         )
         self.tally = Tally(options.rules.characterise)
         self.findings = Findings()
+        self.changes = changes_of(self)
         self.trust = Trust()
         self.phases: Counter[str] = Counter()
         self.clause_cases: Counter[str] = Counter()
@@ -130,6 +132,7 @@ class Sweep:
             equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
             telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
         conclude(self)
+        conclude_changes(self)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -274,6 +277,7 @@ class Sweep:
                 self.add(found, subject, judged, outcome)
             if is_judged and not self.fault_seen and (self.tally.last_was_wrong or self._refuses(judged, outcome)):
                 self.fault(judged, subject)
+        self.changes.observe(judged, outcomes)
         if judged.judgement.verdict == "unspecified":
             self._compare_open(judged, outcomes)
         elif self.options.rules.on_texts and judged.legal is not None and judged.number % CONFLICT_EACH == 0:

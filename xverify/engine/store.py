@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def _run(sweep: Sweep) -> dict[str, Any]:
         "machine": _machine(),
         "phases": dict(sorted(sweep.phases.items())),
         "workers": _workers(sweep),
+        "left_out": list(options.left_out),
     }
 
 
@@ -232,6 +234,7 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
+        **({} if finding.change is None else {"change": asdict(finding.change)}),
         "shrunk": finding.shrunk,
         "reproduce": f"scripts/{finding.id}.py" if call is not None else "",
         "known": False,

@@ -17,12 +17,13 @@ from xverify.engine.events import Consumer, Event, FindingFound, FindingShrunk, 
 from xverify.engine.plan import derived_seed
 from xverify.engine.run import Options, Sweep
 from xverify.engine.store import append_finding, ask_others, report, write_json
+from xverify.verify import changes
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
 _URGENCY = (
     "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "ambiguity", "memory", "nondeterministic",
-    "crash", "hang",
+    "changed", "crash", "hang",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk, since the time may end; a crash costs a new process for each
 evaluation, so it comes last."""
@@ -102,12 +103,13 @@ def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
             break
         _shrink(run, finding, out_of_time)
     for finding in findings:
-        if finding.key.verdict not in ("crash", "hang"):
+        if finding.key.verdict not in ("crash", "hang") and "hang" not in changes.deaths(finding):
             finding.others = ask_others(run, finding)
 
 
 def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool]) -> None:
-    if finding.call is None or finding.key.verdict in ("hang", "nondeterministic"):
+    verdict = finding.key.verdict
+    if finding.call is None or verdict in ("hang", "nondeterministic") or "hang" in changes.deaths(finding):
         finding.shrunk = "not shrinkable"
         return
     contract = run.contract_of(finding)

@@ -24,6 +24,7 @@ from xverify.engine.events import (
     WorkerReady,
 )
 from xverify.report import summary
+from xverify.report.changes import History, histories
 from xverify.report.summary import Json
 
 _STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
@@ -40,6 +41,8 @@ def print_summary(report: Json, console: Console) -> None:
     console.print()
     for operator, contracts in summary.operators(report).items():
         _print_table(report, operator, contracts, console)
+    for history in histories(report):
+        _print_history(history, console)
     _print_workers(report["run"]["workers"], console)
     _print_findings(summary.findings(report), console)
     _print_trust(report, console)
@@ -71,6 +74,22 @@ def _entry(entry: summary.Entry) -> Text:
     if not entry.verdicts and entry.tone == "good":
         text += f" {summary.short(entry.values)}"
     return Text(text, style=_STYLES[entry.tone])
+
+
+def _print_history(history: History, console: Console) -> None:
+    """What changed between the versions of one implementation, which stand across."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
+    table.add_column(Text(f"{history.name}: what changed"), overflow="fold")
+    for version in history.versions:
+        table.add_column(Text(version), overflow="fold")
+    for row in history.rows:
+        fields = (
+            Text(", ".join(f.words for f in fields), style=_STYLES[fields[0].tone]) if fields else Text("")
+            for fields in row.fields
+        )
+        table.add_row(Text(row.heading), *fields)
+    console.print(table)
+    console.print()
 
 
 def _print_workers(workers: Iterable[Json], console: Console) -> None:
@@ -115,6 +134,8 @@ def _print_trust(report: Json, console: Console) -> None:
     untested = sum(not clause["tested"] for clause in summary.clauses(report).values())
     if untested:
         _line(console, Text(f"clauses that no call tested: {untested}", style="yellow"))
+    for sentence in report["run"].get("left_out", ()):
+        _line(console, Text(sentence, style="yellow"))
     missing = ", ".join(trust["not_met"])
     console.print(Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
 

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 
 from xverify.report import decision, summary
+from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
 from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.script_short import short_script
@@ -42,6 +43,7 @@ def render(report: Json) -> str:
         subjects=[name for name in summary.subjects(report) if _answers(report, name)],
         contracts=summary.contracts(report),
         matrix=_matrix(report),
+        histories=histories(report),
         findings=[finding for finding in ordered if not summary.on_texts(finding)],
         texts=[finding for finding in ordered if summary.on_texts(finding)],
         verdicts=_verdicts(ordered),

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 
 from xverify.report import summary
+from xverify.report.changes import histories
 from xverify.report.characterisation import Characterised, characterise
 from xverify.report.summary import Json
 
@@ -23,8 +24,11 @@ def render(report: Json) -> str:
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
     if not run["complete"]:
         lines += ["**The run was interrupted: what it did not find says less than it should.**", ""]
+    if left_out := run.get("left_out"):
+        lines += [*(f"- {text(sentence)}" for sentence in left_out), ""]
     for operator, contracts in summary.operators(report).items():
         lines += _table(report, operator, contracts)
+    lines += _histories(report)
     lines += ["## Findings", ""]
     clauses = summary.clauses(report)
     for finding in summary.findings(report):
@@ -48,6 +52,20 @@ def _table(report: Json, operator: str, contracts: list[str]) -> list[str]:
         cells = ["" if e is None else f"{', '.join(e.headlines)} ({summary.short(e.values)} values)" for e in entries]
         lines.append(row([code(contract).replace("|", "\\|"), *map(text, cells)], escape=False))
     return [*lines, ""]
+
+
+def _histories(report: Json) -> list[str]:
+    """What changed between the versions of each implementation, which stand across."""
+    lines = []
+    for history in histories(report):
+        lines += [f"## What changed between versions of {text(history.name)}", ""]
+        lines += [row(["", *history.versions]), "|" + " --- |" * (len(history.versions) + 1)]
+        lines += [
+            row([one.heading, *(", ".join(field.words for field in fields) for fields in one.fields)])
+            for one in history.rows
+        ]
+        lines.append("")
+    return lines
 
 
 def row(cells: list[str], escape: bool = True) -> str:

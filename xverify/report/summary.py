@@ -20,11 +20,12 @@ VERDICTS = (
     "mixed",
     "conflict",
     "ambiguity",
+    "changed",
 )
 """Worst first."""
 
-FAULTS = frozenset(VERDICTS) - {"conflict", "ambiguity"}
-"""Verdicts on an implementation; the others are on a text."""
+FAULTS = frozenset(VERDICTS) - {"conflict", "ambiguity", "changed"}
+"""Verdicts on an implementation; the others are on a text, or on how two versions differ."""
 
 STATUSES = (
     "crash",
@@ -60,6 +61,7 @@ _NOUNS = {
     "conflict": ("conflict", "conflicts"),
     "crash": ("crash", "crashes"),
     "hang": ("hang", "hangs"),
+    "changed": ("change", "changes"),
 }
 
 _TONES = {
@@ -70,6 +72,7 @@ _TONES = {
     "ambiguous": "open",
     "ambiguity": "open",
     "conflict": "open",
+    "changed": "quiet",
     "not-judged-differs": "open",
     "mixed": "warn",
 }

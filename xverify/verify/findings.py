@@ -58,6 +58,24 @@ NEW = Standing()
 
 
 @dataclass(frozen=True)
+class Change:
+    """How a newer version of one implementation differs from an older one.
+
+    name: the implementation's, without a version. older, newer: versions, or the names as typed where those are equal. kind:
+    one of `xverify.verify.changes.KINDS`; what: of what, in words that name no version. step: what is seen of one call, which the
+    kind may follow from only with others of its cell; judged: whether both versions are held to the edition.
+    """
+
+    name: str
+    older: str
+    newer: str
+    kind: str
+    what: str
+    step: str
+    judged: bool
+
+
+@dataclass(frozen=True)
 class Discrepancy:
     """One call's share of a finding. values: how many values of the call it concerns; reading: for mixed and
     ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`). equal: names of other recipes that give all
@@ -70,6 +88,7 @@ class Discrepancy:
     max_ulp: int = 0
     readings: tuple[str, ...] = ()
     equal: tuple[str, ...] = ()
+    change: Change | None = None
 
 
 @dataclass(eq=False)
@@ -97,6 +116,7 @@ class Finding:
     followed: Counter[tuple[str, str]] = field(default_factory=Counter)
     order: tuple[int, ...] = ()
     standing: Standing = NEW
+    change: Change | None = None
 
     @property
     def id(self) -> str:
@@ -161,6 +181,7 @@ class Findings:
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference
+        finding.change = discrepancy.change
         finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values

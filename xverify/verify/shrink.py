@@ -15,7 +15,7 @@ from strategies.smaller import smaller_calls
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
-from xverify.verify import editions, equivalence, verdicts
+from xverify.verify import changes, editions, equivalence, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.verdicts import Judged
@@ -80,6 +80,8 @@ def _discrepancies(
     if verdict == "ambiguity" and judged.judgement.verdict == "unspecified" and ask_reference and finding.reference:
         other = ask_reference(judged.call)
         found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other))
+    if verdict == "changed" and ask_reference:
+        found.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
         found.append(verdicts.flushed(judged, label, comparison))
@@ -97,7 +99,7 @@ def _discrepancies(
     return found
 
 
-def focus(finding: Finding, contract: Contract, ask: Ask) -> tuple[int, ...]:
+def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None) -> tuple[int, ...]:
     """The index of the first value that shows the finding; zeros where no single value does."""
     call, outcome = finding.call, finding.outcome
     assert call is not None
@@ -105,6 +107,8 @@ def focus(finding: Finding, contract: Contract, ask: Ask) -> tuple[int, ...]:
     if outcome is None or outcome.tensor is None or not call.values:
         return nowhere
     judged = verdicts.judge(contract, call)
+    if finding.key.verdict == "changed" and ask_reference:
+        return changes.place(finding, judged, outcome, ask_reference(call)) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
@@ -131,7 +135,8 @@ def shrink(
     """
     call = finding.call
     assert call is not None
-    most = MOST_DEATHS if finding.key.verdict == "crash" else MOST_EVALUATIONS
+    deadly = finding.key.verdict == "crash" or changes.deaths(finding)
+    most = MOST_DEATHS if deadly else MOST_EVALUATIONS
     evaluations = 0
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early = False
@@ -159,7 +164,7 @@ def shrink(
     # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
     with suppress(HypothesisException):
         find(
-            smaller_calls(call, focus(finding, contract, ask)),
+            smaller_calls(call, focus(finding, contract, ask, ask_reference)),
             shows,
             settings=settings(
                 max_examples=most,

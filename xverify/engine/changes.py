@@ -1,0 +1,192 @@
+"""What changed between versions, said at the end of a run: folded over cells and editions, with the recipe of wrong values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oracles import answers
+from xverify.verify import verdicts
+from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
+from xverify.verify.findings import Change, Discrepancy, Key, Subject
+from xverify.verify.verdicts import Judged, clause_text
+
+if TYPE_CHECKING:
+    from xverify.engine.run import Sweep  # which observes
+
+_OTHER = {
+    "both wrong": "values that contradict the clause {clause!r} in both",
+    "both legal": "the text admits both",
+    "subnormal results": "one of them flushes subnormal results to zero",
+    "not judged": "values under an edition that does not come with both",
+}
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is said of what was seen in one cell; what is equal in this is one finding.
+
+    what: in a few words, without a version; words: the same as a predicate of the version that is at fault, or as what is
+    new. clause: its name. readings: names of the recipe of wrong values, see `Discrepancy`.
+    """
+
+    older: Subject
+    newer: Subject
+    kind: str
+    what: str
+    words: str
+    clause: str
+    readings: tuple[str, ...] = ()
+
+
+def changes_of(sweep: Sweep) -> Changes:
+    """What compares the versions of a run's implementations."""
+    fleet = sweep.fleet
+
+    def expected(subject: Subject, judged: Judged) -> bool:
+        asked_as = judged.contract.asked_as
+        return subject.name not in fleet.failures and answers(fleet.oracles[subject.name], asked_as)
+
+    def judges(subject: Subject, judged: Judged) -> bool:
+        return fleet.judges(judged.contract, subject.name)
+
+    return Changes([one for subjects in fleet.subjects.values() for one in subjects], expected, judges)
+
+
+def conclude_changes(sweep: Sweep) -> None:
+    """Add to the run's findings what changed from each version to the next: one finding for all editions, cells and paths
+    that are alike in it."""
+    groups: dict[_Said, list[Seen]] = defaultdict(list)
+    for seen in sweep.changes.seen():
+        groups[_said(sweep, seen)].append(seen)
+    order = {contract.id: place for place, contract in enumerate(sweep.options.contracts)}
+    for said, listed in groups.items():
+        witness = min(listed, key=lambda one: _preference(one, order))
+        found = _discrepancy(said, witness)
+        for seen in listed:
+            shown = replace(witness.judged, cell=seen.judged.cell)
+            counted = replace(found, values=seen.values)
+            sweep.add(counted, witness.newer, shown, witness.after, witness.older, seen.cases)
+        finding = sweep.findings.of(found.key)
+        if finding is not None:
+            finding.paths.update(seen.newer.options for seen in listed)
+
+
+def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
+    """Which witness is taken: the path that most people run, a call that is allowed, one with values, the first edition, the
+    smallest call."""
+    allowed = seen.judged.judgement.verdict == "allowed"
+    return (
+        bool(seen.newer.options),
+        not allowed,
+        not seen.judged.call.values,
+        order[seen.judged.contract.id],
+        seen.order,
+        seen.newer.options,
+    )
+
+
+def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
+    name = base_name(said.newer.name)
+    older, newer = _labels(said.older, said.newer)
+    head = f"{KINDS[said.kind]} {name} {newer}"
+    summary = {
+        "fixed": f"{head}: {older} {said.words}",
+        "broken": f"{head}, which {said.words}; {older} does not",
+        "supported": f"{head}: {said.words}, refused by {older}",
+        "dropped": f"{head}: {said.words}, computed by {older}",
+        "other": f"{head} than in {older}: {said.words}",
+    }[said.kind]
+    contract = witness.judged.contract.id
+    change = Change(name, older, newer, said.kind, said.what, witness.step.sign, witness.is_judged)
+    detail = f"{older} to {newer}, {said.kind}: {said.what}"
+    key = Key(said.newer.name, contract, "changed", f"{contract}/{said.clause}", detail)
+    return Discrepancy(key, summary, readings=said.readings, change=change)
+
+
+def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
+    """Their versions; where those are equal, the names as they were typed."""
+    return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
+
+
+def _said(sweep: Sweep, seen: Seen) -> _Said:
+    kind, what, judged = seen.step.kind, seen.step.what, seen.judged
+    older, newer = (replace(subject, options="", often=True) for subject in (seen.older, seen.newer))
+    clause = clause_text(judged, seen.step.clause)
+    if kind in (ANSWERS, REFUSES):
+        kind, what, words = _of_refusal(sweep, seen)
+        # One sentence leads to what is computed now and was not: the formula's, whatever else the call puts to the test.
+        clause = clause_text(judged, _formula(judged)) if kind in ("supported", "dropped") else clause
+        return _Said(older, newer, kind, what, words, clause)
+    if kind == "other":
+        words = _OTHER.get(what, f"values {what}").format(clause=clause)
+        return _Said(older, newer, kind, what, words, clause)
+    if what != "values" or judged.cell is None:
+        return _Said(older, newer, kind, what, f"{what} on {_calls(judged)}" if what in _ENDS else what, clause)
+    tally = sweep.tally.cells.get((seen.older if kind == "fixed" else seen.newer, judged.cell))
+    by = None if tally is None else tally.explained
+    if by is None or by.recipe is None:
+        types = f"{judged.cell.x_dtype} to {judged.cell.out_dtype}"
+        return _Said(older, newer, kind, types, f"gives values that contradict {clause!r} ({types})", clause)
+    name, words = by.recipe.name, by.recipe.words
+    if by.elsewhere is not None:
+        words = f"in part {words}, which contradicts {clause!r}"
+        return _Said(older, newer, kind, f"in part {name}", words, clause, (name, by.elsewhere.name))
+    return _Said(older, newer, kind, name, f"{words}, which contradicts {clause!r}", clause, (name,))
+
+
+_ENDS = ("ends the process", "does not answer")
+
+
+def _formula(judged: Judged) -> str:
+    return judged.contract.value_clause(judged.call, None)
+
+
+def _calls(judged: Judged) -> str:
+    if judged.judgement.verdict == "allowed":
+        return "allowed calls"
+    clause = clause_text(judged, judged.judgement.clauses[0])
+    return f"calls that {clause!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
+
+
+def _of_refusal(sweep: Sweep, seen: Seen) -> tuple[str, str, str]:
+    """Kind, what and words where one of the versions refuses: a feature that is missing there, or a refusal that is right, or
+    wrong."""
+    judged, since = seen.judged, seen.step.kind == ANSWERS
+    refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
+    contract, cell, x_dtype = judged.contract.id, judged.cell, judged.call.data.dtype
+    if cell is None:
+        what = f"forbidden by {clause_text(judged, judged.judgement.clauses[0])}"
+        words = f"computes {_calls(judged)}"
+        known = x_dtype not in judged.contract.domain.x_dtypes or _computes(sweep, refusing, contract, x_dtype)
+        if not known:
+            which = "the older" if since else "the newer"
+            return "other", f"{what}, of types that one lacks", f"{words}, of types that {which} does not support"
+        return ("other" if not seen.is_judged else "broken" if since else "fixed"), what, words
+    granularity = cell.granularity.replace("_", " ")
+    if not sweep.supports(refusing, judged):
+        what = f"x of {x_dtype}, {granularity}" if _computes(sweep, refusing, contract) else contract
+        return ("supported" if since else "dropped"), what, what
+    if judged.judgement.verdict == "unspecified":
+        before = "refused" if since else "computed"
+        return "other", f"{seen.step.what}, computed or refused", f"{_calls(judged)} were {before} before"
+    error = refusal.error or refusal.kind
+    what = f"refuses {granularity} calls ({error})"
+    comparison = verdicts.compared(judged, seen.after if since else seen.before)
+    if not seen.is_judged or comparison is None or comparison.wrong_values:
+        return (
+            "other",
+            what,
+            f"{granularity} calls that one refuses ({error}) and the other answers otherwise than it is due",
+        )
+    return ("fixed" if since else "broken"), what, f"refuses allowed {granularity} calls ({error})"
+
+
+def _computes(sweep: Sweep, subject: Subject, contract: str, x_dtype: str = "") -> bool:
+    """Whether a version computes any call of an edition (with x of that type)."""
+    return any(
+        tally.answered
+        for (one, cell), tally in sweep.tally.cells.items()
+        if one == subject and cell.contract == contract and x_dtype in ("", cell.x_dtype)
+    )

@@ -1,0 +1,96 @@
+"""What changed when: the versions of an implementation across, what changed in them down."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xverify.report import summary
+from xverify.report.summary import Json
+from xverify.verify.changes import base_name, version_order
+
+WORDS = {"fixed": "fixed", "broken": "broken", "supported": "new", "dropped": "gone", "other": "differs"}
+"""What a field of the table says."""
+
+TONES = {"fixed": "good", "broken": "bad", "supported": "good", "dropped": "warn", "other": "open"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What changed in one version: of which kind, by which finding."""
+
+    kind: str
+    finding: str
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.kind]
+
+    @property
+    def tone(self) -> str:
+        return TONES[self.kind]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that changed. what: in words; editions: where it was seen; fields: for each version what changed in it."""
+
+    what: str
+    clause: str
+    editions: tuple[str, ...]
+    fields: tuple[tuple[Field, ...], ...]
+
+    @property
+    def heading(self) -> str:
+        """What it is, and where."""
+        first, more = self.editions[0], len(self.editions) - 1
+        where = f"{first}{f' and {more} more' if more else ''}"
+        return where if self.what == first else f"{self.what} ({where}, {self.clause})"
+
+
+@dataclass(frozen=True)
+class History:
+    """One implementation: its versions, oldest first, and what changed, in the order in which it did."""
+
+    name: str
+    versions: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def histories(report: Json) -> list[History]:
+    """Every implementation that the report holds several versions of and that changed between them."""
+    changed = [finding for finding in summary.findings(report) if finding.get("change")]
+    names = dict.fromkeys(finding["change"]["name"] for finding in changed)
+    return [_history(report, name, [one for one in changed if one["change"]["name"] == name]) for name in names]
+
+
+def _history(report: Json, name: str, changed: list[Json]) -> History:
+    versions = _versions(report, name, changed)
+    groups: dict[tuple[str, str, str], list[Json]] = defaultdict(list)
+    for finding in changed:
+        operator = finding["contract"].partition("-")[0]
+        clause = finding["clause"].rpartition("/")[2]
+        groups[operator, finding["change"]["what"], clause].append(finding)
+    rows = [_row(what, clause, versions, found) for (_, what, clause), found in groups.items()]
+    rows.sort(key=lambda row: ([not fields for fields in row.fields], row.editions, row.what))
+    return History(name, versions, tuple(rows))
+
+
+def _versions(report: Json, name: str, changed: list[Json]) -> tuple[str, ...]:
+    """Oldest first; those in which nothing changed among them."""
+    known = {finding["change"][which] for finding in changed for which in ("older", "newer")}
+    for worker in report["run"]["workers"]:
+        typed = str(worker["name"])
+        if base_name(typed) == name and typed not in known and worker["status"] == "answered":
+            known.add(worker["version"])
+    return tuple(sorted(known, key=version_order))
+
+
+def _row(what: str, clause: str, versions: tuple[str, ...], found: list[Json]) -> Row:
+    fields: Mapping[str, list[Field]] = defaultdict(list)
+    for finding in found:
+        fields[finding["change"]["newer"]].append(Field(finding["change"]["kind"], finding["id"]))
+    editions = {finding["contract"] for finding in found}
+    editions |= {cell["contract"] for finding in found for cell in finding["cells"]}
+    return Row(what, clause, tuple(sorted(editions)), tuple(tuple(fields.get(version, ())) for version in versions))

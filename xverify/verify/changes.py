@@ -1,0 +1,273 @@
+"""What changed from one version of an implementation to the next, call by call.
+
+Neighbouring versions are given the same calls. Where their outcomes differ, the edition that judges both says which of them
+is right; that a refusal is a missing feature is known only when the whole cell is, so it is said at the end of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from packaging.version import InvalidVersion, Version
+
+from xverify.contracts.model import Cell
+from xverify.core.bits import canonical
+from xverify.core.call import Outcome
+from xverify.core.dtypes import FLOATS
+from xverify.verify import verdicts
+from xverify.verify.attribute import named
+from xverify.verify.findings import Discrepancy, Finding, Subject, witness_order
+from xverify.verify.verdicts import Judged
+
+KINDS: Mapping[str, str] = {
+    "fixed": "fixed in",
+    "broken": "broken in",
+    "supported": "supported since",
+    "dropped": "no longer supported in",
+    "other": "other results in",
+}
+"""What a change may be, and how it is said of the newer version."""
+
+ANSWERS, REFUSES = "answers", "refuses"
+"""Steps of which only the whole cell tells what they are: the newer version computes what the older refuses, or the other
+way round."""
+
+_ANSWERED = frozenset(["tensor", "rejected", "unsupported", "crash", "hang"])
+
+_DIED = {"crash": "ends the process", "hang": "does not answer"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is seen of one call. kind: of `KINDS`, or ANSWERS or REFUSES; what: of what; clause: its id; values: how many
+    values of the call it concerns; at: the first of them, where it is not the whole call; empty: whether the call has none."""
+
+    kind: str
+    what: str
+    clause: str
+    values: int
+    at: tuple[int, ...] | None = None
+    empty: bool = False
+
+    @property
+    def sign(self) -> str:
+        """What a smaller call must show too."""
+        return f"{self.kind}: {self.what}{', an empty tensor' if self.empty else ''}"
+
+
+@dataclass(eq=False)
+class Seen:
+    """Calls of one cell with the same step: counts, and the smallest with both outcomes."""
+
+    older: Subject
+    newer: Subject
+    step: Step
+    is_judged: bool
+    judged: Judged
+    before: Outcome
+    after: Outcome
+    cases: int = 0
+    values: int = 0
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return witness_order(self.judged.call, self.judged.number)
+
+
+def base_name(name: str) -> str:
+    """An implementation's name without the version or the interpreter: "onnxruntime" of "onnxruntime==1.17.0"."""
+    return re.split("==|@", name, maxsplit=1)[0]
+
+
+def successions(subjects: Iterable[Subject]) -> tuple[tuple[Subject, ...], ...]:
+    """Implementations that are there in several versions: the subjects of each, on one path, oldest version first."""
+    groups: dict[tuple[str, str], list[Subject]] = {}
+    for subject in subjects:
+        if subject.role == "oracle":
+            groups.setdefault((base_name(subject.name), subject.options), []).append(subject)
+    ordered = (sorted(group, key=lambda one: version_order(one.version)) for group in groups.values())
+    return tuple(tuple(group) for group in ordered if len(group) > 1)
+
+
+def version_order(version: str) -> tuple[bool, Version, str]:
+    """Orders versions as their numbers say; what is none comes last."""
+    try:
+        return (False, Version(version), "")
+    except InvalidVersion:
+        return (True, Version("0"), version)
+
+
+class Changes:
+    """What changed between the versions of a run. expected(subject, judged call): whether an outcome is due; judges(subject,
+    judged call): whether the edition says what is right."""
+
+    def __init__(
+        self,
+        subjects: Iterable[Subject],
+        expected: Callable[[Subject, Judged], bool],
+        judges: Callable[[Subject, Judged], bool],
+    ) -> None:
+        self._successions = successions(subjects)
+        self._expected = expected
+        self._judges = judges
+        self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], Seen] = {}
+
+    def observe(self, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
+        """Compare the outcomes of one call by neighbouring versions. A version that does not run, or does not answer the
+        edition, is no neighbour."""
+        for succession in self._successions:
+            present = [one for one in succession if one in outcomes or self._expected(one, judged)]
+            for older, newer in pairwise(present):
+                if older in outcomes and newer in outcomes:
+                    self._compare(judged, older, newer, outcomes[older], outcomes[newer])
+
+    def _compare(self, judged: Judged, older: Subject, newer: Subject, before: Outcome, after: Outcome) -> None:
+        if unchanged(before, after):
+            return
+        is_judged = self._judges(older, judged) and self._judges(newer, judged)
+        for step in steps(judged, before, after, is_judged):
+            types = judged.call.data.dtype if judged.cell is None else ""
+            key = (older, newer, judged.contract.id, judged.cell, step.sign, step.clause, types)
+            seen = self._seen.get(key)
+            if seen is None:
+                seen = self._seen[key] = Seen(older, newer, step, is_judged, judged, before, after)
+            elif witness_order(judged.call, judged.number) < seen.order:
+                seen.judged, seen.before, seen.after, seen.step = judged, before, after, step
+            seen.cases += 1
+            seen.values += step.values
+
+    def seen(self) -> list[Seen]:
+        """Everything that was seen, in an order that does not depend on which answer came first."""
+        return sorted(
+            self._seen.values(),
+            key=lambda one: (
+                one.newer.name, one.older.name, one.newer.options, one.judged.contract.id, one.judged.cell is not None,
+                one.judged.cell or one.judged.call.data.dtype, one.step.sign, one.step.clause,
+            ),
+        )  # fmt: skip
+
+
+def unchanged(before: Outcome, after: Outcome) -> bool:
+    """The same answer: equal values (any NaN equals any NaN) or a refusal, and the same notes; or one of them is no answer."""
+    if not {before.kind, after.kind} <= _ANSWERED:
+        return True
+    if before.notes != after.notes:
+        return False
+    if before.tensor is None or after.tensor is None:
+        return before.kind == after.kind or (before.refused and after.refused)
+    apart = differing(before, after)
+    return apart is not None and not apart.any()
+
+
+def differing(before: Outcome, after: Outcome) -> NDArray[np.bool_] | None:
+    """Which values differ; None where types or shapes do."""
+    a, b = before.tensor, after.tensor
+    if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
+        return None
+    if a.dtype not in FLOATS:
+        return np.asarray(a.codes != b.codes)
+    return np.asarray(canonical(a.codes, a.dtype) != canonical(b.codes, b.dtype))
+
+
+def steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> list[Step]:
+    """What changed between two outcomes of one call. is_judged: whether the edition says which of them is right."""
+    found = _steps(judged, before, after, is_judged)
+    return [replace(step, empty=True) for step in found] if not judged.call.values else found
+
+
+def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> list[Step]:
+    if unchanged(before, after):
+        return []
+    clause = (
+        judged.judgement.clauses[0] if judged.judgement.clauses else judged.contract.value_clause(judged.call, None)
+    )
+    size = max(1, judged.call.values)
+    gone, come = sorted(set(before.notes) - set(after.notes)), sorted(set(after.notes) - set(before.notes))
+    found = [Step("fixed", verdicts.NOTES.get(note, ("", note))[1], clause, size) for note in gone]
+    found += [Step("broken", verdicts.NOTES.get(note, ("", note))[1], clause, size) for note in come]
+    if before.kind in _DIED or after.kind in _DIED:
+        kind = "broken" if before.kind not in _DIED else "fixed" if after.kind not in _DIED else "other"
+        how = _DIED[before.kind if before.kind in _DIED else after.kind]
+        return [*found, Step(kind, how, clause, size)]
+    if before.refused and after.refused:
+        return found
+    if before.refused or after.refused:
+        kind = ANSWERS if before.refused else REFUSES
+        return [*found, Step(kind, _standing(judged), clause, size)]
+    return found + _of_values(judged, before, after, is_judged, clause)
+
+
+def _standing(judged: Judged) -> str:
+    """What the edition says of a call, in a few words."""
+    if judged.judgement.verdict == "allowed":
+        return "allowed"
+    clause = verdicts.clause_text(judged, judged.judgement.clauses[0])
+    return f"{'forbidden' if judged.judgement.verdict == 'forbidden' else 'left open'} by {clause}"
+
+
+def _of_values(judged: Judged, before: Outcome, after: Outcome, is_judged: bool, clause: str) -> list[Step]:
+    """Both versions compute, and not the same."""
+    apart, size = differing(before, after), max(1, judged.call.values)
+    if judged.legal is None or not is_judged:
+        if apart is not None and not apart.any():
+            return []
+        what = _standing(judged) if judged.legal is None else "not judged"
+        return [Step("other", what, clause, size if apart is None else int(apart.sum()))]
+    a, b = verdicts.compared(judged, before), verdicts.compared(judged, after)
+    if apart is None or a is None or b is None:
+        odd = verdicts.shape_or_type(judged, "", before if a is None else after)
+        if odd is None:
+            return []
+        kind = "other" if a is None and b is None else "fixed" if a is None else "broken"
+        return [Step(kind, f"the result's {odd.key.clause.rpartition('-')[2]}", odd.key.clause, size)]
+    flushed = apart & (a.flushed != b.flushed) & ~a.wrong & ~b.wrong
+    parts = {
+        ("fixed", "values"): apart & a.wrong & ~b.wrong,
+        ("broken", "values"): apart & ~a.wrong & b.wrong,
+        ("other", "both wrong"): apart & a.wrong & b.wrong,
+        ("other", "subnormal results"): flushed,
+        ("other", "both legal"): apart & ~a.wrong & ~b.wrong & ~flushed,
+    }
+    return [Step(*name, clause, int(where.sum()), _first(where)) for name, where in parts.items() if where.any()]
+
+
+def _first(where: NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(where)), where.shape))
+
+
+def reproduced(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> Discrepancy | None:
+    """The change that a finding is about, on another call."""
+    change = finding.change
+    if change is None or _step(finding, judged, after, before) is None:
+        return None
+    if finding.readings and judged.legal is not None:
+        wrong = before if change.kind == "fixed" else after
+        comparison = verdicts.compared(judged, wrong)
+        recipes = [named(judged.contract, name) for name in finding.readings]
+        elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
+        if comparison is None or not verdicts.violates(judged, "", wrong, comparison, recipes[0], elsewhere):
+            return None
+    return Discrepancy(finding.key, finding.summary, readings=finding.readings, change=change)
+
+
+def deaths(finding: Finding) -> tuple[str, ...]:
+    """How one of the versions fails to answer, where that is what changed: "crash", "hang"."""
+    step = "" if finding.change is None else finding.change.step
+    return tuple(kind for kind, how in _DIED.items() if how in step)
+
+
+def place(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> tuple[int, ...] | None:
+    """The index of the first value that shows a finding's change; None where no single value does."""
+    step = _step(finding, judged, after, before)
+    return None if step is None else step.at
+
+
+def _step(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> Step | None:
+    change = finding.change
+    found: Sequence[Step] = () if change is None else steps(judged, before, after, change.judged)
+    return next((step for step in found if change is not None and step.sign == change.step), None)
