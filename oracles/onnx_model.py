@@ -1,10 +1,12 @@
-"""One-node ONNX models of a call, for the oracles that read ONNX."""
+"""ONNX models of a call, alone or in its surroundings, for the oracles that read ONNX."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from oracles.arrays import pack
+from oracles.moves import Node
+from oracles.surroundings import Graph, surround
 from xverify.core.call import BITS, Call, Tensor
 
 
@@ -74,6 +76,83 @@ def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
     opsets = [helper.make_opsetid(domain, version)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version(version))
     return bytes(model.SerializeToString())
+
+
+def graph_of(call: Call) -> Graph:
+    """The call in its surroundings, with axes as its opset can spell them."""
+    return surround(call, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)
+
+
+def opset_beside(call: Call) -> int:
+    """The version of ai.onnx that stands around a call: its own, or of another domain's the first that has the types."""
+    domain, version = operator_set(call.contract)
+    if domain == "":
+        return version
+    return 21 if BITS[call.data.dtype] < 8 else 19 if call.data.dtype.startswith("float8") else 17
+
+
+_NEGATIVE_AXES = 11
+"""The opset from which on every operator that moves data takes axes that are counted from the back."""
+
+_LISTS: Dict[str, Tuple[str, ...]] = {
+    "Reshape": ("shape",),
+    "Slice": ("starts", "ends", "axes", "steps"),
+    "Gather": ("indices",),
+    "Squeeze": ("axes",),
+    "Unsqueeze": ("axes",),
+}
+"""Lists of whole numbers that are inputs; the axes of the last two are attributes before opset 13."""
+
+
+def graph_bytes(call: Call, graph: Graph) -> bytes:
+    """A model of the call in its surroundings, whose inputs are declared with their shapes, or with names for extents."""
+    import onnx
+    from onnx import helper
+
+    sets = operator_sets(call)
+    domain, _ = operator_set(call.contract)
+    nodes, lists = [], []
+    for node in graph.nodes:
+        inputs, attributes = list_inputs(node, sets[""])
+        lists += [helper.make_tensor(name, onnx.TensorProto.INT64, [len(v)], v) for name, v in inputs]
+        if "output_dtype" in attributes:
+            attributes["output_dtype"] = element_type(str(attributes["output_dtype"]))
+        nodes.append(
+            helper.make_node(
+                node.operator,
+                [*node.inputs, *(name for name, _ in inputs)],
+                [node.output],
+                domain=domain if node.of_call else "",
+                **attributes,
+            )
+        )
+    declared = [
+        helper.make_tensor_value_info(name, element_type(tensor.dtype), extents(name, tensor, graph.symbolic))
+        for name, tensor in graph.inputs.items()
+    ]
+    constants = [_constant(name, tensor) for name, tensor in graph.constants.items()]
+    made = helper.make_graph(nodes, "call", declared, [onnx.ValueInfoProto(name=graph.output)], constants + lists)
+    opsets = [helper.make_opsetid(name, number) for name, number in sets.items()]
+    return bytes(helper.make_model(made, opset_imports=opsets, ir_version=ir_version(sets[""])).SerializeToString())
+
+
+def operator_sets(call: Call) -> Dict[str, int]:
+    """Domains and versions of a call in its surroundings."""
+    domain, version = operator_set(call.contract)
+    return {"": opset_beside(call), **({domain: version} if domain else {})}
+
+
+def extents(name: str, tensor: Tensor, symbolic: bool) -> List[Any]:
+    """The extents of an input, or names for them."""
+    return ["%s_extent_%d" % (name, axis) if symbolic else extent for axis, extent in enumerate(tensor.shape)]
+
+
+def list_inputs(node: Node, opset: int) -> Tuple[List[Tuple[str, List[int]]], Dict[str, Any]]:
+    """What a node takes as further inputs, by names of its own, and its attributes."""
+    names = _LISTS.get(node.operator, ()) if opset >= 13 or node.operator not in ("Squeeze", "Unsqueeze") else ()
+    inputs = [("%s_%s" % (node.output, name), [int(i) for i in node.attributes[name]]) for name in names]
+    others = {name: value for name, value in node.attributes.items() if name not in names}
+    return inputs, {name: list(value) if isinstance(value, tuple) else value for name, value in others.items()}
 
 
 def _constant(name: str, tensor: Tensor) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 from oracles.arrays import answered, hand_out
-from oracles.onnx_model import model_bytes, structure
-from oracles.protocol import Loaded, Oracle
+from oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from oracles.protocol import Loaded, Oracle, Path
 from xverify.core.call import Call, Outcome
 
 ORACLES = (
@@ -17,6 +18,7 @@ ORACLES = (
         contracts=("ai.onnx/*",),
         ships=("ai.onnx/*",),
         module=__name__,
+        surrounded=(Path("graph", 0.0),),
     ),
 )
 
@@ -43,7 +45,22 @@ def load() -> Loaded:
     def evaluator(structure: _Structure) -> Any:
         return ReferenceEvaluator(onnx.load_model_from_string(model_bytes(structure.call)))
 
+    def surrounded(call: Call) -> Outcome:
+        """The outcome of a call in its surroundings. A refusal may be that of the operators around it."""
+        graph = graph_of(call)
+        fed = replace(call, tensors=graph.inputs)
+        arrays = hand_out(fed)
+        try:
+            evaluated = ReferenceEvaluator(onnx.load_model_from_string(graph_bytes(call, graph)))
+            outcome = answered(evaluated.run(None, arrays)[0], fed, arrays)
+        except Exception as error:
+            return Outcome("unsupported", error=type(error).__name__, message=str(error))
+        assert outcome.tensor is not None
+        return replace(outcome, tensor=graph.back(outcome.tensor))
+
     def answer(call: Call, path: str) -> Outcome:
+        if call.around:
+            return surrounded(call)
         arrays = hand_out(call)
         return answered(evaluator(_Structure(call)).run(None, arrays)[0], call, arrays)
 

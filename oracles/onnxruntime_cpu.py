@@ -5,16 +5,19 @@ from __future__ import annotations
 import ctypes
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Tuple, Union
 
 import numpy as np
 
 from oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
-from oracles.onnx_model import ROLES, element_type, model_bytes, structure
+from oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
 from oracles.protocol import Loaded, Oracle, Path
+from oracles.surroundings import Graph
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 
 CPU = "CPUExecutionProvider"
+
+OFF, BASIC, EXTENDED, ALL = "DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL"
 
 PARALLEL = 573 * 128 + 1
 """Values from which a build whose kernel is parallel splits the work.
@@ -29,21 +32,21 @@ wheels for Linux are built without it: there one thread does all.)
 class Way:
     """How a path makes a session of a call, and runs it.
 
-    share: of the calls. constants: roles that are initializers; where all are, the optimiser folds the call. optimized: by
-    graph optimisation. threads: for one kernel; with more than one every call of `PARALLEL` values takes the path. bound: IO
-    binding to an output that is there already.
+    share: of the calls. constants: roles that are initializers; where all are, the optimiser folds the call. level: of graph
+    optimisation, by the end of its name in ONNX Runtime. threads: for one kernel; with more than one every call of `PARALLEL`
+    values takes the path. bound: IO binding to an output that is there already.
     """
 
     share: float
     constants: Tuple[str, ...] = ()
-    optimized: bool = True
+    level: str = ALL
     threads: int = 1
     bound: bool = False
 
 
 WAYS: Dict[str, Way] = {
     "": Way(1.0),
-    "optimization=off": Way(0.2, optimized=False),
+    "optimization=off": Way(0.2, level=OFF),
     "initializers": Way(0.05, constants=ROLES[1:]),
     "all initializers": Way(0.03, constants=ROLES),
     "threads=4": Way(0.02, threads=4),
@@ -51,6 +54,16 @@ WAYS: Dict[str, Way] = {
 }
 """The paths by their names. One with initializers costs a session for each call, and so do threads, which live as long as
 their session."""
+
+UNOPTIMIZED = "graph optimization=off"
+
+GRAPHS: Dict[str, Way] = {
+    UNOPTIMIZED: Way(0.0, level=OFF),
+    "graph optimization=basic": Way(0.0, level=BASIC),
+    "graph optimization=extended": Way(0.0, level=EXTENDED),
+    "graph optimization=all": Way(0.0, level=ALL),
+}
+"""The paths of calls in surroundings, the least optimised first. Each call costs a session."""
 
 ORACLES = (
     Oracle(
@@ -61,6 +74,7 @@ ORACLES = (
         module=__name__,
         needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in WAYS.items()),
+        surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
     ),
 )
 
@@ -111,8 +125,7 @@ def load(*settings: str) -> Loaded:
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
-        if not way.optimized:
-            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, "ORT_" + way.level)
         for name, wanted in (
             ("session.intra_op.allow_spinning", "0" if threads > 1 else ""),
             # Otherwise a DequantizeLinear of constants is kept, to be fused with what follows it.
@@ -136,7 +149,7 @@ def load(*settings: str) -> Loaded:
             raise
 
     def cached(call: Call, way: Way) -> Any:
-        key = (structure(call), way.optimized)
+        key = (structure(call), way.level)
         if key not in sessions:
             try:
                 sessions[key] = create(model_bytes(call), way)
@@ -149,8 +162,33 @@ def load(*settings: str) -> Loaded:
             raise sessions[key]
         return sessions[key]
 
+    def run_graph(call: Call, graph: Graph, model: bytes, way: Way) -> Outcome:
+        session = create(model, way)
+        handed = {name: _fed(ort, tensor) for name, tensor in graph.inputs.items()}
+        arrays = {name: fed for name, fed in handed.items() if isinstance(fed, np.ndarray)}
+        if session.get_outputs()[0].type in _NUMPY_TYPES:
+            feeds = {name: fed.value if isinstance(fed, _OnMemory) else fed for name, fed in handed.items()}
+            outcome = answered(session.run(None, feeds)[0], replace(call, tensors=graph.inputs), arrays)
+        else:
+            outcome = Outcome("tensor", read(session.run_with_ort_values(None, _values(ort, handed))[0]))
+        assert outcome.tensor is not None
+        return replace(outcome, tensor=graph.back(outcome.tensor))
+
+    def surrounded(call: Call, way: Way) -> Outcome:
+        """The outcome of a call in its surroundings. Where no level of optimisation takes the graph, it may be the operators
+        around that are not implemented; where only the optimised graph is refused, the optimiser broke it."""
+        graph = graph_of(call)
+        model = graph_bytes(call, graph)
+        try:
+            return run_graph(call, graph, model, way)
+        except Exception as error:
+            broken = way.level != OFF and _succeeds(run_graph, call, graph, model, GRAPHS[UNOPTIMIZED])
+            return Outcome("rejected" if broken else "unsupported", error=type(error).__name__, message=str(error))
+
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
-        way = WAYS[path]
+        way = GRAPHS[path] if path in GRAPHS else WAYS[path]
+        if call.around:
+            return surrounded(call, way)
         constants = [role for role in way.constants if role in call.tensors]
         fresh = constants or way.threads > 1
         session = create(model_bytes(call, constants), way) if fresh else cached(call, way)
@@ -180,6 +218,14 @@ def _simplest() -> bytes:
     """A model that every provider can be started with, if not run."""
     tensors = {"x": Tensor("uint8", np.zeros(1, np.uint8)), "scale": Tensor("float32", np.zeros((), np.uint32))}
     return model_bytes(Call("ai.onnx/DequantizeLinear-10", tensors))
+
+
+def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
 
 
 class _OnMemory:

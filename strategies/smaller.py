@@ -7,6 +7,8 @@ the place of a wrong value, so that most draws still show it.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,6 +49,19 @@ def _window(extent: int, length: int, start: int, focus: int) -> slice:
     """``length`` elements that contain ``focus``, beginning as near ``focus - start`` as fits."""
     first = max(0, min(max(focus - start, focus - length + 1), extent - length))
     return slice(first, first + length)
+
+
+def less_around(call: Call) -> Iterator[Call]:
+    """The call with less in its surroundings: nothing, then without each part, then with each part in its simplest form; those
+    first that leave out most."""
+    if call.around:
+        yield replace(call, around=())
+    for place in range(len(call.around)):
+        yield replace(call, around=(*call.around[:place], *call.around[place + 1 :]))
+    for place, word in enumerate(call.around):
+        simple = re.sub(r":-?\d+$", ":0", word)  # what has no number, such as constant:x, stays as it is
+        if simple != word:
+            yield replace(call, around=(*call.around[:place], simple, *call.around[place + 1 :]))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,116 @@
+"""Calls inside small graphs: what stands around the operator is drawn, and so is the call, from the structures of the walk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+
+import numpy as np
+
+from oracles.moves import AFTER, BEFORE
+from oracles.onnx_model import element_type, opset_beside
+from oracles.surroundings import requantizes
+from strategies.structures import Structure, build
+from strategies.walk import cell_structures, shape_structures
+from xverify.contracts.model import Contract
+from xverify.core.call import Call
+
+MOST_VALUES = 600
+"""Values of a call: a graph costs milliseconds before the first of them, and nothing in it depends on many."""
+
+_NOT_MOVED = 0.35
+_MOVED_TWICE = 0.25
+"""Shares of operands before which nothing stands, and two operators; the same after the result."""
+
+_PARAMETER_MOVED = 0.15
+_REQUANTIZED = 0.3
+_CONSTANT_SCALE = 0.5
+_OTHER_CONSTANT = 0.1
+"""Of zero points: those that are no constant although the scale is one, or the other way round; and of x, one constant."""
+
+_SYMBOLIC = 0.15
+_SPELLED_FROM_THE_BACK = 0.3
+
+
+def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
+    """Allowed calls in surroundings, without end: the walk's small structures, those of its lap over the cells and the others in
+    turn, each in a drawn order, again and again with other values. None where an edition has no such call."""
+    rng = np.random.default_rng(seed)
+    cells = _without_end(_few_values(cell_structures(contract)), rng)
+    shapes = _without_end(_few_values(shape_structures(contract)), rng)
+    for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
+        call = build(contract, structure, f"surrounded {number}")
+        around = words(call, rng)
+        if contract.judge(call).verdict == "allowed":
+            yield replace(call, around=around)
+
+
+def _few_values(structures: Iterable[Structure]) -> list[Structure]:
+    return [structure for structure in structures if math.prod(structure.shape) <= MOST_VALUES]
+
+
+def _without_end(pool: Sequence[Structure], rng: np.random.Generator) -> Iterator[Structure]:
+    while pool:
+        for place in rng.permutation(len(pool)):
+            yield replace(pool[place], seed=int(rng.integers(2**31)))
+
+
+def words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
+    """What stands around a call, drawn: at least one operator or one constant."""
+    while True:
+        found = [*_before(call, rng), *_after(call, rng), *_constants(call, rng)]
+        if found:
+            return (*found, *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
+
+
+def _number(rng: np.random.Generator) -> int:
+    number = int(rng.integers(12))
+    return -1 - number if rng.random() < _SPELLED_FROM_THE_BACK else number
+
+
+def _several(rng: np.random.Generator) -> int:
+    drawn = rng.random()
+    return 0 if drawn < _NOT_MOVED else 2 if drawn > 1 - _MOVED_TWICE else 1
+
+
+@cache
+def takes(name: str, opset: int, dtype: str) -> bool:
+    """Whether the operators of a word take that type, by their schemas in that version of ai.onnx."""
+    from onnx import TensorProto, defs
+
+    operators = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice")}.get(name, (name.capitalize(),))
+    spelled = {"float32": "float", "float64": "double"}.get(dtype) or TensorProto.DataType.Name(
+        element_type(dtype)
+    ).lower()
+    return all(f"tensor({spelled})" in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
+
+
+def _before(call: Call, rng: np.random.Generator) -> list[str]:
+    found = []
+    for role, tensor in call.tensors.items():
+        many = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
+        known = [name for name in BEFORE if takes(name, opset_beside(call), tensor.dtype)]
+        found += [f"{role}<{rng.choice(known)}:{_number(rng)}" for _ in range(many if known else 0)]
+    return found
+
+
+def _after(call: Call, rng: np.random.Generator) -> list[str]:
+    out = str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
+    known = [name for name in AFTER if takes(name, opset_beside(call), out)]
+    found = [f"y>{rng.choice(known)}:{_number(rng)}" for _ in range(_several(rng) if known else 0)]
+    if rng.random() < _REQUANTIZED and requantizes(call):
+        found.insert(int(rng.integers(len(found) + 1)), "y>requantize:0")
+    return found
+
+
+def _constants(call: Call, rng: np.random.Generator) -> list[str]:
+    scale = bool(rng.random() < _CONSTANT_SCALE)
+    found = []
+    for role, tensor in call.tensors.items():
+        other = bool(rng.random() < _OTHER_CONSTANT)
+        if other if tensor is call.data else scale != other:
+            found.append(f"constant:{role}")
+    return found
