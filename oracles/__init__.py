@@ -37,15 +37,19 @@ def installed_version(oracle: Oracle) -> Optional[str]:
     return None
 
 
+def takes_options(oracle: Oracle) -> bool:
+    """Whether something may be typed after its name and a colon."""
+    return hasattr(importlib.import_module(oracle.module), "with_option")
+
+
 def with_option(oracle: Oracle, option: str) -> Oracle:
     """The oracle with what is typed after its name and a colon, by its module's ``with_option``.
 
     ValueError with a sentence when it takes no options, or not that one.
     """
-    make = getattr(importlib.import_module(oracle.module), "with_option", None)
-    if make is None:
+    if not takes_options(oracle):
         raise ValueError("%s takes no option, so %r means nothing" % (oracle.name, option))
-    made: Oracle = make(oracle, option)
+    made: Oracle = importlib.import_module(oracle.module).with_option(oracle, option)
     return made
 
 

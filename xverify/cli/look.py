@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import PASS, clear
+from xverify.cli.common import PASS, clear, say
 
 
 @click.command()
@@ -15,20 +15,24 @@ from xverify.cli.common import PASS, clear
 @click.option("--probe", is_flag=True, help="Start each one and ask what it supports.")
 @clear
 def oracles(names: tuple[str, ...], probe: bool) -> int:
-    """Show the implementations, their versions, and what they support."""
+    """Show the implementations, their versions, and what they support.
+
+    NAMES may have options and versions: NAME[:OPTION][==VERSION | @PYTHON]. Another version is installed into an environment of
+    its own, which is kept."""
     from rich.console import Console
 
     from oracles import all_oracles
-    from xverify.engine import select
-    from xverify.report.listing import print_oracles, print_support
+    from xverify.engine import environments, select
+    from xverify.report.listing import print_environments, print_oracles, print_support
 
     known = all_oracles()
-    for name in names:
-        if name not in known:
-            raise select.UsageError(f"no implementation is called {name!r}; there are {', '.join(known)}")
-    chosen = [oracle for name, oracle in known.items() if not names or name in names]
+    chosen = [known[name] if name in known else select.oracle_named(name, say) for name in names] or list(
+        known.values()
+    )
     console = Console()
     print_oracles(chosen, console)
+    if not names:
+        print_environments(environments.cached(), environments.directory(), console)
     if probe:
         with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
             for oracle in chosen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, clear
+from xverify.cli.common import FINDINGS, PASS, clear, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 )
 @click.option("--kernel", "target", metavar="TARGET", help="The kernel of the user's that is asked.")
 @click.option(
+    "--oracle",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="An implementation with an option or in another Python: NAME[:OPTION][@PYTHON].",
+)
+@click.option(
     "--was", metavar="VERDICT", default="", help="Of a CALL: what was found, e.g. violation or violation:float32."
 )
 @click.option("--threads", is_flag=True, help="Of a CALL: asked by several threads at once.")
@@ -38,6 +45,7 @@ def replay(
     run: str | None,
     files: tuple[str, ...],
     target: str | None,
+    names: tuple[str, ...],
     was: str,
     threads: bool,
     strict: bool,
@@ -53,8 +61,9 @@ def replay(
 
     is_call = " " in finding.strip()
     kernel = select.kernel_under_test(target or select.KERNEL, strict) if target or is_call else None
+    others = [select.oracle_named(name, say) for name in names]
     unfixed = False
-    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel) as ask:
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
         if is_call and kernel is not None:
             path = "threads" if threads else ""
             results = iter([_call(finding, files, kernel, path, was, denormals, like_name, ask)])
@@ -143,6 +152,6 @@ def _held_to(identity: str, own: list[Contract], denormals: str, like_name: str 
     found = next((one for one in own if one.id == identity), None) or contracts.get(identity)
     if like_name is None:
         return replace(found, keeps_subnormals=denormals == "keep")
-    oracle = select.oracle_named(like_name)
+    oracle = select.oracle_named(like_name, say)
     subject = Subject(oracle.name, "", oracle.role)
     return like(found, oracle.name, select.version_of(oracle), lambda call: ask(subject, call.under(found.asked_as)))

@@ -37,9 +37,39 @@ if sys.argv[1] == "onnx":
     found = [s for s in defs.get_all_schemas_with_history() if s.name in ("DequantizeLinear", "QuantizeLinear")]
 else:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
+    if not hasattr(state, "get_all_operator_schema"):
+        raise SystemExit("this build does not let its schemas be read")
     found = [s for s in state.get_all_operator_schema() if s.name in ("DequantizeLinear", "QuantizeLinear")]
 json.dump([[s.domain, s.name, plain(s)] for s in found], sys.stdout)
 """
+
+_ASK_OPSET = """
+import os, sys
+os.environ.pop("ALLOW_RELEASED_ONNX_OPSET_ONLY", None)
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
+def field(number, content):
+    return bytes([8 * number + 2, len(content)]) + content
+def value(name):
+    return field(1, name) + field(2, field(1, bytes([8, 1])))
+node = field(1, b"x") + field(2, b"y") + field(4, b"Identity")
+graph = field(1, node) + field(2, b"g") + field(11, value(b"x")) + field(12, value(b"y"))
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+taken = 0
+for opset in range(7, 100):
+    model = bytes([8, 4]) + field(7, graph) + field(8, bytes([16, opset]))
+    try:
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except NotImplemented:
+        pass
+    except Exception as error:
+        print(opset, type(error), error, file=sys.stderr)
+        break
+    taken = opset
+print(taken)
+"""
+"""Models of one Identity, written by hand since onnx may not be there: which opsets does this release take?"""
 
 _NAMES = {
     "float": "float32",
@@ -152,6 +182,20 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
             type_texts={name: text for name, (_, text) in plain["types"].items()},
         )
     return found
+
+
+@cache
+def newest_opset(python: str) -> int:
+    """The newest opset whose models the onnxruntime of a Python takes, 0 when it takes none. Raises DocumentError."""
+    try:
+        command = [python, "-c", _ASK_OPSET]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DocumentError(f"onnxruntime cannot be asked by {python} which opsets it takes: {error}") from None
+    if done.returncode:
+        reason = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise DocumentError(f"onnxruntime does not say which opsets it takes: {reason}")
+    return int(done.stdout.split()[-1])
 
 
 @cache

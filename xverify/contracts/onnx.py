@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from xverify.contracts.documents import DocumentError, Schema, schemas, version_of
+from xverify.contracts.documents import DocumentError, Schema, newest_opset, schemas, version_of
 from xverify.contracts.linear import ceil_div, has_nonzero, linear_operands, normal_axis
 from xverify.contracts.model import (
     Cell,
@@ -232,6 +232,12 @@ def contract(version: int) -> Contract:
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether the onnx or onnxruntime of another Python has the edition among its schemas; what an edition says does not depend
-    on who carries it. Raises DocumentError."""
-    return ("", "DequantizeLinear", int(identity.rpartition("-")[2])) in schemas(distribution, python)
+    """Whether the onnx or onnxruntime of another Python has the edition: what an edition says does not depend on who carries
+    it. An onnxruntime that does not let its schemas be read has those of the opsets that it takes. Raises DocumentError."""
+    version = int(identity.rpartition("-")[2])
+    try:
+        return ("", "DequantizeLinear", version) in schemas(distribution, python)
+    except DocumentError:
+        if distribution != "onnxruntime":
+            raise
+        return version <= newest_opset(python)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -13,8 +13,8 @@ from xverify.engine import installers
 from xverify.engine.environments import EnvironmentFailedError, environment
 from xverify.engine.installers import Say
 
-Moved = tuple[Oracle, tuple[str, ...]]
-"""An implementation in another environment, and a sentence for each text that does not judge it there."""
+Moved = tuple[Oracle, Mapping[str, str]]
+"""An implementation in another environment, and for each edition that does not judge it there the reason."""
 
 
 def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
@@ -50,21 +50,26 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 def _judged_there(oracle: Oracle) -> Moved:
     """The implementation, judged by those editions only whose text its own package carries."""
-    here = [identity for identity in contracts.ids() if any(fnmatchcase(identity, one) for one in oracle.ships)]
+    reasons: dict[str, str] = {}
     carried: list[str] = []
-    otherwise: list[str] = []
-    for identity in here:
+    for identity in contracts.ids():
+        if not any(fnmatchcase(identity, pattern) for pattern in oracle.ships):
+            continue
         try:
-            (carried if contracts.carried(identity, oracle.distribution, oracle.python) else otherwise).append(identity)
+            if contracts.carried(identity, oracle.distribution, oracle.python):
+                carried.append(identity)
+            else:
+                reasons[identity] = "its own package carries no such text, or another"
         except contracts.DocumentError as error:
-            return replace(oracle, ships=()), (f"{oracle.name} is judged by no edition: {error}",)
-    return replace(oracle, ships=tuple(carried)), _sentences(oracle, otherwise)
+            reasons[identity] = str(error)
+    return replace(oracle, ships=tuple(carried)), reasons
 
 
-def _sentences(oracle: Oracle, otherwise: Sequence[str]) -> tuple[str, ...]:
-    if not otherwise:
-        return ()
-    return (
-        f"{oracle.name} is not judged by {', '.join(otherwise)}: its own package carries no such text, or another; "
-        "what it gives there is compared and characterised",
+def not_judged(oracle: Oracle, reasons: Mapping[str, str], asked: Collection[str]) -> tuple[str, ...]:
+    """A sentence for each reason for which some of the editions do not judge an implementation."""
+    mattering = {identity: reason for identity, reason in reasons.items() if identity in asked}
+    return tuple(
+        f"{oracle.name} is not judged by {', '.join(one for one in mattering if mattering[one] == reason)}: {reason}; "
+        "what it gives there is compared and characterised"
+        for reason in dict.fromkeys(mattering.values())
     )

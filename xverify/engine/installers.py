@@ -24,6 +24,11 @@ from packaging.version import InvalidVersion, Version
 Say = Callable[[str], None]
 """Told a sentence when something takes long."""
 
+
+def unsaid(sentence: str) -> None:
+    """For who does not want to hear."""
+
+
 ASK_SECONDS = 60.0
 CREATE_SECONDS = 180.0
 INSTALL_SECONDS = 3600.0

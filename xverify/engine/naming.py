@@ -41,6 +41,14 @@ def parse(text: str) -> Name:
     return Name(name, option, version=rest)
 
 
+def parse_or_none(text: str) -> Name | None:
+    """The parts of a name; None when it is none."""
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
 def without_version(name: str) -> str:
     """What all versions of an implementation have in common: "onnxruntime" of "onnxruntime==1.17.0"."""
     return re.split("==|@", name, maxsplit=1)[0]

@@ -56,7 +56,8 @@ SHRINK_SHARE = 0.25
 @dataclass(frozen=True)
 class Options:
     """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only. texts: the
-    contracts as their documents have them, where ``contracts`` judge by something else. worker: what makes a worker."""
+    contracts as their documents have them, where ``contracts`` judge by something else. worker: what makes a worker. left_out: a
+    sentence for each thing that was wanted and is not asked, or is judged by less than it could be."""
 
     contracts: tuple[Contract, ...]
     oracles: tuple[Oracle, ...]
@@ -70,6 +71,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     texts: tuple[Contract, ...] = ()
     worker: MakeWorker = Worker
+    left_out: tuple[str, ...] = ()
 
 
 class Sweep:

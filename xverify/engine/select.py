@@ -17,7 +17,7 @@ from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.engine import elsewhere, naming
 from xverify.engine.environments import EnvironmentFailedError
-from xverify.engine.installers import Say
+from xverify.engine.installers import Say, unsaid
 
 RUNS = Path("reports", "runs")
 """Where runs are written, below the directory that the command is run in."""
@@ -31,10 +31,6 @@ KERNEL = "xverify-numpy"
 
 class UsageError(ValueError):
     """The user asked for something that is not there; the message says what to do next."""
-
-
-def _unsaid(sentence: str) -> None:
-    """For who does not want to hear."""
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
@@ -89,10 +85,11 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
 
 
 def oracles_named(
-    names: Sequence[str], kernel: str | None, say: Say = _unsaid
+    names: Sequence[str], kernel: str | None, say: Say = unsaid, asked: Sequence[Contract] = ()
 ) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
     """The kernel under test first, then the implementations that are named (all that are installed when there are
-    none), and a sentence for each that is left out, or judged by fewer texts than the installed version.
+    none), and a sentence for each that is left out, or not judged by an edition of those that are asked since its own package
+    has another text.
 
     Raises UsageError for an unknown name, and for a named one that is not installed; EnvironmentFailedError when none of those
     that are named can be had at the version, or in the Python, that is asked for.
@@ -106,13 +103,13 @@ def oracles_named(
             )
             continue
         try:
-            oracle, others = _resolved(name, say)
+            oracle, reasons = _resolved(name, say)
         except EnvironmentFailedError as error:
             sentences.append(f"{name} is left out: {error}")
             continue
         if oracle not in chosen:
             chosen.append(oracle)
-            sentences.extend(others)
+            sentences.extend(elsewhere.not_judged(oracle, reasons, {contract.id for contract in asked}))
     if names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
@@ -163,7 +160,7 @@ def version_of(oracle: Oracle) -> str:
     return installed_version(oracle) or "not installed"
 
 
-def oracle_named(name: str, say: Say = _unsaid) -> Oracle:
+def oracle_named(name: str, say: Say = unsaid) -> Oracle:
     """The implementation that NAME[:OPTION][==VERSION | @PYTHON] names; that of another version is made if need be, with what
     takes long said. Raises UsageError, and EnvironmentFailedError when it cannot be had at that version or in that Python."""
     return _resolved(name, say)[0]
@@ -194,7 +191,7 @@ def _resolved(text: str, say: Say) -> elsewhere.Moved:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
-    return oracle, ()
+    return oracle, {}
 
 
 def seconds(text: str) -> float:

@@ -8,22 +8,43 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from oracles import answers, installed_version
+from oracles import answers, installed_version, takes_options
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.engine.environments import Environment
 from xverify.engine.probe import probe
 from xverify.engine.workers import Worker, WorkerFailedError
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
-    """A table of implementations: name, version, editions, and how to install what is missing."""
-    table = Table("implementation", "version", "role", "answers", "paths", box=None, header_style="bold")
+    """A table of implementations: name, version, editions, whether an option may follow the name, and how to install what is
+    missing."""
+    table = Table("implementation", "version", "role", "answers", "paths", "option", box=None, header_style="bold")
     for oracle in chosen:
         version = installed_version(oracle) or f"not installed: pip install {oracle.distribution}"
         paths = ", ".join(path.options or "plain" for path in oracle.paths)
-        table.add_row(oracle.name, version, oracle.role, ", ".join(oracle.contracts), paths)
+        table.add_row(
+            oracle.name,
+            version,
+            oracle.role,
+            ", ".join(oracle.contracts),
+            paths,
+            "yes" if takes_options(oracle) else "",
+        )
     console.print(table)
+
+
+def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
+    """The environments of other versions that are kept, and where."""
+    if not found:
+        sentence = f"no other version is kept in {directory}; NAME==VERSION makes its environment"
+        console.print(sentence, soft_wrap=True, highlight=False)
+        return
+    console.print(f"other versions, kept in {directory}:", soft_wrap=True, highlight=False)
+    for distribution in dict.fromkeys(one.distribution for one in found):
+        versions = ", ".join(one.version for one in found if one.distribution == distribution)
+        console.print(f"  {distribution}  {versions}", soft_wrap=True, highlight=False)
 
 
 def print_support(oracle: Oracle, directory: Path, console: Console) -> None:

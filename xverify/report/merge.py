@@ -88,6 +88,7 @@ def _run(runs: Sequence[Json], headers: Sequence[Json]) -> dict[str, Any]:
         },
         "phases": _added(header["phases"] for header in headers),
         "workers": _workers(headers),
+        "left_out": list(dict.fromkeys(sentence for header in headers for sentence in header.get("left_out", ()))),
         "merged": list(runs),
     }
 
