@@ -17,6 +17,7 @@ from typing import Protocol
 
 from oracles import answers, installed_version
 from oracles.protocol import Oracle
+from oracles.protocol import Path as Way
 from xverify.contracts import get
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
@@ -97,7 +98,8 @@ class Fleet:
         make: MakeWorker = Worker,
     ) -> None:
         self.oracles = {oracle.name: oracle for oracle in oracles}
-        self.subjects = {oracle.name: _subjects(oracle) for oracle in oracles}
+        self.subjects = {oracle.name: _subjects(oracle, oracle.paths) for oracle in oracles}
+        self.surrounded = {oracle.name: _subjects(oracle, oracle.surrounded) for oracle in oracles}
         self.workers: dict[str, Answering] = {}
         self.failures: dict[str, str] = {}
         self.under_way: list[Batch] = []
@@ -187,7 +189,8 @@ class Fleet:
         kind = "empty" if call.values == 0 else "not empty"
         allowed = judgement.verdict == "allowed"
         values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
-        return (call.contract, kind, judgement.verdict, *values, *judgement.clauses)
+        around = sorted({word.partition(":")[0] for word in call.around})
+        return (call.contract, kind, judgement.verdict, *values, *judgement.clauses, *around)
 
     # -- batches --------------------------------------------------------------------------------------
 
@@ -203,6 +206,11 @@ class Fleet:
                 if case.number in beyond and oracle.distribution == "xverify":
                     continue
                 if oracle.untold and self.untold(oracle, contract, case.call):
+                    continue
+                if case.call.around:
+                    for subject in self._in_surroundings(oracle, case):
+                        one.places.append((place, subject, False))
+                        one.requests.append((blob, subject.options))
                     continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
                     in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
@@ -222,6 +230,24 @@ class Fleet:
             self.workers[oracle.name].submit(one.requests)
             batch.asked.append(one)
         self.under_way.append(batch)
+
+    def _in_surroundings(self, oracle: Oracle, case: Case) -> list[Subject]:
+        """The paths that a call in surroundings takes: what most people run, which is the last, and one of all in turn."""
+        paths = self.surrounded[oracle.name]
+        return list(dict.fromkeys([paths[case.number % len(paths)], paths[-1]])) if paths else []
+
+    def simpler(self, subject: Subject, call: Call) -> list[Subject]:
+        """The paths that change less about a call than ``subject``, if that is one for calls in surroundings, the least first.
+        Where nothing stands around the call, the plain path is one of them."""
+        paths = list(self.surrounded.get(subject.name, ()))
+        if subject not in paths:
+            return []
+        plain = [] if call.around else [self.subjects[subject.name][0]]
+        return plain + paths[: paths.index(subject)]
+
+    def surrounds(self, contract: Contract) -> bool:
+        """Whether some implementation takes calls of that edition in surroundings."""
+        return any(self.surrounded[oracle.name] for oracle in self.answering(contract.id))
 
     def untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
         """Whether all clauses that forbid the call are such that the implementation cannot know."""
@@ -296,11 +322,9 @@ class Fleet:
             return Outcome("hang", message=str(error))
 
 
-def _subjects(oracle: Oracle) -> tuple[Subject, ...]:
-    """An implementation once for each path through it."""
+def _subjects(oracle: Oracle, paths: Sequence[Way]) -> tuple[Subject, ...]:
+    """An implementation once for each of its paths."""
     version = installed_version(oracle) or "not installed"
     if oracle.distribution == "xverify":
         from xverify import __version__ as version
-    return tuple(
-        Subject(oracle.name, version, oracle.role, path.options, path.share >= ALL_PROBES) for path in oracle.paths
-    )
+    return tuple(Subject(oracle.name, version, oracle.role, path.options, path.share >= ALL_PROBES) for path in paths)

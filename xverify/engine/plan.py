@@ -18,6 +18,7 @@ from strategies.calls import invalid_calls, structures, unspecified_calls
 from strategies.lap import Probe, lap
 from strategies.probes import probes
 from strategies.structures import Structure
+from strategies.surrounded import surrounded_calls
 from strategies.walk import cell_structures, shape_structures, special_structures
 from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
@@ -29,6 +30,10 @@ from xverify.verify.legal import Legal, legal_set
 
 BATCH = 64
 """Calls that go to the workers together."""
+
+SURROUNDED_EACH = 4
+"""Of the calls that go together, those in surroundings: each costs an implementation as much as a hundred others, since it
+has to read a graph, but it is seldom the one that is waited for."""
 
 SPOILED_EACH = 10
 """Calls that break, or open, each clause in the deterministic part."""
@@ -65,9 +70,24 @@ def derived_seed(run_seed: int, *parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def batches(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    """Batches of cases of a sweep, without end; the same for the same contract and seed."""
-    return numbered(_in_turn(contract, run_seed))
+def batches(contract: Contract, run_seed: int, surrounded: bool = False) -> Iterator[list[Case]]:
+    """Batches of cases of a sweep, without end; the same for the same contract and seed. surrounded: whether some are in
+    surroundings."""
+    calls = _in_turn(contract, run_seed)
+    return numbered(_mixed(calls, surrounded_cases(contract, run_seed)) if surrounded else calls)
+
+
+def surrounded_cases(contract: Contract, run_seed: int) -> Iterator[Case]:
+    """Calls in surroundings, without end unless the edition has none."""
+    for call in surrounded_calls(contract, derived_seed(run_seed, contract.id, "surrounded")):
+        yield Case(call, 0, "surrounded")
+
+
+def _mixed(calls: Iterator[list[Case]], others: Iterator[Case]) -> Iterator[list[Case]]:
+    """Batches of the usual size that end with a few of the others."""
+    for made in calls:
+        for place in range(0, len(made), BATCH - SURROUNDED_EACH):
+            yield [*made[place : place + BATCH - SURROUNDED_EACH], *islice(others, SURROUNDED_EACH)]
 
 
 def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]]:

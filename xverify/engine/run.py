@@ -129,7 +129,7 @@ class Sweep:
             for discrepancy, call in editions.contradictions(contract):
                 self.findings.add(discrepancy, editions.edition_subject(contract), call, None, None, 0)
         with self.interruptible():
-            streams = {contract.id: batches(contract, options.seed) for contract in options.contracts}
+            streams = {c.id: batches(c, options.seed, self.fleet.surrounds(c)) for c in options.contracts}
             self.ask(streams, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE), options.cases)
             equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
             telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))

@@ -144,7 +144,21 @@ def _other_edition(run: Sweep, finding: Finding) -> Any:
 
     assert finding.call is not None
     rival = contracts.get(finding.key.subject)
+    _least_optimised(run, finding)
     return by_formula(rival, legal_set(rival, finding.call.under(rival.id)))
+
+
+def _least_optimised(run: Sweep, finding: Finding) -> None:
+    """Of a finding in surroundings, the path that changes least of the graph and still shows it."""
+    contract, call = run.contract_of(finding), finding.call
+    if call is None or finding.key.verdict == "hang":  # each path would cost its limit
+        return
+    for subject in run.fleet.simpler(finding.subject, call):
+        found = shrinking.reproduces(finding, contract, call, partial(run.fleet.ask, subject))
+        if found is not None:
+            finding.subject, finding.outcome = subject, found[1]
+            finding.paths.add(subject.options)
+            return
 
 
 def new_run_id() -> str:
