@@ -44,7 +44,7 @@ def _structures(contract: Contract) -> Iterator[Structure]:
         pick = Picks(n)
         scale, out = pick(scale_outputs(domain))
         yield Linear(
-            x_dtype, scale, granularity, SHAPE, pick(domain.zero_points_for(x_dtype)), out,
+            x_dtype, scale, granularity, SHAPE, pick(domain.zero_points_for(x_dtype) or ("",)), out,
             None if domain.default_axis == 1 or granularity == "per_tensor" else 1,
             3 if granularity == "blocked" else 0,
             scale_recipe=pick(SCALE_RECIPES), zero_point_recipe="random", seed=9000 + n,

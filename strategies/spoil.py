@@ -154,6 +154,12 @@ def _scales_shape(contract: Contract, call: Call, rng: Generator) -> Call | None
     return _with(call, scale=_resized(call.tensors["scale"], shapes[rng.integers(3)]))
 
 
+def _zps_float8(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if not call.data.dtype.startswith("float8") or "zero_point" in call.tensors:
+        return None
+    return _with(call, zero_point=tensor("int32", np.full(call.tensors["scale"].shape, rng.integers(2))))
+
+
 def _range_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
     dtype = str(rng.choice(["float16", "bfloat16", "float64", "int32"]))
     wrong = {"min_range": tensor(dtype, -1.0), "max_range": tensor(dtype, 1.0)}
@@ -199,6 +205,7 @@ BREAKERS: Mapping[str, Change] = {
     "output-type": _output_type,
     "attributes": _attributes,
     "qtype": _qtype,
+    "zps-float8": _zps_float8,
     "range-type": _range_type,
     "range-shape": _range_shape,
     "mode": _mode,
@@ -276,6 +283,9 @@ def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | No
     zero_point = call.tensors.get("zero_point")
     if zero_point is None or zero_point.dtype != "int32":
         return None
+    if f"{contract.id}/zps-float8" in contract.clauses and rng.integers(2):
+        # Dequantize-1 has a list of s64, which holds wider numbers too.
+        return _with(call, zero_point=tensor("int64", np.full(zero_point.shape, 2**32 + 1)))
     return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
 
 

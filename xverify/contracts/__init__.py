@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 
-from xverify.contracts import external, microsoft, onednn, onnx, tensorflow
+from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onnx, tensorflow
 from xverify.contracts.documents import DocumentError
 from xverify.contracts.external import ContractFileError
 from xverify.contracts.model import Contract
@@ -16,6 +16,7 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     **{f"ai.onnx/DequantizeLinear-{v}": partial(onnx.contract, v) for v in onnx.VERSIONS},
     "com.microsoft/DequantizeLinear-1@seed": microsoft.seed_contract,
     "com.microsoft/DequantizeLinear-1@installed": microsoft.installed_contract,
+    "onednn/Dequantize-1": onednn_dequantize.contract,
     "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
     "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
     "tensorflow/Dequantize@seed": tensorflow.seed_contract,

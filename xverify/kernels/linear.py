@@ -96,12 +96,12 @@ def dynamic_dequantize(
     """dst = (src - zps) * scales, or / scales, exact and rounded once to float32.
 
     Source: oneDNN DynamicDequantize-1, clause "formula": ``@multiply`` is the specification (2020-2022), ``@divide``
-    the developer guide. The difference is exact also where it leaves the range of int32, of which the texts say
-    nothing.
+    the developer guide. ``onednn/Dequantize-1`` (developer guide 3.13), whose attributes scales and zps are the arrays of that
+    name here, multiplies. The difference is exact also where it leaves the range of int32, of which the texts say nothing.
 
-    src: any shape, int8 or uint8. scales: float32, 1-D: one element (``qtype`` "per_tensor"), or src's extent along
-    ``axis`` ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or int32 whatever src is, of scales' shape;
-    None is 0.
+    src: any shape, int8 or uint8; of Dequantize-1 float8_e4m3fn or float8_e5m2 too. scales: float32, 1-D: one element
+    (``qtype`` "per_tensor"), or src's extent along ``axis`` ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or
+    int32 whatever src is (of Dequantize-1 int32 or int64, and none for float8), of scales' shape; None is 0.
     out: the array to write and return, float32, of src's shape, any strides; it must not overlap an input.
 
     Returns a float32 array of src's shape.
@@ -113,7 +113,12 @@ def dynamic_dequantize(
     rules.require_dtype("src-type", "src", src.dtype, rules.domain.x_dtypes)
     rules.require_dtype("scales-type", "scales", scales.dtype, rules.domain.scale_dtypes)
     if zps is not None:
-        rules.require_dtype("zps-type", "zps", zps.dtype, rules.domain.zero_points_for(dtype_name(src.dtype)))
+        admitted = rules.domain.zero_points_for(dtype_name(src.dtype))
+        if not admitted:
+            rules.refuse(TypeError, "zps-float8", "zps", "given", f"None, since src is {src.dtype}")
+        if "zps-float8" in rules.clauses:  # Dequantize-1, whose zps are a list of s64
+            admitted = (*admitted, "int64")
+        rules.require_dtype("zps-type", "zps", zps.dtype, admitted)
     if qtype not in ("per_tensor", "per_channel"):
         rules.refuse(ValueError, "qtype", "qtype", repr(qtype), "'per_tensor' or 'per_channel'")
     axis = rules.integer("axis-range", "axis", axis)
@@ -235,7 +240,7 @@ def _arithmetic(
 ) -> tuple[Fill, np.dtype[Any]]:
     """The cheapest arithmetic that is exact before its last rounding, and the type that it computes in."""
     narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in _WIDE_FLOATS)
-    if narrow and zero_point is not None and zero_point.dtype.itemsize == 4:
+    if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
         narrow = bool((zero_point <= _SINGLE_LIMIT).all() and (zero_point >= -_SINGLE_LIMIT).all())
     if narrow and out == FLOAT32:
         # A difference of 24 bits or fewer and a scale, both exact in float32: its one operation is the one rounding.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pprint
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -71,7 +72,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
         return "\n\n".join([_PLAIN_HEAD + "\n" + data, _source(script_parts.on_texts, "main")]) + _TAIL
     name = str(finding["subject"]["name"])
     body = _body(name)
-    head = _HEAD % (script_targets.HEAD if ":" in name else "")
+    head = _HEAD % (script_targets.HEAD if ":" in name and _of_oracle(name) is None else "")
     helpers = [inspect.getsource(helper) for helper in _HELPERS.get(body.__name__, ())]
     constants = [_constant(name, value) for name, value in script_parts.CONSTANTS.items()]
     parts = [inspect.getsource(part) for part in script_parts.PARTS]
@@ -84,13 +85,18 @@ def _body(name: str) -> Callable[..., Any]:
     ``reproduce`` in the module of its oracle."""
     if name in script_bodies.BODIES:
         return script_bodies.BODIES[name]
-    if ":" in name:
-        return script_targets.body_of(name)
+    if (found := _of_oracle(name)) is not None:
+        return found
+    return script_targets.body_of(name) if ":" in name else script_bodies.unknown
+
+
+def _of_oracle(name: str) -> Callable[..., Any] | None:
+    """What the module of an oracle brings; "onednn:/path/libdnnl.so.3" is the oracle onednn with an option."""
     from oracles import all_oracles
 
-    oracle = all_oracles().get(name)
+    oracle = all_oracles().get(re.split(":|==|@", name, maxsplit=1)[0])
     found = getattr(importlib.import_module(oracle.module), "reproduce", None) if oracle is not None else None
-    return found if callable(found) else script_bodies.unknown
+    return found if callable(found) else None
 
 
 def _source(function: Callable[..., Any], name: str) -> str:

@@ -33,7 +33,7 @@ from xverify.report.script_values import (
 PACKAGES = {
     "onnxruntime": "onnxruntime", "onnx-reference": "onnx",
     "tensorflow": "tensorflow", "onednn-formula-multiply": "xverify", "onednn-formula-divide": "xverify",
-    "xverify-numpy": "xverify",
+    "xverify-numpy": "xverify", "onednn": "onednn-cpu-gomp",
 }  # fmt: skip
 
 LIMIT_SECONDS = 60

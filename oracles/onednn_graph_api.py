@@ -1,0 +1,340 @@
+"""oneDNN's graph API, which is plain C, through ctypes: one operation, compiled for given logical tensors, and run.
+
+Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
+sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came
+later (`DATA_TYPES`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_uint8, c_void_p
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+CHECKED = ((3, 0), (3, 13))
+"""The first and last release (major, minor) whose headers the numbers below were compared with."""
+
+MOST_DIMENSIONS = 12  # DNNL_MAX_NDIMS
+
+DATA_TYPES: Dict[str, Tuple[int, Tuple[int, int]]] = {
+    "float16": (1, (3, 0)), "bfloat16": (2, (3, 0)), "float32": (3, (3, 0)), "int32": (4, (3, 0)),
+    "int8": (5, (3, 0)), "uint8": (6, (3, 0)), "float64": (7, (3, 0)),
+    "float8_e5m2": (9, (3, 4)), "float8_e4m3fn": (10, (3, 4)),
+    "int4": (11, (3, 5)), "uint4": (12, (3, 5)),
+    "float8_e8m0fnu": (13, (3, 6)),
+    "float4_e2m1fn": (14, (3, 7)),
+    "int64": (16, (3, 11)),
+}  # fmt: skip
+"""dnnl_data_type_t of each dtype, and the release that has it first."""
+
+DEQUANTIZE, DYNAMIC_DEQUANTIZE = 19, 21  # dnnl_graph_op_kind_t
+SCALES, AXIS, ZPS, QTYPE = 0x20, 0x30, 0x4D, 0x85  # dnnl_graph_op_attr_t
+CPU = 1  # dnnl_engine_kind_t
+STRIDED = 2  # dnnl_graph_layout_type_t
+VARIABLE = 1  # dnnl_graph_tensor_property_t
+FUSION = 1  # dnnl_graph_partition_policy_t
+IN_ORDER = 1  # dnnl_stream_flags_t
+
+UNIMPLEMENTED = 3
+STATUSES = (
+    "dnnl_success", "dnnl_out_of_memory", "dnnl_invalid_arguments", "dnnl_unimplemented", "dnnl_last_impl_reached",
+    "dnnl_runtime_error", "dnnl_not_required", "dnnl_invalid_graph", "dnnl_invalid_graph_op", "dnnl_invalid_shape",
+    "dnnl_invalid_data_type",
+)  # fmt: skip
+"""dnnl_status_t in its order."""
+
+
+class RefusedError(ValueError):
+    """A function of the library returned a status that is not 0."""
+
+
+class UnsupportedError(NotImplementedError):
+    """The library says that it has not what is asked for: dnnl_unimplemented, or no partition that is supported."""
+
+
+class NoLibraryError(ImportError):
+    """What was named is no oneDNN that this module knows; the message says what to do."""
+
+
+class Version(ctypes.Structure):
+    """dnnl_version_t."""
+
+    _fields_ = [
+        ("major", c_int), ("minor", c_int), ("patch", c_int), ("hash", c_char_p), ("cpu", c_uint), ("gpu", c_uint),
+    ]  # fmt: skip
+
+
+class _Logical(ctypes.Structure):
+    """dnnl_graph_logical_tensor_t."""
+
+    _fields_ = [
+        ("id", c_size_t), ("ndims", c_int), ("dims", c_int64 * MOST_DIMENSIONS), ("data_type", c_int),
+        ("property", c_int), ("layout_type", c_int), ("strides", c_int64 * MOST_DIMENSIONS),
+    ]  # fmt: skip
+
+
+class LogicalTensor(NamedTuple):
+    """A tensor's dtype, its shape, and its strides in elements."""
+
+    dtype: str
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
+
+
+class Operation(NamedTuple):
+    """One operation of a graph; what is None or empty is not set, so that the library takes its default."""
+
+    kind: int
+    inputs: Tuple[LogicalTensor, ...]
+    output: LogicalTensor
+    qtype: Optional[str] = None
+    axis: Optional[int] = None
+    scales: Optional[Tuple[float, ...]] = None
+    zps: Optional[Tuple[int, ...]] = None
+
+
+_ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
+    "dnnl_engine_create": (POINTER(c_void_p), c_int, c_size_t),
+    "dnnl_stream_create": (POINTER(c_void_p), c_void_p, c_uint),
+    "dnnl_stream_wait": (c_void_p,),
+    "dnnl_graph_graph_create": (POINTER(c_void_p), c_int),
+    "dnnl_graph_graph_destroy": (c_void_p,),
+    "dnnl_graph_op_create": (POINTER(c_void_p), c_size_t, c_int, c_char_p),
+    "dnnl_graph_op_destroy": (c_void_p,),
+    "dnnl_graph_op_add_input": (c_void_p, POINTER(_Logical)),
+    "dnnl_graph_op_add_output": (c_void_p, POINTER(_Logical)),
+    "dnnl_graph_op_set_attr_f32": (c_void_p, c_int, POINTER(c_float), c_size_t),
+    "dnnl_graph_op_set_attr_s64": (c_void_p, c_int, POINTER(c_int64), c_size_t),
+    "dnnl_graph_op_set_attr_str": (c_void_p, c_int, c_char_p, c_size_t),
+    "dnnl_graph_logical_tensor_init_with_strides": (
+        POINTER(_Logical), c_size_t, c_int, c_int32, POINTER(c_int64), POINTER(c_int64), c_int,
+    ),
+    "dnnl_graph_add_op": (c_void_p, c_void_p),
+    "dnnl_graph_graph_finalize": (c_void_p,),
+    "dnnl_graph_graph_filter": (c_void_p, c_int),
+    "dnnl_graph_graph_get_partition_num": (c_void_p, POINTER(c_size_t)),
+    "dnnl_graph_graph_get_partitions": (c_void_p, c_size_t, POINTER(c_void_p)),
+    "dnnl_graph_partition_is_supported": (c_void_p, POINTER(c_uint8)),
+    "dnnl_graph_partition_destroy": (c_void_p,),
+    "dnnl_graph_compiled_partition_create": (POINTER(c_void_p), c_void_p),
+    "dnnl_graph_compiled_partition_destroy": (c_void_p,),
+    "dnnl_graph_partition_compile": (
+        c_void_p, c_void_p, c_size_t, POINTER(POINTER(_Logical)), c_size_t, POINTER(POINTER(_Logical)), c_void_p,
+    ),
+    "dnnl_graph_tensor_create": (POINTER(c_void_p), POINTER(_Logical), c_void_p, c_void_p),
+    "dnnl_graph_tensor_destroy": (c_void_p,),
+    "dnnl_graph_compiled_partition_execute": (
+        c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_size_t, POINTER(c_void_p),
+    ),
+}  # fmt: skip
+"""The functions used here, each of which returns a dnnl_status_t, and the types of their arguments."""
+
+
+class Library:
+    """A loaded oneDNN, with an engine and a stream on the CPU. release: (major, minor); version: "3.2.0"."""
+
+    def __init__(self, path: str) -> None:
+        """Load the shared library at a path. NoLibraryError when it is not a oneDNN of a release that was checked."""
+        self._library = _loaded(path)
+        about = _version(self._library, path)
+        self.release = (about.major, about.minor)
+        self.version = "%d.%d.%d" % (about.major, about.minor, about.patch)
+        if not CHECKED[0] <= self.release <= CHECKED[1]:
+            raise NoLibraryError(
+                "%s is oneDNN %s; the numbers of its interface were checked for releases %d.%d to %d.%d only: compare those "
+                "in oracles/onednn_graph_api.py with its headers, then widen CHECKED there"
+                % (path, self.version, *CHECKED[0], *CHECKED[1])
+            )
+        for name, arguments in _ARGUMENTS.items():
+            try:
+                function = getattr(self._library, name)
+            except AttributeError:
+                raise NoLibraryError(
+                    "%s, oneDNN %s, has no %s: it was built without the graph API" % (path, self.version, name)
+                ) from None
+            function.argtypes, function.restype = arguments, c_int
+        try:
+            self.engine = self._made("dnnl_engine_create", CPU, 0)
+            self._stream = self._made("dnnl_stream_create", self.engine, IN_ORDER)
+        except (RefusedError, UnsupportedError) as error:
+            raise NoLibraryError("%s, oneDNN %s, has no CPU engine here: %s" % (path, self.version, error)) from None
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function; UnsupportedError or RefusedError when its status is not 0."""
+        status = int(getattr(self._library, name)(*arguments))
+        if status == 0:
+            return
+        said = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
+        raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, said))
+
+    def _made(self, name: str, *arguments: Any) -> c_void_p:
+        handle = c_void_p()
+        self.call(name, byref(handle), *arguments)
+        return handle
+
+    # -- compiling ----------------------------------------------------------------------------------------
+
+    def compile(self, operation: Operation) -> Compiled:
+        """The operation, alone in a graph, ready to be run. UnsupportedError, or RefusedError with the function that
+        refuses."""
+        logical = [self._logical(number, one) for number, one in enumerate((*operation.inputs, operation.output))]
+        op = self._made("dnnl_graph_op_create", 0, operation.kind, b"dequantize")
+        try:
+            for one in logical[:-1]:
+                self.call("dnnl_graph_op_add_input", op, byref(one))
+            self.call("dnnl_graph_op_add_output", op, byref(logical[-1]))
+            self._set_attributes(op, operation)
+            graph = self._made("dnnl_graph_graph_create", CPU)
+            try:
+                self.call("dnnl_graph_add_op", graph, op)
+                self.call("dnnl_graph_graph_finalize", graph)
+                self.call("dnnl_graph_graph_filter", graph, FUSION)
+                return Compiled(self, self._compiled(graph, logical), logical)
+            finally:
+                self.call("dnnl_graph_graph_destroy", graph)
+        finally:
+            self.call("dnnl_graph_op_destroy", op)
+
+    def _logical(self, number: int, tensor: LogicalTensor) -> _Logical:
+        kind, since = DATA_TYPES.get(tensor.dtype, (0, CHECKED[1]))
+        if not kind or since > self.release:
+            raise UnsupportedError("oneDNN %s has no data type %s" % (self.version, tensor.dtype))
+        rank = len(tensor.shape)
+        if rank > MOST_DIMENSIONS:
+            raise UnsupportedError("a logical tensor has up to %d dimensions, not %d" % (MOST_DIMENSIONS, rank))
+        logical = _Logical()
+        dims, strides = (c_int64 * MOST_DIMENSIONS)(*tensor.shape), (c_int64 * MOST_DIMENSIONS)(*tensor.strides)
+        name = "dnnl_graph_logical_tensor_init_with_strides"
+        self.call(name, byref(logical), number, kind, rank, dims, strides, VARIABLE)
+        return logical
+
+    def _set_attributes(self, op: c_void_p, operation: Operation) -> None:
+        if operation.qtype is not None:
+            # The length is that of the string; of a wrong one the library says nothing, and keeps its default.
+            text = operation.qtype.encode()
+            self.call("dnnl_graph_op_set_attr_str", op, QTYPE, text, len(text))
+        if operation.axis is not None:
+            self.call("dnnl_graph_op_set_attr_s64", op, AXIS, (c_int64 * 1)(operation.axis), 1)
+        if operation.scales is not None:
+            count = len(operation.scales)
+            self.call("dnnl_graph_op_set_attr_f32", op, SCALES, (c_float * count)(*operation.scales), count)
+        if operation.zps is not None:
+            count = len(operation.zps)
+            self.call("dnnl_graph_op_set_attr_s64", op, ZPS, (c_int64 * count)(*operation.zps), count)
+
+    def _compiled(self, graph: c_void_p, logical: Sequence[_Logical]) -> c_void_p:
+        count, supported = c_size_t(), c_uint8()
+        self.call("dnnl_graph_graph_get_partition_num", graph, byref(count))
+        addresses = (c_void_p * count.value)()
+        self.call("dnnl_graph_graph_get_partitions", graph, count.value, addresses)
+        partitions = [c_void_p(address) for address in addresses]
+        try:
+            for partition in partitions:
+                self.call("dnnl_graph_partition_is_supported", partition, byref(supported))
+                if supported.value:
+                    return self._of_partition(partition, logical)
+        finally:
+            for partition in partitions:
+                self.call("dnnl_graph_partition_destroy", partition)
+        raise UnsupportedError("no partition of the graph is supported")
+
+    def _of_partition(self, partition: c_void_p, logical: Sequence[_Logical]) -> c_void_p:
+        compiled = self._made("dnnl_graph_compiled_partition_create", partition)
+        inputs = _pointers(logical[:-1])
+        outputs = _pointers(logical[-1:])
+        try:
+            name = "dnnl_graph_partition_compile"
+            self.call(name, partition, compiled, len(inputs), inputs, len(outputs), outputs, self.engine)
+        except Exception:
+            self.call("dnnl_graph_compiled_partition_destroy", compiled)
+            raise
+        return compiled
+
+    # -- running ------------------------------------------------------------------------------------------
+
+    def execute(self, compiled: c_void_p, logical: Sequence[_Logical], addresses: Sequence[int]) -> None:
+        """Run a compiled partition on memory at those addresses: of each input, then of the output."""
+        tensors: List[c_void_p] = []
+        try:
+            for number, address in enumerate(addresses):
+                one = byref(logical[number])
+                tensors.append(self._made("dnnl_graph_tensor_create", one, self.engine, c_void_p(address)))
+            inputs = (c_void_p * (len(tensors) - 1))(*tensors[:-1])
+            output = (c_void_p * 1)(tensors[-1])
+            name = "dnnl_graph_compiled_partition_execute"
+            self.call(name, compiled, self._stream, len(inputs), inputs, 1, output)
+            self.call("dnnl_stream_wait", self._stream)
+        finally:
+            for tensor in tensors:
+                self.call("dnnl_graph_tensor_destroy", tensor)
+
+
+class Compiled:
+    """A compiled partition, and the logical tensors that it was compiled for."""
+
+    def __init__(self, library: Library, handle: c_void_p, logical: Sequence[_Logical]) -> None:
+        self._library, self._handle, self._logical = library, handle, tuple(logical)
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        """Run it on memory at those addresses: of each input, then of the output. RefusedError, UnsupportedError."""
+        self._library.execute(self._handle, self._logical, addresses)
+
+    def close(self) -> None:
+        """Give the library its memory back; it can't be run after that."""
+        self._library.call("dnnl_graph_compiled_partition_destroy", self._handle)
+
+
+def version_at(path: str) -> str:
+    """The version, e.g. "3.2.0", of the oneDNN at a path, which is loaded for that. NoLibraryError when it is none."""
+    about = _version(_loaded(path), path)
+    return "%d.%d.%d" % (about.major, about.minor, about.patch)
+
+
+def _pointers(logical: Sequence[_Logical]) -> Any:
+    return (POINTER(_Logical) * len(logical))(*(ctypes.pointer(one) for one in logical))
+
+
+def _loaded(path: str) -> Any:
+    """The library at the path, after those that it needs: a wheel has them beside it, where the loader does not look.
+
+    A build with SYCL finds the CPU through OpenCL, whose driver is there too.
+    """
+    path = os.path.abspath(path)
+    directory = os.path.dirname(path)
+    if not os.path.isfile(path):
+        raise NoLibraryError("there is no file %s; name a libdnnl.so.3" % path)
+    driver = os.path.join(directory, "libintelocl.so")
+    if os.path.isfile(driver):
+        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
+    try:
+        return _with_neighbours(path, directory, [])
+    except OSError as error:
+        raise NoLibraryError("%s can't be loaded: %s" % (path, error)) from None
+
+
+def _with_neighbours(path: str, directory: str, above: List[str]) -> Any:
+    """Load a library; one that the loader misses, and that lies in the directory, is loaded before it. OSError."""
+    while True:
+        try:
+            return ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            missing = os.path.join(directory, str(error).partition(":")[0])
+            if missing in (path, *above) or not os.path.isfile(missing):
+                raise
+            _with_neighbours(missing, directory, [path, *above])
+
+
+def _version(library: Any, path: str) -> Version:
+    try:
+        function = library.dnnl_version
+    except AttributeError:
+        raise NoLibraryError("%s is no oneDNN: it has no symbol dnnl_version" % path) from None
+    function.argtypes, function.restype = (), POINTER(Version)
+    about: Version = function().contents
+    return about
+
+
+if __name__ == "__main__":
+    print(version_at(sys.argv[1]))

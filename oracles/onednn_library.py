@@ -1,0 +1,233 @@
+"""oneDNN itself: Dequantize and DynamicDequantize through the C functions of its graph API, on the CPU.
+
+The library is that of the wheel (``onednn-cpu-gomp``, or ``onednn``, a build with SYCL), or any by path:
+``onednn:/path/libdnnl.so.3``. Each call is one operation alone in a graph. Logical tensors have strides, so an operand
+is handed over as it lies in memory, but for what they cannot say: strides that are negative, or no whole number of
+elements, and addresses that are not aligned; of those the library gets a copy.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from oracles.arrays import Array, hand_out, memory, numpy_dtype, pack
+from oracles.onednn_graph_api import (
+    DEQUANTIZE,
+    DYNAMIC_DEQUANTIZE,
+    Compiled,
+    Library,
+    LogicalTensor,
+    NoLibraryError,
+    Operation,
+    UnsupportedError,
+)
+from oracles.onednn_script import reproduce
+from oracles.protocol import Loaded, Oracle, Setting
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+
+__all__ = ["ORACLES", "load", "reproduce", "with_option"]
+
+DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
+"""Whose wheels hold a library that is used here: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
+
+FILE = "libdnnl.so.3"
+
+ISAS = ("SSE41", "AVX2", "AVX512_CORE")
+"""Values of ONEDNN_MAX_CPU_ISA: the library takes no wider instructions than those."""
+
+ORACLES = (
+    Oracle(
+        name="onednn",
+        distribution=DISTRIBUTIONS[0],
+        distributions=DISTRIBUTIONS[1:],
+        contracts=("onednn/*",),
+        ships=("onednn/*",),  # the wheel carries no text: each edition judges it, separately
+        module=__name__,
+        varies=(
+            *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
+            Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
+        ),
+    ),
+)
+
+ATTRIBUTES = ("qtype", "axis")
+
+COMPILED = 512
+"""Compiled partitions kept; to compile one takes a hundred times as long as to run it."""
+
+MARGIN = 64
+"""Bytes before and after the output that nobody may write to; a multiple of every vector's width."""
+
+CANARY, UNWRITTEN = 0xA5, 0xB7
+"""What is in the margins, and in the output before it is written."""
+
+VERSION_SECONDS = 60
+
+
+def with_option(oracle: Oracle, option: str) -> Oracle:
+    """The oracle of the library at a path. ValueError when there is no oneDNN; asked in a process of its own, since to load a
+    library may change this one (flush-to-zero, say)."""
+    path = os.path.abspath(option)
+    if not os.path.isfile(path):
+        raise ValueError("there is no file %s; after %s: comes the path of a %s" % (option, oracle.name, FILE))
+    command = [sys.executable, "-m", "oracles.onednn_graph_api", path]
+    above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH")])))
+    try:
+        asked = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=VERSION_SECONDS,
+            env=environment,
+            universal_newlines=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError("%s does not say its version within %d s" % (option, VERSION_SECONDS)) from None
+    if asked.returncode:
+        last = (asked.stderr.strip().splitlines() or ["status %d" % asked.returncode])[-1]
+        raise ValueError("%s is of no use: %s" % (option, last.partition("NoLibraryError: ")[2] or last))
+    return replace(
+        oracle,
+        name="%s:%s" % (oracle.name, option),
+        version=asked.stdout.strip(),
+        arguments=(path,),
+        distributions=(),
+    )
+
+
+def load(path: str = "") -> Loaded:
+    """The library at a path, or that of the wheel; small calls need no second thread. ImportError when there is none."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return Loaded(_Answers(Library(path or installed())).answer, (UnsupportedError, NotImplementedError))
+
+
+def installed() -> str:
+    """Where the wheel's library lies. NoLibraryError when no wheel is installed here, or has none."""
+    for name in DISTRIBUTIONS:
+        try:
+            files = importlib.metadata.distribution(name).files or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for file in files:
+            if file.name == FILE:
+                return os.path.abspath(str(file.locate()))
+    raise NoLibraryError("no %s is installed here: pip install %s" % (FILE, DISTRIBUTIONS[0]))
+
+
+class _Answers:
+    """A library, and the partitions that it compiled last."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._kept: OrderedDict[Operation, Compiled] = OrderedDict()
+
+    def answer(self, call: Call, path: str) -> Outcome:
+        """What the library gives, with notes of what was done to the operands and around the output."""
+        handed = hand_out(call)
+        operands, operation = question(call, handed)
+        before = memory(handed)
+        whole = np.full(_nbytes(operation.output) + 3 * MARGIN, CANARY, np.uint8)
+        place = MARGIN + (-whole.ctypes.data) % MARGIN
+        end = place + _nbytes(operation.output)
+        whole[place:end] = UNWRITTEN
+        self._compiled(operation)([*(operand.ctypes.data for operand in operands), whole.ctypes.data + place])
+        notes = []
+        if memory(handed) != before:
+            notes.append("input-written")
+        if (whole[:place] != CANARY).any():
+            notes.append("written-before-output")
+        if (whole[end:] != CANARY).any():
+            notes.append("written-after-output")
+        dtype = operation.output.dtype
+        codes = whole[place:end].copy().view(code_dtype(dtype)).reshape(operation.output.shape)
+        return Outcome("tensor", Tensor(dtype, codes), notes=tuple(notes))
+
+    def _compiled(self, operation: Operation) -> Compiled:
+        if operation in self._kept:
+            self._kept.move_to_end(operation)
+            return self._kept[operation]
+        self._kept[operation] = compiled = self._library.compile(operation)
+        if len(self._kept) > COMPILED:
+            self._kept.popitem(last=False)[1].close()
+        return compiled
+
+
+def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operation]:
+    """The operands, as they are given to the library, and the operation, for a call and its arrays.
+
+    Of Dequantize the scale and the zero point are lists of f32 and s64 among the attributes. What is no such list cannot be
+    told to the library: TypeError for other types than float32, int32 and int64, ValueError where it is not 1-D.
+    """
+    for name in call.attributes:
+        if name not in ATTRIBUTES:
+            raise TypeError("the operation has no attribute %r" % (name,))
+    qtype, axis = call.attributes.get("qtype"), call.attributes.get("axis")
+    common: Dict[str, Any] = {
+        "qtype": None if qtype is None else str(qtype),
+        "axis": None if axis is None else int(axis),
+    }
+    if not call.contract.startswith("onednn/DynamicDequantize-"):
+        common["scales"], common["zps"] = _scales(call, handed), _zps(call, handed)
+        kind, roles, output = DEQUANTIZE, ["x"], "float32"
+    else:
+        # "It's expected that the data types of scales and dst should be the same."
+        kind, roles, output = DYNAMIC_DEQUANTIZE, ["x", "scale", "zero_point"], call.tensors["scale"].dtype
+    given = [_given(call.tensors[role], handed[role]) for role in roles if role in handed]
+    inputs = tuple(logical for _, logical in given)
+    return [operand for operand, _ in given], Operation(kind, inputs, _packed(output, call.data.shape), **common)
+
+
+def _scales(call: Call, handed: Dict[str, Array]) -> Tuple[float, ...]:
+    scale = handed["scale"]
+    if scale.dtype != np.float32:
+        raise TypeError("the attribute scales is a list of f32, not of %s" % scale.dtype)
+    if scale.ndim != 1:
+        raise ValueError("the attribute scales is a list, and scale has shape %s" % (scale.shape,))
+    return tuple(scale.tolist())
+
+
+def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
+    zps = handed.get("zero_point")
+    if zps is None:
+        return None
+    if zps.dtype not in (np.int32, np.int64):
+        raise TypeError("the attribute zps is a list of s64; zero_point is %s, not int32 or int64" % zps.dtype)
+    if zps.ndim != 1:
+        raise ValueError("the attribute zps is a list, and zero_point has shape %s" % (zps.shape,))
+    return tuple(zps.tolist())
+
+
+def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
+    """What the library is given for a tensor: its array, or a copy, and the logical tensor that describes it."""
+    if BITS[tensor.dtype] < 8:
+        return pack(tensor.codes, BITS[tensor.dtype]), _packed(tensor.dtype, tensor.shape)
+    size = array.itemsize
+    told = array.ctypes.data % size == 0 and all(stride >= 0 and stride % size == 0 for stride in array.strides)
+    if not told or array.flags.c_contiguous:
+        # NumPy's strides along extents of 0 and 1 may be anything.
+        return np.array(array, order="C") if not told else array, _packed(tensor.dtype, tensor.shape)
+    return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
+
+
+def _packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
+    """A tensor of that shape in C order."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, extent))
+    return LogicalTensor(dtype, shape, tuple(reversed(strides[: len(shape)])))
+
+
+def _nbytes(logical: LogicalTensor) -> int:
+    size = numpy_dtype(logical.dtype).itemsize
+    for extent in logical.shape:
+        size *= extent
+    return size
