@@ -5,7 +5,7 @@ would. Only the side of the worker is here; `xverify.engine.workers` decides whe
 
 Messages besides those of `oracles.worker`: ("child", process id) for each new child, ("died", status) when it ended:
 minus the signal, its exit status, or None if only its pipe broke. What was sent before ("again",) came is then not
-answered: the other side sends it once more.
+answered: the other side sends it once more. To it, at any time, ("again",): what follows is for a new child.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ def raise_children(channel: Any, work: Work) -> None:
     while True:
         try:
             message = channel.receive()
+            if message == AGAIN:
+                if child is not None:
+                    child.status()
+                child = None
+                continue
             if child is None:
                 child = _Child(channel, work)
                 channel.send(("child", child.pid))

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
 from xverify.engine.events import Consumer, Event, FindingFound, FindingShrunk, ShrinkStarted, SweepFinished
 from xverify.engine.plan import derived_seed
 from xverify.engine.run import Options, Sweep
@@ -26,7 +27,7 @@ _URGENCY = (
     "changed", "crash", "hang",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk, since the time may end; a crash costs a new process for each
-evaluation, so it comes last."""
+evaluation that shows it, and a hang its limit, so they come last."""
 
 REPORT_SECONDS = 3.0
 """Kept of the budget for asking the others about the witnesses and for writing."""
@@ -97,19 +98,24 @@ def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
     """Shrink every finding's witness while there is time, then ask the other implementations about it."""
     findings = sorted(run.findings.sorted(), key=lambda f: (f.standing.state == "known", _URGENCY.index(f.key.verdict)))
     run.emit(ShrinkStarted(len(findings)))
+    confirming = Confirming(run)
+    confirming.prepare(findings)
+    try:
+        for finding in findings:
+            if run.interrupted.is_set():
+                run.complete = False
+                break
+            _shrink(run, finding, out_of_time, confirming)
+    finally:
+        confirming.stop()
     for finding in findings:
-        if run.interrupted.is_set():
-            run.complete = False
-            break
-        _shrink(run, finding, out_of_time)
-    for finding in findings:
-        if finding.key.verdict not in ("crash", "hang") and "hang" not in changes.deaths(finding):
+        if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):
             finding.others = ask_others(run, finding)
 
 
-def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool]) -> None:
+def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:
     verdict = finding.key.verdict
-    if finding.call is None or verdict in ("hang", "nondeterministic") or "hang" in changes.deaths(finding):
+    if finding.call is None or verdict == "nondeterministic" or "hang" in changes.deaths(finding):
         finding.shrunk = "not shrinkable"
         return
     contract = run.contract_of(finding)
@@ -118,15 +124,19 @@ def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool]) -> No
         return
     if out_of_time():
         return
-    reference = finding.reference
-    result = shrinking.shrink(
-        finding,
-        contract,
-        partial(run.fleet.ask, finding.subject),
-        partial(run.fleet.ask, reference) if reference is not None else None,
-        derived_seed(run.options.seed, finding.id) % 2**63,
-        out_of_time,
-    )
+    reference, seed = finding.reference, derived_seed(run.options.seed, finding.id) % 2**63
+    if verdict in DEATHS:
+        result = shrink_death(run, finding, contract, seed, out_of_time, confirming)
+        finding.summary += UNCONFIRMED if result is None else ""
+    else:
+        result = shrinking.shrink(
+            finding,
+            contract,
+            partial(run.fleet.ask, finding.subject),
+            partial(run.fleet.ask, reference) if reference is not None else None,
+            seed,
+            out_of_time,
+        )
     if result is None:
         finding.shrunk = "not shrinkable"
         return

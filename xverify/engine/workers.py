@@ -7,7 +7,6 @@ from the worker's journal and gets the outcome "crash" or "hang"; the others go 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import queue
 import re
@@ -63,9 +62,6 @@ that has no xverify finds the modules that carry calls, and nothing else of this
 TRACE_SECONDS = 0.1
 """How long a process that hangs has to write where."""
 
-SLOW_START = 1.0
-"""A process that took so many seconds until it was ready is followed by one that forks its successors."""
-
 END_SECONDS = 1.0
 """How long a process has to be gone when it was ended, or when its pipe was closed."""
 
@@ -101,8 +97,9 @@ class Worker:
     bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
     likeness(call): what it shares with others; when one has ended the process, those after it that are equal in this get
     the outcome "spared", since each would cost a process. None spares nothing.
-    fork_after: successors of a process that took longer until it was ready are forked from one that holds what is loaded
-    (see `oracles.nursery`); infinity: each is a new process.
+    forks: whether what answers may be a child of the process that was started, so that its successor is there at once (see
+    `oracles.nursery`, which says when it is); without it each is a new process, as that of a kernel is, whose module may do
+    anything.
     """
 
     def __init__(
@@ -114,7 +111,7 @@ class Worker:
         limits: Limits | None = None,
         bell: threading.Event | None = None,
         likeness: Callable[[bytes], Hashable] | None = None,
-        fork_after: float = SLOW_START,
+        forks: bool = True,
     ) -> None:
         self.oracle = oracle
         self.python = python or oracle.python or sys.executable
@@ -127,6 +124,7 @@ class Worker:
         self.seconds = 0.0
         self.calls = 0
         self.restarts = 0
+        self.slowest = 0.0  # seconds of one message's answers at most
         directory.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.=-]", "_", oracle.name)[:80]
         self._directory = Path(tempfile.mkdtemp(prefix=name + "-", dir=directory.resolve()))
@@ -138,12 +136,11 @@ class Worker:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pid = 0  # of the process that answers
         self._keeper = 0  # of the process that was started: the same, or the one that forks those that answer
-        self._fork_after = math.inf if oracle.role == "kernel" else fork_after
-        self._slow = False
-        self._nursery = False
-        self._began = 0.0
+        self._may_fork = forks and oracle.role != "kernel"
+        self._forked = False
         self._singly_until = -1  # up to the request of that number, one is sent at a time
         self._ready = False
+        self._fresh = True  # nothing was asked of the process that answers
         self._fruitless = 0
         self._moved = 0.0
         self._serial = 0
@@ -163,8 +160,8 @@ class Worker:
         Path(self._journal).unlink(missing_ok=True)
         self._inbox = queue.SimpleQueue()
         self._in_flight.clear()
-        self._nursery = self._slow
-        self._began = self._moved = self._looked = time.monotonic()
+        self._forked, self._fresh = False, True
+        self._moved = self._looked = time.monotonic()
         try:
             self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
             self._channel = self._gateway.remote_exec(_BOOTSTRAP)
@@ -243,6 +240,23 @@ class Worker:
         self._unanswered.clear()
         self._succeed(kept)
 
+    @property
+    def forks(self) -> bool:
+        """Whether what answers was forked."""
+        return self._forked
+
+    def renew(self) -> None:
+        """Have the next call answered by a process that has answered none, when nothing is pending."""
+        if self.failed is not None or self._fresh:
+            return
+        if self._pid != self._keeper:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._next_child()
+        else:
+            self._kill()
+            self.start()
+
     def stop(self) -> None:
         """End the process for sure, within a second, and remove its files."""
         self._kill()
@@ -267,7 +281,7 @@ class Worker:
             "call_timeout": self.limits.call,
             "memory": self.limits.memory,
             "strict": oracle.strict,
-            "nursery": self._nursery,
+            "nursery": self._may_fork,
             "journal": self._journal,
             "log": str(self._log),
         }
@@ -292,9 +306,8 @@ class Worker:
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
             self._said = self._log.stat().st_size
-            self._slow = self._moved - self._began > self._fork_after
         elif message[0] == "child":
-            self._pid, self._said = message[1], 0
+            self._pid, self._said, self._forked = message[1], 0, True
         elif message[0] == "died":
             self._died(message[1], kept=True)
         elif message[0] == "failed":
@@ -305,6 +318,7 @@ class Worker:
                 if number != except_for:  # too late is a hang, even if the signal woke it up
                     self._unanswered.pop(number).outcome = decode_outcome(blob)
             self.seconds += seconds
+            self.slowest = max(self.slowest, seconds)
             self.calls += len(numbers)
             self._fruitless = 0
             if self._in_flight and self._in_flight[0] == numbers[-1]:
@@ -346,6 +360,7 @@ class Worker:
             numbers = tuple(request.number for request in requests)
             parcel = wrap([r.blob for r in requests], f"{self._journal}.{numbers[0]}.calls")
             self._in_flight.append(numbers[-1])
+            self._fresh = False
             self._moved = time.monotonic()
             try:
                 self._channel.send((numbers, parcel, tuple(request.options for request in requests)))
@@ -380,12 +395,8 @@ class Worker:
                 self._fatal.add((died.options, self.likeness(died.blob)))
             self._spare()
             self._fruitless = 0
-        elif self._nursery:
-            self._fork_after, self._slow, kept = (
-                math.inf,
-                False,
-                False,
-            )  # what fails without a call may be the fork's fault
+        elif self._forked:
+            self._may_fork = kept = False  # what fails without a call may be the fork's fault
         if self._fruitless >= STARTS:
             self._give_up(words)
             return
@@ -400,8 +411,12 @@ class Worker:
             self._kill()
             self.start()
             return
+        self._next_child()
+
+    def _next_child(self) -> None:
         Path(self._journal).unlink(missing_ok=True)
         self._in_flight.clear()
+        self._fresh = True
         self._pid, self._moved = self._keeper, time.monotonic()
         with contextlib.suppress(OSError):  # it has ended: the end marker is on its way
             self._channel.send(AGAIN)
@@ -432,7 +447,7 @@ class Worker:
     def _complaint(self) -> str:
         """An exception outside a call: a mistake in the worker's own code."""
         try:
-            self._channel.waitclose(timeout=0.0 if self._nursery else 0.1)
+            self._channel.waitclose(timeout=0.0 if self._forked else 0.1)
         except execnet.RemoteError as error:
             return str(error)
         except (EOFError, OSError):
@@ -441,7 +456,7 @@ class Worker:
 
     def _end(self, except_for: int | None = None) -> bool:
         """End the process that answers; whether the one that forked it is there to fork another."""
-        if self._nursery and self._pid != self._keeper:
+        if self._pid != self._keeper:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
             until = time.monotonic() + END_SECONDS
