@@ -61,3 +61,8 @@ def load_dying() -> Loaded:
 
     sound: Answer = load_multiply().answer
     return Loaded(answer, load_multiply().not_implemented)
+
+
+def load_refusing() -> Loaded:
+    """Refuses everything."""
+    return _refusing(load_multiply(), lambda call: True)

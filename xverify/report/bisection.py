@@ -1,0 +1,77 @@
+"""Which versions show a finding, in the terminal and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from xverify.engine.bisect import Bisection, Edge, Trial
+
+_WORDS = {"shows": "shows it", "does not": "does not", "not tried": "could not be tried"}
+_STYLES = {"shows": "red", "does not": "green", "not tried": "yellow"}
+
+
+def print_bisection(found: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
+    """A table of the versions that were tried, and the answer in a sentence, with what it rests on."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(Text(package), no_wrap=True)
+    table.add_column(Text(finding), no_wrap=True)
+    table.add_column(Text("what it gives, or why it could not be tried"), overflow="fold")
+    for trial in found.trials:
+        words = " ".join(trial.words.split())
+        table.add_row(trial.version, Text(_WORDS[trial.state], style=_STYLES[trial.state]), Text(words))
+    console.print(table)
+    console.print()
+    _line(console, Text(f"{package}: {found.answer}.", style="bold"))
+    for sentence in _besides(found, offered):
+        _line(console, Text(sentence, style="dim"))
+
+
+def _line(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
+
+
+def _besides(found: Bisection, offered: int) -> list[str]:
+    """What the answer rests on."""
+    said = [f"{len(found.tried)} of {offered} versions were tried."]
+    if found.edges:
+        said.append(
+            "The versions on both sides were tried; the search assumes that it changes once between those it starts from."
+        )
+    elif len(found.tried) > 1:
+        said.append("Versions between those that were tried were not: they could differ.")
+    if found.failed:
+        said.append("Could not be tried: " + ", ".join(trial.version for trial in found.failed) + ".")
+    return said
+
+
+def bisection_to_json(
+    found: Bisection, package: str, finding: str, offered: list[str], seconds: float
+) -> dict[str, Any]:
+    """The same as data. offered: the versions among which it was searched."""
+    return {
+        "schema": "xverify.bisection/1",
+        "finding": finding,
+        "package": package,
+        "offered": offered,
+        "trials": [_trial(trial) for trial in found.trials],
+        "edges": [_edge(edge) for edge in found.edges],
+        "answer": found.answer,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {"version": trial.version, "state": trial.state, "words": trial.words, "seconds": trial.seconds}
+
+
+def _edge(edge: Edge) -> dict[str, Any]:
+    return {
+        "appears": edge.appears,
+        "before": edge.before.version,
+        "after": edge.after.version,
+        "not_tried_between": list(edge.between),
+    }
