@@ -108,9 +108,9 @@ def parameters(made: Any, call: Call) -> Any:
     output = call.attributes.get("output_dtype", scale.dtype)
     if scale.dtype != "float32" or output != "float32" or len(scale.shape) > 1 or call.attributes.get("block_size"):
         raise NotImplementedError("LiteRT has no such scale or result: %s %s" % (scale.dtype, scale.shape))
-    zeros = np.zeros(scale.shape, np.int64) if zero_point is None else to_array(zero_point)
-    if zeros.dtype.kind not in "iu" and not (zeros == 0).all():
-        raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zeros.dtype,))
+    if zero_point is not None and "int" not in zero_point.dtype:
+        raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zero_point.dtype,))
+    zeros = np.zeros(scale.shape) if zero_point is None else to_array(zero_point)
     axis = int(call.attributes.get("axis", 1))
     made.scale = to_array(scale).reshape(-1).tolist()
     made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()

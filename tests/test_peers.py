@@ -160,6 +160,16 @@ def test_a_peer_reads_more_types(peer: tuple[Oracle, Ask]) -> None:
         np.testing.assert_array_equal(values(outcome), halves(x), err_msg=dtype)
 
 
+def test_zero_points_of_four_bits(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    x = tensor("int4", [-8, -1, 0, 7])
+    outcome = ask(linear(ONNX, x, tensor("float32", 0.5), tensor("int4", -3)))
+    if oracle.name == "torch":
+        assert outcome.kind == "unsupported"
+    else:
+        np.testing.assert_array_equal(values(outcome), [-2.5, 1, 1.5, 5])
+
+
 def test_blocks_of_openvino_and_pytorch(peer: tuple[Oracle, Ask]) -> None:
     oracle, ask = peer
     x = tensor("int8", [[1, 2, 3, 4], [5, 6, 7, 8]])
