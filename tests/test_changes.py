@@ -16,7 +16,7 @@ from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.run import Options
+from xverify.engine.run import Options, Sweep
 from xverify.engine.sweep import sweep
 from xverify.report import markdown, render
 from xverify.report.changes import histories
@@ -24,7 +24,7 @@ from xverify.report.check import check
 from xverify.report.console import print_summary
 from xverify.report.script import script_for
 from xverify.verify.changes import Changes, steps, successions, unchanged
-from xverify.verify.findings import Subject
+from xverify.verify.findings import Finding, Subject
 from xverify.verify.verdicts import judge
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
@@ -38,11 +38,23 @@ def version(number: str, load: str) -> Oracle:
     )  # fmt: skip
 
 
-def run(tmp_path: Path, *oracles: Oracle, cases: int = 300) -> dict[str, Any]:
+def run(tmp_path: Path, *oracles: Oracle, cases: int = 150) -> dict[str, Any]:
     loaded = (contracts.get(MULTIPLY),)
     report = sweep(Options(loaded, oracles, tmp_path, "t", "xverify sweep", 3, 60.0, cases), lambda event: None)
     check(report)
     return report
+
+
+def explored(tmp_path: Path, *oracles: Oracle, cases: int) -> list[Finding]:
+    """What a run finds, not shrunk and not written."""
+    options = Options((contracts.get(MULTIPLY),), oracles, tmp_path, "t", "xverify sweep", 3, 60.0, cases)
+    whole = Sweep(options, lambda event: None)
+    try:
+        whole.start()
+        whole.explore()
+    finally:
+        whole.stop()
+    return [finding for finding in whole.findings.sorted() if finding.change is not None]
 
 
 def changes(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -219,31 +231,40 @@ def test_a_change_is_asked_of_both_versions_again(history, tmp_path):
 
 def test_a_missing_type_is_supported_later_and_a_wrong_refusal_is_fixed(tmp_path):
     numbers = {"1": "load_without_uint8", "2": "load_sound", "3": "load_picky", "4": "load_sound"}
-    report = run(tmp_path, *(version(number, load) for number, load in numbers.items()))
-    found = [one for one in changes(report) if one[2] != "other"]
-    assert [one for one in found if one[:2] == ("1", "2")] == [
-        ("1", "2", "supported", "x of uint8, per axis"), ("1", "2", "supported", "x of uint8, per tensor"),
-    ]  # fmt: skip
+    found = explored(tmp_path, *(version(number, load) for number, load in numbers.items()), cases=150)
+    said = sorted(
+        (f.change.older, f.change.newer, f.change.kind, f.change.what) for f in found if f.change.kind != "other"
+    )
     refusals = [f"refuses per {what} calls (ValueError)" for what in ("axis", "tensor")]
-    assert [one for one in found if one[:2] == ("2", "3")] == [("2", "3", "broken", what) for what in refusals]
-    assert [one for one in found if one[:2] == ("3", "4")] == [("3", "4", "fixed", what) for what in refusals]
-    supported = next(f for f in report["findings"] if f.get("change", {}).get("kind") == "supported")
-    assert supported["witness"]["got"]["kind"] == "tensor"
-    assert supported["witness"]["call"]["tensors"]["x"]["data"], "a witness with values says more than an empty one"
+    assert said == [
+        *(("1", "2", "supported", f"x of uint8, per {what}") for what in ("axis", "tensor")),
+        *(("2", "3", "broken", what) for what in refusals),
+        *(("3", "4", "fixed", what) for what in refusals),
+    ]
+    supported = next(f for f in found if f.change.kind == "supported")
+    assert {cell.x_dtype for cell in supported.cells} == {"uint8"}
+    assert supported.call.values, "a witness with values says more than an empty one"
 
 
 def test_forbidden_calls_and_deaths(tmp_path):
     numbers = {"1": "load_sound", "2": "load_lax", "3": "load_dying"}
-    report = run(tmp_path, *(version(number, load) for number, load in numbers.items()), cases=200)
-    found = changes(report)
-    assert ("1", "2", "broken", "forbidden by scales-type") in found
-    assert ("2", "3", "fixed", "forbidden by scales-type") in found
-    assert ("2", "3", "broken", "ends the process") in found
-    assert len(found) < 40
+    found = explored(tmp_path, *(version(number, load) for number, load in numbers.items()), cases=120)
+    said = [(f.change.older, f.change.newer, f.change.kind, f.change.what) for f in found]
+    assert ("1", "2", "broken", "forbidden by scales-type") in said
+    assert ("2", "3", "fixed", "forbidden by scales-type") in said
+    assert ("2", "3", "broken", "ends the process") in said
+    assert len(said) < 40
+
+
+def test_shrinking_keeps_that_there_are_values(tmp_path):
+    report = run(tmp_path, version("1", "load_without_uint8"), version("2", "load_sound"), cases=40)
+    (first, *_) = [f for f in report["findings"] if f.get("change", {}).get("kind") == "supported"]
+    assert (first["shrunk"], first["witness"]["got"]["kind"]) == ("minimal", "tensor")
+    assert len(first["witness"]["call"]["tensors"]["x"]["data"]) == 1
 
 
 def test_one_version_alone_has_no_history(tmp_path):
-    report = run(tmp_path, version("1", "load_wrong"), cases=100)
+    report = run(tmp_path, version("1", "load_wrong"), cases=20)
     assert changes(report) == []
     assert histories(report) == []
     assert 'id="changes"' not in render(report, "html")
