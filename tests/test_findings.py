@@ -13,7 +13,7 @@ from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import tensor
 from xverify.verify.attribute import Attribution
-from xverify.verify.findings import NEW, Discrepancy, Finding, Findings, Key, Standing, Subject, witness_order
+from xverify.verify.findings import NEW, Change, Discrepancy, Finding, Findings, Key, Standing, Subject, witness_order
 
 EDITION = "ai.onnx/DequantizeLinear-21"
 KEY = Key("one", EDITION, "violation", EDITION + "/formula", "wrap")
@@ -68,7 +68,8 @@ def folded(shares: Iterable[Share], **given: object) -> Finding:
 
 def test_the_first_share_is_the_finding() -> None:
     by = Attribution("wrap", "wraps", 2, 3, ("exact", "is exact"))
-    found = Discrepancy(KEY, "it wraps", by, 3, 7, ("exact",))
+    change = Change("one", "1", "2", "broken", "int8", "broken: int8", True)
+    found = Discrepancy(KEY, "it wraps", by, 3, 7, ("exact",), change=change)
     call, outcome, reference = call_of(3), Outcome("tensor"), Subject("two", "1", "oracle")
     findings = Findings()
     assert findings.add(found, LEVEL_1, call, outcome, cell_of("int8"), 4, [("two", "REJECTED")], reference, 5)
@@ -77,7 +78,7 @@ def test_the_first_share_is_the_finding() -> None:
     assert (f.call, f.outcome, f.others, f.reference) == (call, outcome, [("two", "REJECTED")], reference)
     assert (f.cases, f.values, f.max_ulp, f.attribution) == (5, 3, 7, by)
     assert (f.cells, f.paths, f.standing) == ({cell_of("int8")}, {"O1"}, NEW)
-    assert (f.samples, f.region, len(f.histogram), len(f.followed)) == ([], None, 0, 0)
+    assert (f.samples, f.region, len(f.histogram), len(f.followed), f.change) == ([], None, 0, 0, change)
     assert f.shrunk == "not reached"
 
 
@@ -87,7 +88,7 @@ def test_what_is_not_given_counts_nothing_but_the_case() -> None:
     assert findings.add(Discrepancy(KEY, "it wraps"), Subject("one", "1", "oracle"), call_of(3), None, None, 0)
     (f,) = findings.sorted()
     assert (f.cases, f.values, f.max_ulp, f.attribution) == (1, 0, 0, None)
-    assert (f.cells, f.paths, f.others, f.reference) == (set(), {""}, [], None)
+    assert (f.cells, f.paths, f.others, f.reference, f.change) == (set(), {""}, [], None, None)
     assert f.subject.often, "a path is asked often where it is not said otherwise"
 
 

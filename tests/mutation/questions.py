@@ -48,7 +48,9 @@ FIRST, ALL, RANGES = 6.0, 23.0, 30.0
 """Seconds of gates: on the likely editions, then on all; on those with ranges."""
 
 TESTS = ("tests/test_legal.py", "tests/test_compare.py", "tests/test_verdict_guards.py", "tests/test_verdicts.py")
-TESTS_OF_CELLS = ("tests/test_findings.py", "tests/test_tally.py", *TESTS, "tests/test_characters.py")
+TESTS_OF_CELLS = (
+    "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
+)  # fmt: skip
 TESTS_OF_KERNELS = ("tests/test_kernel_refusals.py", "tests/test_kernels.py")
 
 UNASKED = {
