@@ -11,7 +11,7 @@ import numpy as np
 
 from oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
 from oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
-from oracles.protocol import Loaded, Oracle, Path
+from oracles.protocol import Loaded, Oracle, Path, Setting
 from oracles.surroundings import Graph
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 
@@ -75,6 +75,12 @@ ORACLES = (
         needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in WAYS.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
+        # It chooses kernels by the processor it finds; no option or variable takes an instruction set from it.
+        varies=(
+            Setting("threads", "2", ("threads=2",)),
+            Setting("threads", "8", ("threads=8",)),
+            Setting("denormals", "zero", ("denormals=zero",)),
+        ),
     ),
 )
 

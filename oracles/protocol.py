@@ -27,15 +27,13 @@ class Setting:
     """A way in which an implementation can be run besides the usual one, in a worker of its own: one value of a dimension,
     which is "isa", "threads" or "denormals".
 
-    arguments: for ``load``, after the oracle's own. environment: of the worker. flushes: whether it is the very purpose of the
-    setting that subnormal numbers are taken, or given, as zero.
+    arguments: for ``load``, after the oracle's own. environment: variables of the worker, besides the oracle's own.
     """
 
     dimension: str
     value: str
     arguments: Tuple[str, ...] = ()
     environment: Tuple[Tuple[str, str], ...] = ()
-    flushes: bool = False
 
     @property
     def name(self) -> str:

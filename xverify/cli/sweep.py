@@ -32,6 +32,9 @@ VERDICTS = (
     help="Implementations (default: all installed): NAME[:OPTION][==VERSION | @PYTHON].",
 )
 @click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
+@click.option(
+    "--vary", default="", metavar="WHAT", help="Also run implementations with each isa, threads, denormals: list some."
+)
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option(
     "--cases", type=click.IntRange(1), metavar="N", help="Make N calls instead; then a seed gives one report."
@@ -49,6 +52,7 @@ def sweep(
     patterns: tuple[str, ...],
     names: tuple[str, ...],
     kernel: str | None,
+    vary: str,
     budget: str,
     cases: int | None,
     seed: int,
@@ -65,27 +69,39 @@ def sweep(
 
     from xverify import report as reports
     from xverify.engine import select
+    from xverify.engine import vary as varying
     from xverify.engine.run import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.report.console import ConsoleProgress, print_summary
     from xverify.report.files import write_files
 
-    failing = _verdicts(fail_on)
+    failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     limit = select.seconds(budget)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts)
+    more, not_varied = varying.variants(oracles, varied)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():
         if path is not None:
             select.writable(path.resolve().parent)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-    for sentence in (*left_out, *unread):
+    for sentence in (*left_out, *not_varied, *unread):
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = Console()
     progress = ConsoleProgress(console)
-    options = Options(contracts, oracles, directory, directory.name, command, seed, limit, cases, left_out=(*left_out, *unread))
+    options = Options(
+        contracts,
+        (*oracles, *more),
+        directory,
+        directory.name,
+        command,
+        seed,
+        limit,
+        cases,
+        left_out=(*left_out, *not_varied, *unread),
+    )
     try:
         report = run_sweep(options, progress)
     finally:

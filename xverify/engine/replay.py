@@ -14,7 +14,7 @@ from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import DamagedFileError, call_from_json
-from xverify.engine import naming, select
+from xverify.engine import naming, select, vary
 from xverify.engine.installers import Say, unsaid
 from xverify.engine.store import describe
 from xverify.engine.workers import Worker
@@ -51,7 +51,8 @@ def asking(
 
     def ask(subject: Subject, call: Call) -> Outcome:
         if subject.name not in workers:
-            workers[subject.name] = Worker(known.get(subject.name) or _of_version(subject.name, say), directory)
+            oracle = vary.named(subject.name, lambda name: known.get(name) or _of_version(name, say))
+            workers[subject.name] = Worker(oracle, directory)
             workers[subject.name].start()
         return workers[subject.name].ask(encode_call(call), subject.options)
 

@@ -20,7 +20,7 @@ from oracles.protocol import Oracle
 from strategies.walk import scale_outputs
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
-from xverify.engine import equivalences, telling
+from xverify.engine import equivalences, telling, vary
 from xverify.engine.changes import changes_of, conclude_changes
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
@@ -251,6 +251,7 @@ class Sweep:
                 else:
                     outcomes[place][subject] = outcome
         for one, given in zip(judged, outcomes, strict=True):
+            vary.compare(self, one, given)
             self._observe(one, given)
         if self.first_verdict is None and any(outcomes):
             self.first_verdict = self.elapsed()

@@ -115,7 +115,8 @@ def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
 
 def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:
     verdict = finding.key.verdict
-    if finding.call is None or verdict == "nondeterministic" or "hang" in changes.deaths(finding):
+    by_chance = verdict == "nondeterministic" and finding.reference is None
+    if finding.call is None or by_chance or "hang" in changes.deaths(finding):
         finding.shrunk = "not shrinkable"
         return
     contract = run.contract_of(finding)

@@ -28,6 +28,7 @@ implementation is not installed, or this version cannot make the call).
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     data = "FINDING: dict[str, Any] = " + pprint.pformat(_data(finding, clause), width=110, sort_dicts=False)
     if summary.on_texts(finding):
         return "\n\n".join([_PLAIN_HEAD + "\n" + data, _source(script_parts.on_texts, "main")]) + _TAIL
-    name = str(finding["subject"]["name"])
+    name = script_bodies.implementation(finding["subject"])
     body = _body(name)
     head = _HEAD % (script_targets.HEAD if ":" in name and _of_oracle(name) is None else "")
     helpers = [inspect.getsource(helper) for helper in _HELPERS.get(body.__name__, ())]
@@ -121,6 +122,7 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         "text": _plain(clause["text"] or clause["note"]) if clause else "",
         "document": _plain(clause["document"]) if clause else "",
         "subject": _plain(finding["subject"]),
+        "environment": _environment(finding["subject"]),
         "attribution": _plain(by.get("words", by["reading"])) if by else "",
         "others": [f"{_plain(other['name'])}: {_plain(other['outcome'])}" for other in finding["others"]],
         "call": None,
@@ -140,6 +142,15 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         made["got"]["tensor"] = None if got["tensor"] is None else _tensor(got["tensor"])
     made["legal"] = _plain(witness["legal"])
     return made
+
+
+def _environment(subject: Json) -> dict[str, str]:
+    """The variables that the setting in the name of a variant stands for."""
+    from oracles import all_oracles
+
+    oracle = all_oracles().get(script_bodies.implementation(subject))
+    settings = [one for one in oracle.varies if f"[{one.name}]" in subject["name"]] if oracle is not None else []
+    return {name: value for one in settings for name, value in one.environment}
 
 
 def _tensor(tensor: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,12 +9,23 @@ function ``reproduce`` in the module of its oracle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from xverify.report.script_values import WIDTHS, numpy_dtype
+
+
+def implementation(subject: Mapping[str, Any]) -> str:
+    """Whom a finding's subject is a way of running: onnxruntime for onnxruntime:CPUExecutionProvider[threads=8]==1.17.0. The
+    whole name where that is a target, or of nobody who is known here."""
+    from oracles import all_oracles
+
+    name = str(subject["name"])
+    first = re.split(r"[:@[]|==", name, maxsplit=1)[0]
+    return first if subject["role"] != "kernel" and (first in BODIES or first in all_oracles()) else name
 
 
 def element_type(dtype: str) -> int:
@@ -95,20 +106,40 @@ def packed(tensor: dict[str, Any]) -> Any:
     )
 
 
+def provider_of(name: str) -> str:
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider."""
+    found = re.match(r"\w+:(\w+)", name)
+    return found.group(1) if found else "CPUExecutionProvider"
+
+
+def setting(call: dict[str, Any], dimension: str) -> str:
+    """Its value, where the path or the implementation's name has one: "8" of onnxruntime[threads=8]."""
+    found = re.search(r"\b%s=(\w+)" % dimension, call["options"] + " " + call["name"])
+    return found.group(1) if found else ""
+
+
 def onnxruntime(call: dict[str, Any]) -> Any:
     import ctypes
 
     import onnxruntime as ort
 
     tensors, arrays, keep = call["tensors"], call["arrays"], []
-    constants = [role for role in tensors if role != "x"] if call["options"] == "initializers" else []
+    options, provider = call["options"], provider_of(call["name"])
+    whole = ["x"] if options == "all initializers" else []
+    constants = [role for role in tensors if role != "x"] + whole if options.endswith("initializers") else []
     settings = ort.SessionOptions()
     settings.log_severity_level = 4
-    settings.intra_op_num_threads = 1
-    if call["options"] == "optimization=off":
+    settings.intra_op_num_threads = int(setting(call, "threads") or 1)
+    if options == "optimization=off":
         settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if whole:  # otherwise the call is kept, to be fused with what follows it
+        settings.add_session_config_entry("session.disable_quant_qdq", "1")
+    if setting(call, "denormals") == "zero":
+        settings.add_session_config_entry("session.set_denormal_as_zero", "1")
+    if provider != "CPUExecutionProvider":
+        settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     model = onnx_model(call, constants)
-    session = ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model, settings, providers=[provider], enable_fallback=0)
 
     def value(role: str) -> Any:
         """What NumPy has no type for goes in as an OrtValue over its bytes, in an array of the tensor's shape."""
@@ -121,12 +152,21 @@ def onnxruntime(call: dict[str, Any]) -> Any:
         return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(carrier, element_type(tensors[role]["dtype"]))
 
     feeds = {role: value(role) for role in tensors if role not in constants}
-    if session.get_outputs()[0].type in ("tensor(float)", "tensor(float16)", "tensor(double)"):
+    kind = session.get_outputs()[0].type
+    plain = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+    if kind in plain and options != "io binding":
         return session.run(None, feeds)[0]
     held = {
         role: ort.OrtValue.ortvalue_from_numpy(np.asarray(fed, order="C")) if isinstance(fed, np.ndarray) else fed
         for role, fed in feeds.items()
     }
+    if kind in plain:
+        binding, y = session.io_binding(), np.full(tensors["x"]["codes"].shape, 0.5, plain[kind])
+        for role, one in held.items():
+            binding.bind_ortvalue_input(role, one)
+        binding.bind_output("y", "cpu", 0, plain[kind], list(y.shape), y.ctypes.data)
+        session.run_with_iobinding(binding)
+        return y
     result = session.run_with_ort_values(None, held)[0]
     dtype = {"tensor(bfloat16)": "bfloat16"}.get(result.data_type(), result.data_type()[7:-1])
     raw = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())
@@ -208,7 +248,7 @@ BODIES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "onnxruntime": (element_type, operator_set, onnx_attributes, message, onnx_model, packed),
+    "onnxruntime": (element_type, operator_set, onnx_attributes, message, onnx_model, packed, provider_of, setting),
     "onnx_reference": (element_type, operator_set, onnx_attributes),
 }
 """What a body calls besides what every script has, by the body's name."""

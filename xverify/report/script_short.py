@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from oracles.plugin import is_library
 from xverify.core.call import BITS, Tensor, code_dtype
 from xverify.core.codec import tensor_from_json
+from xverify.report.script_bodies import implementation, provider_of, setting
 from xverify.report.script_literals import is_numpy, onnx_type, operand
 from xverify.report.summary import Json
 
@@ -27,7 +28,8 @@ _QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "
 
 @dataclass(frozen=True)
 class _Call:
-    """A witness that was read: tensors by role in the operator's order, attributes, and who is asked by which way."""
+    """A witness that was read: tensors by role in the operator's order, attributes, and who is asked by which way. full_name: the
+    implementation's name with its option, its setting, its version."""
 
     contract: str
     tensors: dict[str, Tensor]
@@ -35,6 +37,7 @@ class _Call:
     name: str
     options: str
     out_dtype: str
+    full_name: str
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,17 @@ class _Script:
 def short_script(finding: Json) -> str | None:
     """The script's text, or None: on a text alone, on an implementation that this module does not know, or with a
     witness whose values are in a file."""
-    name = finding["subject"]["name"]
+    name = implementation(finding["subject"])
     write = _target if _TARGET.fullmatch(name) and not is_library(name.rpartition(":")[0]) else _WRITERS.get(name)
     call = _read(finding)
     if write is None or call is None:
         return None
     made = write(call)
-    operands = [line for role, tensor in call.tensors.items() for line in operand(role, tensor, call.name)]
+    operands = [
+        line
+        for role, tensor in call.tensors.items()
+        for line in operand(role, tensor, "" if role in _constants(call) else call.name)
+    ]
     imports = ["import numpy as np", *made.imports]
     # Of the literals it can be read which modules they need: they hold numbers only.
     text = "\n".join(operands)
@@ -83,8 +90,9 @@ def _read(finding: Json) -> _Call | None:
     got = (witness["got"] or {}).get("tensor")
     out = got["dtype"] if got and got["dtype"] in BITS else finding["out_dtype"]
     return _Call(
-        witness["call"]["contract"], tensors, dict(attributes), subject["name"], subject["options"], out or "float32"
-    )
+        witness["call"]["contract"], tensors, dict(attributes), implementation(subject), subject["options"],
+        out or "float32", subject["name"],
+    )  # fmt: skip
 
 
 def _onnx_node(call: _Call) -> list[str]:
@@ -122,7 +130,9 @@ def _spelled(value: object) -> str:
 
 
 def _constants(call: _Call) -> list[str]:
-    return [role for role in call.tensors if role != "x"] if call.options == "initializers" else []
+    """Roles that are initializers on the call's path through ONNX Runtime."""
+    first = {"initializers": 1, "all initializers": 0}.get(call.options, len(call.tensors))
+    return list(call.tensors)[first:]
 
 
 def _quoted(names: Mapping[str, object] | list[str]) -> str:
@@ -138,21 +148,50 @@ def _onnx_imports(call: _Call) -> str:
     return f"from onnx import TensorProto, ValueInfoProto, helper{helper}"
 
 
+def _session_options(call: _Call) -> list[str]:
+    """The lines that set what the call's path, or the setting in the implementation's name, wants of a session."""
+    asked = {"options": call.options, "name": call.full_name}
+    entries = {
+        "session.disable_quant_qdq": call.options == "all initializers",
+        "session.set_denormal_as_zero": setting(asked, "denormals") == "zero",
+        "session.disable_cpu_ep_fallback": provider_of(call.full_name) != "CPUExecutionProvider",
+    }
+    lines = [f'options.add_session_config_entry("{name}", "1")' for name, wanted in entries.items() if wanted]
+    if call.options == "optimization=off":
+        lines.append("options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL")
+    if threads := setting(asked, "threads"):
+        lines.append(f"options.intra_op_num_threads = {int(threads)}")
+    return lines
+
+
+def _bound(call: _Call, roles: list[str]) -> list[str]:
+    """Lines that define a function which runs the session with everything bound."""
+    how = {role: "cpu" if is_numpy(call.tensors[role].dtype) else "ortvalue" for role in roles}
+    return [
+        "def bound():",
+        "    binding = session.io_binding()",
+        *[f'    binding.bind_{how[role]}_input("{role}", {role})' for role in roles],
+        f"    y = np.full({list(call.tensors['x'].shape)}, 0.5, np.{call.out_dtype})",
+        '    binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)',
+        "    session.run_with_iobinding(binding)",
+        "    return y",
+    ]
+
+
 def _onnxruntime(call: _Call) -> _Script:
     constants = _constants(call)
     roles = [role for role in call.tensors if role not in constants]
     body = _onnx_node(call)
-    options = ""
-    if call.options == "optimization=off":
-        body += [
-            "options = ort.SessionOptions()",
-            "options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL",
-        ]
-        options = ", options"
+    settings = _session_options(call)
+    body += ["options = ort.SessionOptions()", *settings] if settings else []
+    provider = provider_of(call.full_name)
     body.append(
-        f'session = ort.InferenceSession(model.SerializeToString(){options}, providers=["CPUExecutionProvider"])'
+        f"session = ort.InferenceSession(model.SerializeToString(){', options' if settings else ''}, "
+        f'providers=["{provider}"]{"" if provider == "CPUExecutionProvider" else ", enable_fallback=0"})'
     )
     imports = ["import onnxruntime as ort", _onnx_imports(call)]
+    if is_numpy(call.out_dtype) and call.options == "io binding":
+        return _Script(imports, [*body, *_bound(call, roles), "y = bound()"])
     if is_numpy(call.out_dtype):
         return _Script(imports, [*body, f"y = session.run(None, {_feeds(roles)})[0]"])
     held = [

@@ -15,7 +15,7 @@ from strategies.smaller import less_around, smaller_calls
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
-from xverify.verify import changes, editions, equivalence, verdicts
+from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.verdicts import Judged
@@ -76,7 +76,9 @@ def _discrepancies(
         verdicts.shape_or_type(judged, label, outcome),
     ]
     verdict = finding.key.verdict
-    if verdict == "nondeterministic":
+    if variants.setting_of(label) and ask_reference:
+        found = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *found]
+    elif verdict == "nondeterministic":
         found.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
     if verdict == "ambiguity" and judged.judgement.verdict == "unspecified" and ask_reference and finding.reference:
         other = ask_reference(judged.call)
@@ -110,6 +112,8 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     judged = verdicts.judge(contract, call)
     if finding.key.verdict == "changed" and ask_reference:
         return changes.place(finding, judged, outcome, ask_reference(call)) or nowhere
+    if finding.key.verdict == "nondeterministic" and ask_reference:
+        return variants.place(ask_reference(call), outcome) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
@@ -160,16 +164,16 @@ def shrink(
                 best = (size, candidate, found[0], found[1])
         return found is not None
 
-    if not shows(call):
     def leave_out_surroundings() -> None:
         # Each that shows it is smaller than the best so far, so it is the best from then on.
         while best is not None and any(shows(candidate) for candidate in less_around(best[1])):
             pass
 
+    if not shows(call):
         return None
-    # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
     leave_out_surroundings()
     assert best is not None
+    # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
     with suppress(HypothesisException):
         find(
             smaller_calls(best[1], focus(finding, contract, ask, ask_reference)),
@@ -193,12 +197,12 @@ def _size(call: Call) -> tuple[int, ...]:
     parameters = [t for t in call.tensors.values() if t is not call.data]
     spread = sum(int(np.count_nonzero(t.codes)) for t in call.tensors.values())
     return (
-        call.values,
         len(call.around),
+        call.values,
         len(call.data.shape),
         sum(t.size for t in parameters),
         spread,
         sum(tensor.layout != "C" for tensor in call.tensors.values()),
         len(call.attributes),
-    )
         sum(not word.endswith(":0") for word in call.around),
+    )

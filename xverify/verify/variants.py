@@ -1,0 +1,155 @@
+"""One implementation that is run in two ways and given the same call: what differs between its answers.
+
+Two settings of threads or of instruction sets are to give the same bits, whatever the text admits: where they do not, the
+implementation is *nondeterministic*, as what somebody gets depends on the machine. Nothing is said where both are refused, or
+where the usual way too ends the process: that is said of the implementation itself, which is judged as it is run by
+default.
+
+It is the purpose of a denormal mode to change bits. What it is documented to change (subnormal numbers come out as zero, or are
+taken as zero) is an ambiguity of the text, which does not speak of them; any other difference is one like those above.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.core.bits import canonical, ulp_distance
+from xverify.core.call import Outcome, Tensor
+from xverify.core.dtypes import FLOATS
+from xverify.core.rounding import is_subnormal
+from xverify.verify import verdicts
+from xverify.verify.attribute import Attribution
+from xverify.verify.compare import is_zero
+from xverify.verify.findings import Discrepancy, Key
+from xverify.verify.verdicts import Judged
+
+DENORMALS = "denormals"
+"""The dimension whose settings say what becomes of subnormal numbers."""
+
+_ANSWERS = frozenset(["tensor", "rejected", "unsupported"])
+
+_SETTING = re.compile(r"\[(\w+=[^][]+)\]")
+
+
+def setting_of(name: str) -> str:
+    """The setting in the name of a variant: "threads=8" of "onnxruntime[threads=8]"; "" for other names."""
+    found = _SETTING.search(name)
+    return found[1] if found else ""
+
+
+def without_setting(name: str) -> str:
+    """The name of the implementation as it is run usually."""
+    return _SETTING.sub("", name, count=1)
+
+
+def with_setting(name: str, setting: str) -> str:
+    """The name of a variant, the version or the interpreter still at its end: "onnxruntime[threads=8]==1.17.0"."""
+    return re.sub("(?===|@|$)", lambda found: f"[{setting}]", name, count=1)
+
+
+def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> list[Discrepancy]:
+    """What is to be said of the variant of that name, which answered ``other`` where the usual way answered ``usual``."""
+    if other.kind in ("crash", "hang") and usual.kind != other.kind:
+        death = verdicts.died(judged, name, other)
+        return [] if death is None else [death]
+    if not {usual.kind, other.kind} <= _ANSWERS:
+        return []
+    noted = [one for one in verdicts.noted(judged, name, other) if one.key.detail not in usual.notes]
+    if usual.refused or other.refused:
+        return noted + ([] if usual.refused and other.refused else [_refusal(judged, name, other)])
+    assert usual.tensor is not None
+    assert other.tensor is not None
+    return noted + _of_values(judged, name, usual.tensor, other.tensor)
+
+
+def _refusal(judged: Judged, name: str, other: Outcome) -> Discrepancy:
+    setting = setting_of(name)
+    how = "refuses" if other.refused else "answers"
+    key = _key(judged, name, f"{setting}: {how}")
+    than = "answers" if other.refused else "refuses"
+    summary = f"{without_setting(name)} {how} with {setting} a call that it {than} without it"
+    return Discrepancy(key, summary, values=judged.call.values)
+
+
+def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[Discrepancy]:
+    setting, plain = setting_of(name), without_setting(name)
+    if (usual.dtype, usual.shape) != (other.dtype, other.shape):
+        summary = (
+            f"{plain} gives {other.dtype} {list(other.shape)} with {setting}, and {usual.dtype} {list(usual.shape)} "
+            f"without it"
+        )
+        return [Discrepancy(_key(judged, name, f"{setting}: shape or type"), summary, values=judged.call.values)]
+    apart = differing(usual, other)
+    effect = (
+        apart & _by_denormals(judged, usual, other) if setting.startswith(DENORMALS + "=") else np.zeros_like(apart)
+    )
+    found = []
+    if effect.any():
+        count = int(np.count_nonzero(effect))
+        by = Attribution("flush-subnormals", "takes or gives subnormal numbers as zero", count, count)
+        key = Key(name, judged.contract.id, "ambiguity", f"{judged.contract.id}/subnormal", by.reading)
+        summary = (
+            f"{plain} {by.words} with {setting}, which is what the setting is for, and not without it; no sentence speaks "
+            f"of them"
+        )
+        found.append(Discrepancy(key, summary, by, count))
+    if (rest := apart & ~effect).any():
+        count = int(np.count_nonzero(rest))
+        summary = (
+            f"{plain} gives other bits with {setting} than without it, for the same call (x of "
+            f"{judged.call.data.dtype}, to {other.dtype})"
+        )
+        distances = _distances(usual, other)[rest]
+        farthest = -1 if (distances < 0).any() else int(distances.max())
+        found.append(Discrepancy(_key(judged, name, setting), summary, None, count, farthest))
+    return found
+
+
+def _key(judged: Judged, name: str, detail: str) -> Key:
+    contract = judged.contract
+    return Key(name, contract.id, "nondeterministic", contract.value_clause(judged.call, None), detail)
+
+
+def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
+    """The index of the first value that differs; None where no single value does."""
+    a, b = usual.tensor, other.tensor
+    if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
+        return None
+    where = differing(a, b)
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(where)), where.shape)) if where.any() else None
+
+
+def differing(usual: Tensor, other: Tensor) -> NDArray[np.bool_]:
+    """Which values of two tensors of one dtype and shape differ in bits; any NaN equals any NaN."""
+    if usual.dtype not in FLOATS:
+        return np.asarray(usual.codes != other.codes)
+    return np.asarray(canonical(usual.codes, usual.dtype) != canonical(other.codes, other.dtype))
+
+
+def _distances(usual: Tensor, other: Tensor) -> NDArray[np.int64]:
+    if usual.dtype not in FLOATS:
+        return np.asarray(np.abs(usual.codes.astype(np.int64) - other.codes.astype(np.int64)))
+    return ulp_distance(canonical(usual.codes, usual.dtype), canonical(other.codes, other.dtype), usual.dtype)
+
+
+def _by_denormals(judged: Judged, usual: Tensor, other: Tensor) -> NDArray[np.bool_]:
+    """Where what becomes of subnormal numbers may make the difference: one result is subnormal and the other zero; or the scale
+    is subnormal and one result is what zero in its place gives, which is zero, or NaN where x is infinite."""
+    if usual.dtype not in FLOATS:
+        return np.zeros(usual.shape, np.bool_)
+    a, b = (canonical(tensor.codes, tensor.dtype) for tensor in (usual, other))
+    zeros = [is_zero(codes, usual.dtype) for codes in (a, b)]
+    flushed = (is_subnormal(a, usual.dtype) & zeros[1]) | (is_subnormal(b, usual.dtype) & zeros[0])
+    if judged.judgement.verdict == "forbidden" or "scale" not in judged.call.tensors:
+        return np.asarray(flushed)
+    operands = judged.contract.operands(judged.call)
+    scale = np.broadcast_to(is_subnormal(operands.codes["scale"], operands.dtypes["scale"]), usual.shape)
+    nothing = [zero | _is_nan(codes, usual.dtype) for zero, codes in zip(zeros, (a, b), strict=True)]
+    return np.asarray(flushed | (scale & (nothing[0] | nothing[1])))
+
+
+def _is_nan(codes: NDArray[np.unsignedinteger], dtype: str) -> NDArray[np.bool_]:
+    return np.asarray(ulp_distance(codes, np.zeros_like(codes), dtype) < 0)
