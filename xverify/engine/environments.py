@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
 from xverify.engine import installers
@@ -46,7 +47,7 @@ def environment(distribution: str, version: str, say: Say, needs: Sequence[str] 
     what was installed does not import.
     """
     wanted = [*ALWAYS, *needs]
-    place = directory() / f"{_normal(distribution)}-{Version(version)}"
+    place = directory() / f"{canonicalize_name(distribution)}-{canonicalize_version(version)}"
     try:
         with _locked(place, say):
             kept = _kept(place, wanted)
@@ -157,10 +158,6 @@ def _distance(one: Version, other: Version) -> list[int]:
 
 
 # -- in the cache -------------------------------------------------------------------------------------
-
-
-def _normal(distribution: str) -> str:
-    return distribution.lower().replace("_", "-").replace(".", "-")
 
 
 def _python(place: Path) -> Path:

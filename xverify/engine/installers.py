@@ -176,7 +176,9 @@ def offered(distribution: str, which: Interpreter) -> Offer:
             versions.add(Version(text.strip()))
         except InvalidVersion:
             continue
-    return Offer(frozenset(versions), "" if versions else last_line(done.stderr))
+    unreachable = "Retrying (" in done.stderr
+    words = "the connection to it fails" if unreachable else last_line(done.stderr)
+    return Offer(frozenset(versions), "" if versions else words)
 
 
 def create(which: Interpreter, place: Path) -> None:
