@@ -107,3 +107,31 @@ def _load(compiled: bool) -> Loaded:
         return answered(result, call, arrays)
 
     return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))
+
+
+def reproduce(call: Dict[str, Any]) -> Any:
+    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
+    import os
+
+    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
+    import tensorflow as tf
+
+    options, compiled = call["options"], call["name"].startswith("tensorflow-xla")
+    dtype, attributes = call["tensors"]["input"]["dtype"], dict(call["attributes"])
+    if "dtype" in attributes:
+        attributes["dtype"] = tf.as_dtype(attributes["dtype"])
+    fed = {role: tf.constant(array) for role, array in call["arrays"].items()}
+    if dtype in ("int8", "uint8", "int16", "uint16", "int32"):
+        fed["input"] = tf.bitcast(fed["input"], getattr(tf, "q" + dtype))
+    constants = {role: fed.pop(role) for role in ("min_range", "max_range") if options == "ranges=constant"}
+    static = compiled or options in ("shapes=static", "ranges=constant")
+    specs = {}
+    for role, value in fed.items():
+        shape = value.shape if static else None if options == "shapes=unknown" else [None] * len(value.shape)
+        specs[role] = tf.TensorSpec(shape, value.dtype)
+
+    def dequantize(**given: Any) -> Any:
+        return tf.quantization.dequantize(**given, **constants, **attributes)
+
+    function = tf.function(dequantize, jit_compile=compiled, autograph=False)
+    return function.get_concrete_function(**specs)(**fed).numpy()

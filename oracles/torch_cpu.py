@@ -17,7 +17,7 @@ is said in each cell.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 from oracles.arrays import Array, answered, hand_out, numpy_dtype
 from oracles.protocol import Loaded, Oracle, Path
@@ -120,3 +120,40 @@ def load() -> Loaded:
         return answered(codes.view(numpy_dtype(dtype)), call, arrays)
 
     return Loaded(answer)
+
+
+def reproduce(call: Dict[str, Any]) -> Any:
+    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
+    import torch
+    import torch.ao.quantization.fx._decomposed
+
+    def given(role: str) -> Any:
+        dtype, codes = tensors[role]["dtype"], tensors[role]["codes"].copy()
+        if dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn") or not hasattr(torch, dtype):
+            raise NotImplementedError("PyTorch has no arithmetic on %s" % (dtype,))
+        return torch.from_numpy(codes).view(getattr(torch, dtype))
+
+    tensors, attributes = call["tensors"], call["attributes"]
+    x, scale = given("x"), given("scale")
+    zero_point = given("zero_point") if "zero_point" in tensors else None
+    axis, block = int(attributes.get("axis", 1)), int(attributes.get("block_size", 0))
+    axis += x.dim() if -x.dim() <= axis < 0 else 0
+    output = getattr(torch, attributes.get("output_dtype", tensors["scale"]["dtype"]))
+    limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+    bounds = (int(limits.min), int(limits.max), x.dtype)
+    one = 0 if zero_point is None or zero_point.numel() != 1 else int(zero_point.reshape(()).float().item())
+    zeros = None if zero_point is None else zero_point.to(torch.int32 if block else torch.int64)
+    operators = torch.ops.quantized_decomposed
+    if call["options"] == "quantized tensor" and scale.numel() == 1:
+        y = torch._make_per_tensor_quantized_tensor(x, scale.item(), one).dequantize()
+    elif call["options"] == "quantized tensor":
+        zeros = torch.zeros(scale.shape, dtype=torch.int64) if zeros is None else zeros
+        y = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, axis).dequantize()
+    elif block:
+        y = operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
+    elif scale.numel() == 1:
+        y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, out_dtype=output)
+    else:
+        y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, out_dtype=output)
+    dtype = str(y.dtype).rpartition(".")[2]
+    return dtype, y.contiguous().view(getattr(torch, "uint%d" % (8 * y.element_size()))).numpy()

@@ -8,16 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_report import finding, gave, range_call, wrong
 from test_oracles import halves, linear, ranged, some_codes, tensor, values
+from test_script import run, scaled
 
 from oracles import all_oracles, installed_version
 from oracles.arrays import to_array
 from oracles.protocol import Oracle
 from oracles.protocol import Path as Way
 from oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
+from xverify import contracts
 from xverify.core.call import LAYOUTS, Call, Outcome, encode_call
 from xverify.engine import select
+from xverify.engine.run import Options
+from xverify.engine.sweep import sweep
 from xverify.engine.workers import Worker
+from xverify.report.script import script_for
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 TENSORFLOW = "tensorflow/Dequantize@installed"
@@ -38,7 +44,7 @@ def asker(oracle: Oracle, directory: Path) -> Iterator[Ask]:
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     ways = (Way("", 1.0),)
-    both = Oracle("graphs", "tensorflow-cpu", (TENSORFLOW,), (), "graph_oracles", paths=ways, search_path=(HERE,))
+    both = Oracle("graphs", "tensorflow-cpu", (TENSORFLOW,), (), "peer_oracles", paths=ways, search_path=(HERE,))
     yield from asker(both, tmp_path_factory.mktemp("graphs"))
 
 
@@ -61,6 +67,24 @@ def test_graphs_give_exact_values(graphs: Ask, path: str) -> None:
     outcome = graphs(ranged(some_codes("uint8", (5,)), 0.0, 255.0, dtype="bfloat16", mode="MIN_COMBINED"), path)
     assert outcome.tensor is not None
     assert outcome.tensor.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("path", [*FUNCTIONS, "xla"])
+def test_what_a_script_does_gives_the_same_bits(graphs: Ask, path: str) -> None:
+    for dtype, attributes in (("int8", {}), ("uint8", {"dtype": "bfloat16"}), ("int16", {"mode": "SCALED"})):
+        call = ranged(some_codes(dtype, (3, 4)), -1.1, 1.7, **({"mode": "MIN_COMBINED"} | attributes))
+        by_oracle, by_script = graphs(call, path), graphs(call, f"script {path}")
+        assert by_oracle.same(by_script)
+        assert by_oracle.kind == ("rejected" if (path, dtype) == ("xla", "int16") else "tensor")
+
+
+def test_a_script_of_a_graph_runs_alone(tmp_path: Path) -> None:
+    got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
+    legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]
+    witness = {"call": range_call(), "got": got, "legal": legal}
+    found = finding("violation", "tensorflow-function", TENSORFLOW, "formula-min-combined", "a summary", witness)
+    status, text = run(script_for(found), tmp_path)
+    assert (status, "got       6.0 (0x40c00000)" in text) == (0, True), text
 
 
 @pytest.mark.parametrize("path", FUNCTIONS)
@@ -160,6 +184,17 @@ def test_a_peer_reads_more_types(peer: tuple[Oracle, Ask]) -> None:
         np.testing.assert_array_equal(values(outcome), halves(x), err_msg=dtype)
 
 
+def test_a_script_of_a_peer_runs_alone(peer: tuple[Oracle, Ask], tmp_path: Path) -> None:
+    oracle, _ = peer
+    for path in oracle.paths:
+        subject = {"name": oracle.name, "version": "1", "role": "oracle", "options": path.options}
+        for given, status in (("2.0", 1), ("1.5", 0)):
+            text = script_for(scaled(oracle.name, given, subject=subject))
+            assert "import xverify" not in text
+            came = run(text, tmp_path)
+            assert came[0] == status, came
+
+
 def test_zero_points_of_four_bits(peer: tuple[Oracle, Ask]) -> None:
     oracle, ask = peer
     x = tensor("int4", [-8, -1, 0, 7])
@@ -239,3 +274,18 @@ def test_one_that_is_not_installed_is_named_with_the_line_that_installs_it(
     assert f"{name} is left out: {missing} is not installed; pip install {missing}" in sentences
     with pytest.raises(select.UsageError, match=f"pip install {missing}"):
         select.oracles_named([name], None)
+
+
+def test_a_cell_that_one_which_no_edition_judges_refuses_whole_is_unsupported(tmp_path: Path) -> None:
+    edition = "onednn/DynamicDequantize-1@multiply"
+    peer = Oracle("peer", "numpy", (edition,), (), "peer_oracles", "load_unsigned", search_path=(HERE,))
+    peer = replace(peer, needs_xverify=True)
+    asked = (contracts.get(edition),)
+    report = sweep(Options(asked, (all_oracles()["xverify-numpy"], peer), tmp_path, "t", "t", 1, 60.0, 300), print)
+    cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] == "peer"]
+    cells = [cell for cell in cells if cell["status"] != "unspecified"]
+    assert {(cell["x_dtype"], cell["status"]) for cell in cells} == {
+        ("int8", "unsupported"),
+        ("uint8", "not-judged-agrees"),
+    }
+    assert [finding for finding in report["findings"] if finding["subject"]["name"] == "peer"] == []

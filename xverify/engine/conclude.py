@@ -105,6 +105,10 @@ def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Samp
 
 
 def _refusals(sweep: Sweep) -> None:
+    for subject, cell, tally in sweep.tally.refusals(judged=False):
+        # No finding: but a cell that is refused whole is not one in which values differ.
+        if not tally.answered and subject.name not in sweep.fleet.failures:
+            tally.simplest_refused = sweep.refuses_simplest(subject, sweep.contract(cell.contract), cell)
     for subject, cell, tally in sweep.tally.refusals():
         if not tally.answered and subject.name in sweep.fleet.failures:
             continue  # nobody left to ask whether the cell is supported

@@ -192,11 +192,11 @@ class Tally:
                 whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, recipe)
                 yield subject, cell, whole or found, judged, outcome
 
-    def refusals(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
+    def refusals(self, judged: bool = True) -> Iterator[tuple[Subject, Cell, CellTally]]:
         """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be
-        asked."""
+        asked. judged: by the edition, or those that are only characterised."""
         for (subject, cell), tally in self._ordered():
-            if tally.rejected and self.judged_by[subject, cell.contract]:
+            if tally.rejected and self.judged_by[subject, cell.contract] == judged:
                 yield subject, cell, tally
 
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
