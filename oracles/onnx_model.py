@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 from oracles.arrays import pack
-from oracles.moves import Node
-from oracles.surroundings import Graph, surround
 from xverify.core.call import BITS, Call, Tensor
+from xverify.core.moves import Node
+from xverify.core.surroundings import Graph, opset_beside, surround
 
 
 def ir_version(opset: int) -> int:
@@ -81,14 +81,6 @@ def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
 def graph_of(call: Call) -> Graph:
     """The call in its surroundings, with axes as its opset can spell them."""
     return surround(call, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)
-
-
-def opset_beside(call: Call) -> int:
-    """The version of ai.onnx that stands around a call: its own, or of another domain's the first that has the types."""
-    domain, version = operator_set(call.contract)
-    if domain == "":
-        return version
-    return 21 if BITS[call.data.dtype] < 8 else 19 if call.data.dtype.startswith("float8") else 17
 
 
 _NEGATIVE_AXES = 11

@@ -12,8 +12,8 @@ import numpy as np
 from oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
 from oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
 from oracles.protocol import Loaded, Oracle, Path, Setting
-from oracles.surroundings import Graph
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+from xverify.core.surroundings import Graph
 
 CPU = "CPUExecutionProvider"
 

@@ -10,13 +10,12 @@ from itertools import chain
 
 import numpy as np
 
-from oracles.moves import AFTER, BEFORE
-from oracles.onnx_model import element_type, opset_beside
-from oracles.surroundings import requantizes
 from strategies.structures import Structure, build
 from strategies.walk import cell_structures, shape_structures
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.moves import AFTER, BEFORE
+from xverify.core.surroundings import opset_beside, requantizes
 
 MOST_VALUES = 600
 """Values of a call: a graph costs milliseconds before the first of them, and nothing in it depends on many."""
@@ -79,13 +78,12 @@ def _several(rng: np.random.Generator) -> int:
 @cache
 def takes(name: str, opset: int, dtype: str) -> bool:
     """Whether the operators of a word take that type, by their schemas in that version of ai.onnx."""
-    from onnx import TensorProto, defs
+    from onnx import defs
 
     operators = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice")}.get(name, (name.capitalize(),))
-    spelled = {"float32": "float", "float64": "double"}.get(dtype) or TensorProto.DataType.Name(
-        element_type(dtype)
-    ).lower()
-    return all(f"tensor({spelled})" in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
+    spelled = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn": "float4e2m1"}
+    ours = f"tensor({spelled.get(dtype, dtype.replace('_', ''))})"
+    return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
 
 
 def _before(call: Call, rng: np.random.Generator) -> list[str]:

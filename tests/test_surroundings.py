@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path as File
 
 import numpy as np
 import pytest
+import sample_report
 
 from oracles import all_oracles, onnx_reference, onnxruntime_cpu
-from oracles.moves import AFTER, BEFORE, run
 from oracles.onnx_model import graph_of
 from oracles.protocol import Oracle, Path
-from oracles.surroundings import in_words, requantizes, surround
 from strategies.smaller import less_around
 from strategies.surrounded import MOST_VALUES, surrounded_calls, takes
 from xverify import contracts
@@ -22,10 +23,14 @@ from xverify.core.call import Call, Tensor, decode_call, encode_call
 from xverify.core.codec import DamagedFileError, call_from_json, call_to_json
 from xverify.core.dtypes import tensor
 from xverify.core.line import call_from_line, call_to_line
+from xverify.core.moves import AFTER, BEFORE, run
+from xverify.core.surroundings import in_words, requantizes, surround
 from xverify.engine.fleet import Fleet
 from xverify.engine.plan import Case, batches
 from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
+from xverify.report import html, markdown, summary
+from xverify.report.script import script_for
 
 ONNX = "ai.onnx/DequantizeLinear-25"
 LONE = Call(ONNX, {"x": tensor("int8", [[1, 2], [3, 4]]), "scale": tensor("float32", 2.0)}, {"axis": 1}, "by hand")
@@ -400,3 +405,73 @@ def test_less_is_left_out_first():
         ("x<transpose:0", "y>reshape:0", "constant:scale"),
     ]
     assert list(less_around(LONE)) == []
+
+
+# -- shown ------------------------------------------------------------------------------------------------
+
+
+def witnessed(name: str, dtype: str, around: tuple[str, ...], options: str = "", legal: str = "0x3fc00000") -> dict:
+    """A finding on [[1, 2, 3]] * 0.5 whose last value, 1.5, is said to be wrong unless it is ``legal``."""
+    x = sample_report.tensor(dtype, [1, 3], ["1", "2", "3"], ["0x1", "0x2", "0x3"])
+    scale = sample_report.tensor("float32", [], ["0.5"], ["0x3f000000"])
+    call = {**sample_report.call(EDITION, {"x": x, "scale": scale}), "around": list(around)}
+    got = "0x40000000" if legal == "0x3fc00000" else "0x3fc00000"
+    codes = ["0x3f000000", "0x3f800000", got]
+    witness = {
+        "call": call,
+        "got": sample_report.gave("float32", [1, 3], ["0.5", "1.0", "?"], codes),
+        "legal": [sample_report.wrong([0, 2], ("?", got), ("?", legal, ["exact"]))],
+    }
+    subject = {"name": name, "version": "1", "role": "oracle", "options": options}
+    return sample_report.finding("violation", name, EDITION, "formula", "a summary", witness, subject=subject)
+
+
+EDITION = "ai.onnx/DequantizeLinear-21"
+GRAPHS = (
+    ("y>transpose:0", "constant:scale"),
+    ("x<concat:-1", "x<reshape:2", "y>cut:0", "y>slice:1", "shapes:symbolic"),
+    ("x<unsqueeze:0", "scale<squeeze:0", "y>gather:-1", "y>requantize:0", "constant:x"),
+)
+
+
+def done(script: str, directory: File) -> tuple[int, str]:
+    path = directory / "reproduce.py"
+    path.write_text(script, encoding="utf-8")
+    ran = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "dtype", "around"),
+    [
+        ("onnxruntime", "graph optimization=basic", "int8", GRAPHS[0]),
+        ("onnxruntime", "graph optimization=off", "uint8", GRAPHS[1]),
+        ("onnxruntime", "graph optimization=all", "uint4", ("x<identity:0", "y>reshape:1")),
+        ("onnx-reference", "graph", "int8", GRAPHS[1]),
+        ("onnx-reference", "graph", "uint8", GRAPHS[2]),
+    ],
+)
+def test_a_script_makes_the_graph(name, options, dtype, around, tmp_path):
+    script = script_for(witnessed(name, dtype, around, options, legal="0x40000000"))
+    assert "import xverify" not in script
+    status, shown = done(script, tmp_path)
+    assert (status, f"in a graph: {in_words(around)}" in shown, "got       1.5" in shown) == (1, True, True), shown
+    status, shown = done(script_for(witnessed(name, dtype, around, options)), tmp_path)
+    assert (status, "the discrepancy is gone" in shown) == (0, True), shown
+
+
+def test_a_graph_that_is_damaged_cannot_be_told():
+    for around in (("no words",), ("x<transpose:1", "y>"), ("x<transpose:99999999999",)):
+        script = script_for(witnessed("onnxruntime", "int8", around))
+        assert "def run(call: dict[str, Any]) -> Any:\n    raise ImportError" in script
+
+
+def test_people_are_shown_the_graph():
+    finding = witnessed("onnxruntime", "int8", GRAPHS[0], "graph optimization=basic")
+    report = {**sample_report.sample_report(), "findings": [finding]}
+    expected = "Transpose after the result, the scale a constant"
+    assert expected in markdown.render(report)
+    assert expected in html.render(report)
+    assert summary.around(finding) == expected
+    assert summary.around(sample_report.sample_report()["findings"][0]) == ""

@@ -1,7 +1,7 @@
 """A call, its tensors and its outcome, and their form on the wire.
 
-This is the one module of ours that a worker process imports, and a worker may be another Python with
-another version of a framework: so it needs the standard library and NumPy, and nothing else.
+With `surroundings` and `moves` this is all of ours that a worker process imports, and a worker may be another Python
+with another version of a framework: so it needs the standard library and NumPy, and nothing else.
 
 Tensors carry *codes*: the bits of each element as an unsigned integer, one element an array item, also for
 types of 4 and 2 bits (in the low bits, the others 0). Dtype names are NumPy's and ml_dtypes'.
@@ -120,7 +120,7 @@ class Call:
     ``tensors`` are named x, scale, zero_point (linear operators) or input, min_range, max_range
     (TensorFlow); an absent optional tensor or attribute has no entry. ``origin`` says what made the call
     and is not part of its identity. ``around``: what stands around the operator in a small graph, in words that
-    `oracles.surroundings` explains; what it is to give is what the operator gives alone.
+    `xverify.core.surroundings` explains; what it is to give is what the operator gives alone.
     """
 
     contract: str

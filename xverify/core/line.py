@@ -6,7 +6,7 @@ Words are parted by spaces. The first is the edition. A tensor is ``role=dtype[s
 is left out for C order and the codes are in C order, in hex, each of as many digits as the dtype needs;
 ``00*3`` is the same code three times. An attribute is ``name=value``: a whole number, true, false, or a string, which is in
 double quotes with JSON's escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` says
-what stands around the operator in a small graph (see `oracles.surroundings`). What made the call (its origin) is left out.
+what stands around the operator in a small graph (see `xverify.core.surroundings`). What made the call (its origin) is left out.
 """
 
 from __future__ import annotations

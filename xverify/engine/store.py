@@ -18,6 +18,7 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
+from xverify.core.surroundings import in_words
 from xverify.engine.characters import character, followers
 from xverify.engine.run import Sweep
 from xverify.verify import editions
@@ -238,8 +239,19 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
         "shrunk": finding.shrunk,
         "reproduce": f"scripts/{finding.id}.py" if call is not None else "",
         "known": False,
-        "summary": finding.summary,
+        "summary": _summary(finding),
     }
+
+
+def _summary(finding: Finding) -> str:
+    """The finding in a sentence, with what stands around its witness."""
+    around = finding.call.around if finding.call is not None else ()
+    level = finding.subject.options.removeprefix("graph").strip()
+    return (
+        f"{finding.summary}; in a graph: {', '.join(filter(None, (in_words(around), level)))}"
+        if around
+        else finding.summary
+    )
 
 
 def _witness_scalars(sweep: Sweep, finding: Finding) -> dict[str, str]:

@@ -153,6 +153,7 @@ def _template() -> Template:
         base=summary.base,
         shown=_shown,
         clause_name=lambda identity: identity.rpartition("/")[2],
+        around=summary.around,
         region=summary.region,
         state=decision.state,
         standing=decision.standing,

@@ -33,6 +33,11 @@ PATHS = {
     "": "with default settings",
     "optimization=off": "with graph optimizations off",
     "initializers": "with scale and zero point as initializers",
+    "graph": "in a graph of more than one operator",
+    "graph optimization=off": "in a graph of more than one operator with graph optimizations off",
+    "graph optimization=basic": "in a graph of more than one operator with basic graph optimizations",
+    "graph optimization=extended": "in a graph of more than one operator with extended graph optimizations",
+    "graph optimization=all": "in a graph of more than one operator with all graph optimizations",
 }
 """How an implementation was asked."""
 

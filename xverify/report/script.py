@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xverify.report import script_bodies, script_parts, script_targets, summary
+from xverify.report import script_bodies, script_graph, script_parts, script_targets, summary
 from xverify.report.summary import Json
 
 _HEAD = '''#!/usr/bin/env python3
@@ -50,7 +50,7 @@ import sys
 from typing import Any
 '''
 
-_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS}
+_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS, **script_graph.HELPERS}
 
 _TAIL = """
 
@@ -68,11 +68,12 @@ def scripts_of(report: Json) -> dict[str, str]:
 
 def script_for(finding: Json, clause: Json | None = None) -> str:
     """The text of the script; ``clause`` is the report's entry of the finding's clause, to be quoted."""
-    data = "FINDING: dict[str, Any] = " + pprint.pformat(_data(finding, clause), width=110, sort_dicts=False)
+    made = _data(finding, clause)
+    data = "FINDING: dict[str, Any] = " + pprint.pformat(made, width=110, sort_dicts=False)
     if summary.on_texts(finding):
         return "\n\n".join([_PLAIN_HEAD + "\n" + data, _source(script_parts.on_texts, "main")]) + _TAIL
     name = script_bodies.implementation(finding["subject"])
-    body = _body(name)
+    body = _body(name) if not (made["call"] or {}).get("around") else _body_of_graph(name, made["call"])
     head = _HEAD % (script_targets.HEAD if ":" in name and _of_oracle(name) is None else "")
     helpers = [inspect.getsource(helper) for helper in _HELPERS.get(body.__name__, ())]
     constants = [_constant(name, value) for name, value in script_parts.CONSTANTS.items()]
@@ -89,6 +90,11 @@ def _body(name: str) -> Callable[..., Any]:
     if (found := _of_oracle(name)) is not None:
         return found
     return script_targets.body_of(name) if ":" in name else script_bodies.unknown
+
+
+def _body_of_graph(name: str, call: Json) -> Callable[..., Any]:
+    """How an implementation is given a call in a graph, where it is known how."""
+    return script_graph.BODIES.get(name, script_bodies.unknown) if call["graph"] is not None else script_bodies.unknown
 
 
 def _of_oracle(name: str) -> Callable[..., Any] | None:
@@ -137,6 +143,9 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         "attributes": _plain(call["attributes"]),
         "tensors": {_plain(role): _tensor(tensor) for role, tensor in call["tensors"].items()},
     }
+    if call.get("around"):
+        made["call"]["around"] = summary.around(finding)
+        made["call"]["graph"] = _plain(script_graph.graph_data(call))
     if got is not None:
         made["got"] = {name: _plain(got[name]) for name in ("kind", "error", "message", "notes")}
         made["got"]["tensor"] = None if got["tensor"] is None else _tensor(got["tensor"])

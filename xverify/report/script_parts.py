@@ -69,6 +69,8 @@ def introduce(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> No
     for other in finding["others"]:
         print("others gave: " + other)
     sys.stdout.flush()
+    if finding["call"].get("around"):
+        print("  in a graph: " + finding["call"]["around"])
 
 
 def version(package: str) -> str:
@@ -93,6 +95,7 @@ def make(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[A
         "options": finding["subject"]["options"],
         "name": finding["subject"]["name"],
         "verdict": finding["verdict"],
+        "graph": finding["call"].get("graph"),
         "notes": notes,
     }
     result = run(call)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xverify.core.surroundings import in_words
+
 Json = Mapping[str, Any]
 
 VERDICTS = (
@@ -134,6 +136,13 @@ def findings(report: Json) -> list[Json]:
 def on_texts(finding: Json) -> bool:
     """Whether a finding is on documents and not on an implementation."""
     return bool(finding["subject"]["role"] == "edition")
+
+
+def around(finding: Json) -> str:
+    """What stands around the operator in a finding's witness, for people; "" where nothing does."""
+    witness = finding["witness"]
+    words = witness["call"].get("around", []) if witness is not None else []
+    return in_words(tuple(map(str, words)))
 
 
 def contracts(report: Json) -> list[str]:

@@ -21,13 +21,13 @@ is that of the lone call. Where each value goes is not derived by hand: the grap
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
-from oracles.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, axis_of, run, window
 from xverify.core.call import BITS, Call, Tensor
+from xverify.core.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, axis_of, run, window
 
 OPERATOR = "DequantizeLinear"
 """What stands for the call's own operator; TensorFlow's has another name for who renders it."""
@@ -51,7 +51,7 @@ class Graph:
     order, its place in this one.
     """
 
-    nodes: Tuple[Node, ...]
+    nodes: tuple[Node, ...]
     inputs: Mapping[str, Tensor]
     constants: Mapping[str, Tensor]
     symbolic: bool
@@ -69,7 +69,7 @@ class Graph:
 
 # -- graphs -----------------------------------------------------------------------------------------------
 
-_Moves = List[Tuple[str, int]]
+_Moves = list[tuple[str, int]]
 """Names of moves and their numbers."""
 
 _WORD = re.compile(r"(\w+)(<|>|:)(\w+)(?::(-?\d{1,9}))?")
@@ -77,9 +77,9 @@ _WORD = re.compile(r"(\w+)(<|>|:)(\w+)(?::(-?\d{1,9}))?")
 
 @dataclass
 class _Words:
-    before: Dict[str, _Moves] = field(default_factory=dict)
+    before: dict[str, _Moves] = field(default_factory=dict)
     after: _Moves = field(default_factory=list)
-    constants: List[str] = field(default_factory=list)
+    constants: list[str] = field(default_factory=list)
     symbolic: bool = False
 
 
@@ -90,9 +90,9 @@ def surround(call: Call, negative_axes: bool = True) -> Graph:
     """
     words = _read(call.around, negative_axes)
     wide, numbers, cut = _widened(call, words.after)
-    nodes: List[Node] = []
-    inputs: Dict[str, Tensor] = {}
-    constants: Dict[str, Tensor] = {}
+    nodes: list[Node] = []
+    inputs: dict[str, Tensor] = {}
+    constants: dict[str, Tensor] = {}
     for role, tensor in wide.tensors.items():
         made, fed = _brought(role, tensor, words.before.get(role, []))
         nodes += made
@@ -108,12 +108,12 @@ def surround(call: Call, negative_axes: bool = True) -> Graph:
     )
 
 
-def _read(around: Tuple[str, ...], negative_axes: bool) -> _Words:
+def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
     found = _Words()
     for word in around:
         match = _WORD.fullmatch(word)
         if match is None:
-            raise ValueError("%r does not say what stands around a call: expected a word such as x<transpose:0" % word)
+            raise ValueError(f"{word!r} does not say what stands around a call: expected a word such as x<transpose:0")
         target, mark, name, number = match.groups()
         step = (name, int(number or 0) if negative_axes else abs(int(number or 0)))
         if mark == "<" and name in BEFORE:
@@ -125,11 +125,11 @@ def _read(around: Tuple[str, ...], negative_axes: bool) -> _Words:
         elif word == "shapes:symbolic":
             found.symbolic = True
         else:
-            raise ValueError("%r does not say what stands around a call: see oracles/surroundings.py" % word)
+            raise ValueError(f"{word!r} does not say what stands around a call: see xverify/core/surroundings.py")
     return found
 
 
-def _widened(call: Call, after: _Moves) -> Tuple[Call, Array, Optional[Move]]:
+def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
     """Where the result is cut first, the call with one slice more at each end of an axis along which the parameters do not
     change. With it the numbers of the values, -1 those of none, and the cut."""
     shape = call.data.shape
@@ -150,19 +150,19 @@ def _widened(call: Call, after: _Moves) -> Tuple[Call, Array, Optional[Move]]:
     return replace(call, tensors={**call.tensors, role: data}), padded, cut
 
 
-def _brought(role: str, tensor: Tensor, moves: _Moves) -> Tuple[List[Node], Dict[str, Tensor]]:
+def _brought(role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
     """The nodes that make an operand, and what they are fed."""
-    nodes: List[Node] = []
+    nodes: list[Node] = []
     shape, name = tensor.shape, role
-    fed: Dict[str, Shape] = {role: shape}
+    fed: dict[str, Shape] = {role: shape}
     for place, (kind, number) in enumerate(reversed(moves)):
         move = MOVES[kind](shape, number, True) or Move("Identity", shape)
-        source = "%s_%d" % (role, len(moves) - place)
+        source = f"{role}_{len(moves) - place}"
         fed = {source: move.given}
         if move.pieces and place == len(moves) - 1:  # nothing comes before: the pieces are fed
             axis = int(move.attributes["axis"]) % len(shape)
             fed = {
-                "%s_%s" % (source, end): tuple(extent if i == axis else e for i, e in enumerate(shape))
+                f"{source}_{end}": tuple(extent if i == axis else e for i, e in enumerate(shape))
                 for end, extent in zip("ab", move.pieces)
             }
             nodes.insert(0, Node("Concat", tuple(fed), name, move.attributes))
@@ -172,9 +172,9 @@ def _brought(role: str, tensor: Tensor, moves: _Moves) -> Tuple[List[Node], Dict
     return nodes, _filled(tensor, role, nodes, fed) if moves else {role: tensor}
 
 
-def _filled(tensor: Tensor, role: str, nodes: List[Node], fed: Mapping[str, Shape]) -> Dict[str, Tensor]:
+def _filled(tensor: Tensor, role: str, nodes: list[Node], fed: Mapping[str, Shape]) -> dict[str, Tensor]:
     """What is fed so that the nodes make the tensor of it; where they leave something out, another value."""
-    numbers: Dict[str, Array] = {}
+    numbers: dict[str, Array] = {}
     total = 0
     for name, shape in fed.items():
         size = int(np.prod(shape, dtype=np.int64))
@@ -188,14 +188,14 @@ def _filled(tensor: Tensor, role: str, nodes: List[Node], fed: Mapping[str, Shap
 
 
 def _taken(
-    call: Call, numbers: Array, after: _Moves, cut: Optional[Move]
-) -> Tuple[List[Node], Dict[str, Tensor], str, Array]:
+    call: Call, numbers: Array, after: _Moves, cut: Move | None
+) -> tuple[list[Node], dict[str, Tensor], str, Array]:
     """The nodes after the result, the constants they need, the last one's name, and where the numbers have gone."""
-    nodes: List[Node] = []
-    constants: Dict[str, Tensor] = {}
+    nodes: list[Node] = []
+    constants: dict[str, Tensor] = {}
     name, in_place = "y", True
     for place, (kind, number) in enumerate(after):
-        target = "y_%d" % (place + 1)
+        target = f"y_{place + 1}"
         move = MOVES[kind](numbers.shape, number, False) if kind != "requantize" else None
         if place == 0 and cut is not None:
             made = _written(cut, name, target)
@@ -211,7 +211,7 @@ def _taken(
     return nodes, constants, name, numbers
 
 
-def _written(move: Move, source: str, target: str) -> List[Node]:
+def _written(move: Move, source: str, target: str) -> list[Node]:
     """A move as nodes; what is joined is cut from the source first."""
     if not move.pieces:
         return [Node(move.operator, (source,), target, move.attributes)]
@@ -225,6 +225,14 @@ def _written(move: Move, source: str, target: str) -> List[Node]:
     return [*cuts, Node("Concat", (first, second), target, move.attributes)]
 
 
+def opset_beside(call: Call) -> int:
+    """The version of ai.onnx that stands around a call: its own, or of another domain's one that has the types."""
+    domain, operator = call.contract.split("/")
+    if domain == "ai.onnx":
+        return int(operator.partition("@")[0].rpartition("-")[2])
+    return 21 if BITS[call.data.dtype] < 8 else 19 if call.data.dtype.startswith("float8") else 17
+
+
 # -- quantizing again -------------------------------------------------------------------------------------
 
 
@@ -232,11 +240,11 @@ def _per_tensor(call: Call) -> bool:
     return all(tensor.shape == () for tensor in call.tensors.values() if tensor is not call.data)
 
 
-def _pair(call: Call, source: str, target: str) -> Tuple[List[Node], Dict[str, Tensor]]:
+def _pair(call: Call, source: str, target: str) -> tuple[list[Node], dict[str, Tensor]]:
     """A QuantizeLinear and a DequantizeLinear with the call's parameters. Where the call has no zero point, a zero says the type,
     unless it is the default."""
     data, scale = call.tensors["x"], call.tensors["scale"]
-    zeros: Dict[str, Tensor] = {}
+    zeros: dict[str, Tensor] = {}
     parameters = tuple(role for role in _ORDER[1:3] if role in call.tensors)
     quantizing = parameters
     if "zero_point" not in call.tensors and data.dtype != "uint8":
@@ -297,7 +305,7 @@ def _steps(scale: Tensor) -> Array:
 _PLACES = {"x": "x", "scale": "the scale", "zero_point": "the zero point"}
 
 
-def in_words(around: Tuple[str, ...]) -> str:
+def in_words(around: tuple[str, ...]) -> str:
     """What stands around a call, for people: "Transpose before x, Reshape after the result, the scale a constant"."""
     parts = []
     for word in around:
@@ -310,11 +318,11 @@ def in_words(around: Tuple[str, ...]) -> str:
         if name == "requantize":
             parts.append("QuantizeLinear and DequantizeLinear after the result")
         elif mark == "<":
-            parts.append("%s before %s" % (operator, _PLACES.get(target, target)))
+            parts.append(f"{operator} before {_PLACES.get(target, target)}")
         elif mark == ">":
-            parts.append("%s after the result" % operator)
+            parts.append(f"{operator} after the result")
         elif target == "constant":
-            parts.append("%s a constant" % _PLACES.get(name, name))
+            parts.append(f"{_PLACES.get(name, name)} a constant")
         else:
             parts.append("inputs with named extents")
     return ", ".join(parts)

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 
-Shape = Tuple[int, ...]
+Shape = tuple[int, ...]
 Array = Any  # "np.ndarray[Any, Any]", which NumPy for Python 3.8 can't subscript at run time
 Value = Any  # an attribute of a call, or a tuple of whole numbers
 
@@ -23,7 +24,7 @@ class Node:
     of_call: it is of the call's own domain and edition."""
 
     operator: str
-    inputs: Tuple[str, ...]
+    inputs: tuple[str, ...]
     output: str
     attributes: Mapping[str, Value] = field(default_factory=dict)
     of_call: bool = False
@@ -36,7 +37,7 @@ class Move:
     operator: str
     given: Shape
     attributes: Mapping[str, Value] = field(default_factory=dict)
-    pieces: Tuple[int, ...] = ()
+    pieces: tuple[int, ...] = ()
 
 
 # -- moves ------------------------------------------------------------------------------------------------
@@ -48,13 +49,13 @@ def axis_of(number: int, rank: int) -> int:
     return place - rank if number < 0 else place
 
 
-def _permutations(rank: int) -> List[Shape]:
+def _permutations(rank: int) -> list[Shape]:
     order = tuple(range(rank))
     last_two = order[:-2] + order[-2:][::-1]
     return list(dict.fromkeys([order[::-1], last_two, order[1:] + order[:1], order[-1:] + order[:-1]]))
 
 
-def _transpose(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _transpose(shape: Shape, number: int, before: bool) -> Move | None:
     if len(shape) < 2:
         return None
     known = _permutations(len(shape))
@@ -63,7 +64,7 @@ def _transpose(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Transpose", given, {"perm": order})
 
 
-def _reshape(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _reshape(shape: Shape, number: int, before: bool) -> Move | None:
     if 0 in shape:  # 0 in a target shape means the extent of what is reshaped
         return None
     size = int(np.prod(shape, dtype=np.int64))
@@ -72,13 +73,13 @@ def _reshape(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Reshape", other, {"shape": shape}) if before else Move("Reshape", shape, {"shape": other})
 
 
-def _inserted(shape: Shape, number: int) -> Tuple[Shape, int]:
+def _inserted(shape: Shape, number: int) -> tuple[Shape, int]:
     axis = axis_of(number, len(shape) + 1)
     place = axis % (len(shape) + 1)
     return (*shape[:place], 1, *shape[place:]), axis
 
 
-def _removed(shape: Shape, number: int) -> Optional[Tuple[Shape, int]]:
+def _removed(shape: Shape, number: int) -> tuple[Shape, int] | None:
     ones = [axis for axis, extent in enumerate(shape) if extent == 1]
     if not ones:
         return None
@@ -86,7 +87,7 @@ def _removed(shape: Shape, number: int) -> Optional[Tuple[Shape, int]]:
     return shape[:axis] + shape[axis + 1 :], axis - len(shape) if number < 0 else axis
 
 
-def _squeeze(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _squeeze(shape: Shape, number: int, before: bool) -> Move | None:
     if before:
         given, axis = _inserted(shape, number)
         return Move("Squeeze", given, {"axes": (axis,)})
@@ -94,14 +95,14 @@ def _squeeze(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return None if found is None else Move("Squeeze", shape, {"axes": (found[1],)})
 
 
-def _unsqueeze(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _unsqueeze(shape: Shape, number: int, before: bool) -> Move | None:
     if not before:
         return Move("Unsqueeze", shape, {"axes": (_inserted(shape, number)[1],)})
     found = _removed(shape, number)
     return None if found is None else Move("Unsqueeze", found[0], {"axes": (found[1],)})
 
 
-def _flatten(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _flatten(shape: Shape, number: int, before: bool) -> Move | None:
     if not before:
         axis = number % (len(shape) + 1)
         return Move("Flatten", shape, {"axis": axis - len(shape) if number < 0 and axis < len(shape) else axis})
@@ -111,7 +112,7 @@ def _flatten(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Flatten", given, {"axis": 2 if number % 3 == 1 else 1})
 
 
-def _slice(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _slice(shape: Shape, number: int, before: bool) -> Move | None:
     """One axis turned round."""
     if not shape:
         return None
@@ -119,7 +120,7 @@ def _slice(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Slice", shape, lists)
 
 
-def _cut(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _cut(shape: Shape, number: int, before: bool) -> Move | None:
     """A window of an axis that is longer by one at each end. After the result see `_widened`."""
     if not shape or not before:
         return None
@@ -128,11 +129,11 @@ def _cut(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Slice", given, window(shape, axis))
 
 
-def window(shape: Shape, axis: int) -> Dict[str, Value]:
+def window(shape: Shape, axis: int) -> dict[str, Value]:
     return {"starts": (1,), "ends": (1 + shape[axis],), "axes": (axis,), "steps": (1,)}
 
 
-def _gather(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _gather(shape: Shape, number: int, before: bool) -> Move | None:
     """The slices of one axis in another order: the first comes last."""
     if not shape or not shape[number % len(shape)]:
         return None
@@ -140,7 +141,7 @@ def _gather(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Gather", shape, {"indices": (*range(1, shape[axis]), 0), "axis": axis})
 
 
-def _pick(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _pick(shape: Shape, number: int, before: bool) -> Move | None:
     """Every other slice of an axis that is twice as long."""
     if not shape or not before or not shape[number % len(shape)]:
         return None
@@ -149,7 +150,7 @@ def _pick(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Gather", given, {"indices": tuple(range(1, 2 * shape[axis], 2)), "axis": axis})
 
 
-def _concat(shape: Shape, number: int, before: bool) -> Optional[Move]:
+def _concat(shape: Shape, number: int, before: bool) -> Move | None:
     """Two pieces joined; after the result they are cut from it."""
     axis = number % len(shape) if shape else 0
     if not shape or shape[axis] < 2:
@@ -158,7 +159,7 @@ def _concat(shape: Shape, number: int, before: bool) -> Optional[Move]:
     return Move("Concat", shape, {"axis": axis_of(number, len(shape))}, pieces)
 
 
-MOVES: Dict[str, Callable[[Shape, int, bool], Optional[Move]]] = {
+MOVES: dict[str, Callable[[Shape, int, bool], Move | None]] = {
     "transpose": _transpose,
     "reshape": _reshape,
     "squeeze": _squeeze,
@@ -182,9 +183,9 @@ AFTER = tuple(name for name in MOVES if name != "pick")
 # -- running ----------------------------------------------------------------------------------------------
 
 
-def run(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> Dict[str, Array]:
+def run(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> dict[str, Array]:
     """What every name of a graph holds when only data is moved: what quantizes or dequantizes leaves it in place."""
-    known: Dict[str, Array] = dict(arrays)
+    known: dict[str, Array] = dict(arrays)
     for node in nodes:
         known[node.output] = _moved(node, known)
     return known
@@ -204,7 +205,7 @@ def _moved(node: Node, known: Mapping[str, Array]) -> Array:
         axis = given["axis"] % len(array.shape) if given["axis"] < 0 else given["axis"]
         return array.reshape(int(np.prod(array.shape[:axis])), int(np.prod(array.shape[axis:])))
     if node.operator == "Slice":
-        index: List[Any] = [slice(None)] * len(array.shape)
+        index: list[Any] = [slice(None)] * len(array.shape)
         for start, end, axis, step in zip(given["starts"], given["ends"], given["axes"], given["steps"]):
             index[axis] = slice(start, None if end == -_TO_THE_END else end, step)
         return array[tuple(index)]

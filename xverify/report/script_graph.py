@@ -1,0 +1,206 @@
+"""What a script needs of a call inside a small graph: the graph as plain data, and how it is run.
+
+The functions from `message_of_node` on are copied into scripts, like those of `script_bodies`.
+"""
+
+# ruff: noqa: UP031
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oracles.onnx_model import extents, graph_of, list_inputs, operator_sets
+from xverify.core.call import Call, Tensor
+from xverify.core.codec import call_from_json, tensor_to_json
+from xverify.core.surroundings import Graph
+from xverify.report.script_bodies import (
+    element_type,
+    message,
+    onnx_attributes,
+    operator_set,
+    packed,
+    provider_of,
+)
+from xverify.report.script_values import WIDTHS, read_codes, to_array, to_codes
+from xverify.report.summary import Json
+
+
+def graph_of_witness(call: Json) -> tuple[Call, Graph] | None:
+    """A witness in its surroundings; None when it stands alone, has values in a file, is damaged, or in a graph that cannot be
+    made."""
+    if not call.get("around") or not all("hex" in tensor for tensor in call["tensors"].values()):
+        return None
+    try:
+        read = call_from_json(call, Path())
+        return read, graph_of(read)
+    except (ValueError, KeyError, IndexError):
+        return None
+
+
+def graph_data(call: Json) -> Json | None:
+    """The graph around a witness as plain data."""
+    found = graph_of_witness(call)
+    if found is None:
+        return None
+    read, graph = found
+    sets = operator_sets(read)
+    nodes: list[list[Any]] = []
+    lists: dict[str, list[int]] = {}
+    for node in graph.nodes:
+        inputs, attributes = list_inputs(node, sets[""])
+        lists.update(inputs)
+        names = [*node.inputs, *(name for name, _ in inputs)]
+        # Of the call's own attributes the names will do; QuantizeLinear has not all of them.
+        nodes.append([node.operator, names, node.output, list(attributes) if node.of_call else attributes])
+    return {
+        "operators": sets,
+        "nodes": nodes,
+        "inputs": {name: _plain(tensor) for name, tensor in graph.inputs.items()},
+        "constants": {name: _plain(tensor) for name, tensor in graph.constants.items()},
+        "lists": lists,
+        "extents": {name: extents(name, tensor, graph.symbolic) for name, tensor in graph.inputs.items()},
+        "output": graph.output,
+        "shape": list(graph.shape),
+        "places": " ".join(map(str, graph.places.tolist())),
+        "lone_shape": list(graph.lone_shape),
+    }
+
+
+def _plain(tensor: Tensor) -> Json:
+    """A tensor as a script has it."""
+    made = tensor_to_json(tensor)
+    return {
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "layout": tensor.layout,
+        "bits": " ".join(made["hex"]),
+    }
+
+
+# -- copied -----------------------------------------------------------------------------------------------
+
+
+def message_of_node(call: dict[str, Any], domain: str, node: list[Any]) -> bytes:
+    """A NodeProto; one of the call's own domain has the call's attributes."""
+    operator, names, output, attributes = node
+    of_call = isinstance(attributes, list)  # their names
+    if of_call:
+        attributes = {name: value for name, value in onnx_attributes(call).items() if name in attributes}
+    fields: list[tuple[int, Any]] = [*((1, name) for name in names), (2, output), (4, operator)]
+    fields.append((7, domain if of_call else ""))
+    for name, value in attributes.items():
+        if isinstance(value, list):
+            fields.append((5, message((1, name), *((8, one) for one in value), (20, 7))))
+        else:
+            kind, number = (3, 4) if isinstance(value, str) else (2, 3)
+            fields.append((5, message((1, name), (number, value), (20, kind))))
+    return message(*fields)
+
+
+def graph_model(call: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> bytes:
+    """A ModelProto of the call in its graph; the numbers are those of onnx.proto."""
+    graph, domain = call["graph"], operator_set(call["contract"])[0]
+    fields: list[tuple[int, Any]] = [(1, message_of_node(call, domain, node)) for node in graph["nodes"]]
+    fields.append((2, "call"))
+    for name, tensor in tensors.items():
+        number = element_type(tensor["dtype"])
+        if name in graph["constants"]:
+            dims = [(1, extent) for extent in tensor["codes"].shape]
+            fields.append((5, message(*dims, (2, number), (8, name), (9, packed(tensor).tobytes()))))
+        else:
+            named = [(1, message((2 if isinstance(one, str) else 1, one))) for one in graph["extents"][name]]
+            fields.append((11, message((1, name), (2, message((1, message((1, number), (2, message(*named)))))))))
+    for name, values in graph["lists"].items():
+        raw = np.array(values, "<i8").tobytes()
+        fields.append((5, message((1, len(values)), (2, 7), (8, name), (9, raw))))
+    fields.append((12, message((1, graph["output"]))))
+    sets = [(8, message((1, name), (2, version))) for name, version in graph["operators"].items()]
+    return message((1, 10), (7, message(*fields)), *sets)
+
+
+def graph_tensors(call: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is fed to the graph, and its constants, with their codes."""
+    graph = call["graph"]
+    return {
+        name: dict(tensor, codes=read_codes(tensor))
+        for name, tensor in {**graph["inputs"], **graph["constants"]}.items()
+    }
+
+
+def moved_back(call: dict[str, Any], result: Any) -> Any:
+    """The values where the operator alone has them; a result of another shape as it is."""
+    graph = call["graph"]
+    dtype, codes = to_codes(result)
+    if list(codes.shape) != graph["shape"]:
+        return dtype, codes
+    places = [int(place) for place in graph["places"].split()]
+    return dtype, codes.reshape(-1)[places].reshape(graph["lone_shape"])
+
+
+def run_session(session: Any, tensors: dict[str, dict[str, Any]]) -> Any:
+    """What ONNX Runtime gives for the tensors. What NumPy has no type for goes in as an OrtValue over its bytes, in an array
+    of the tensor's shape."""
+    import ctypes
+
+    import onnxruntime as ort
+
+    fed, keep = {}, []
+    for name, tensor in tensors.items():
+        array = to_array(tensor)
+        if array.dtype.isbuiltin == 1:
+            fed[name] = ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+            continue
+        codes = packed(tensor)
+        keep.append(np.zeros(tensor["codes"].shape, codes.dtype))
+        keep[-1].reshape(-1)[: codes.size] = codes
+        fed[name] = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(keep[-1], element_type(tensor["dtype"]))
+    result = session.run_with_ort_values(None, fed)[0]
+    kind = result.data_type()[7:-1]
+    dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
+    raw = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())
+    return dtype, np.frombuffer(raw, "uint%d" % max(8, WIDTHS[dtype])).reshape(result.shape())
+
+
+def surrounded_onnxruntime(call: dict[str, Any]) -> Any:
+    import onnxruntime as ort
+
+    tensors = graph_tensors(call)
+    settings = ort.SessionOptions()
+    settings.log_severity_level = 4
+    settings.intra_op_num_threads = 1
+    level = {"off": "DISABLE_ALL", "basic": "ENABLE_BASIC", "extended": "ENABLE_EXTENDED"}.get(
+        call["options"].rpartition("optimization=")[2], "ENABLE_ALL"
+    )
+    settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, "ORT_" + level)
+    provider = provider_of(call["name"])
+    session = ort.InferenceSession(graph_model(call, tensors), settings, providers=[provider], enable_fallback=0)
+    fed = {name: tensor for name, tensor in tensors.items() if name in call["graph"]["inputs"]}
+    return moved_back(call, run_session(session, fed))
+
+
+def surrounded_onnx_reference(call: dict[str, Any]) -> Any:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    tensors = graph_tensors(call)
+    evaluator = ReferenceEvaluator(onnx.load_model_from_string(graph_model(call, tensors)))
+    return moved_back(call, evaluator.run(None, {name: to_array(tensors[name]) for name in call["graph"]["inputs"]})[0])
+
+
+BODIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "onnxruntime": surrounded_onnxruntime,
+    "onnx-reference": surrounded_onnx_reference,
+}
+
+_MODEL = (
+    element_type, operator_set, onnx_attributes, message, packed, message_of_node, graph_model, graph_tensors, moved_back,
+)  # fmt: skip
+
+HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "surrounded_onnxruntime": (*_MODEL, provider_of, run_session),
+    "surrounded_onnx_reference": _MODEL,
+}
