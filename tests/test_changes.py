@@ -14,7 +14,9 @@ from rich.console import Console
 
 from oracles.protocol import Oracle
 from xverify import contracts
+from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.engine.changes import _feature, _of_types_that_one_lacks
 from xverify.engine.replay import asking, finding_from_report, replay
 from xverify.engine.run import Options, Sweep
 from xverify.engine.sweep import sweep
@@ -237,7 +239,7 @@ def test_a_missing_type_is_supported_later_and_a_wrong_refusal_is_fixed(tmp_path
     )
     refusals = [f"refuses per {what} calls (ValueError)" for what in ("axis", "tensor")]
     assert said == [
-        *(("1", "2", "supported", f"x of uint8, per {what}") for what in ("axis", "tensor")),
+        ("1", "2", "supported", "x of uint8"),
         *(("2", "3", "broken", what) for what in refusals),
         *(("3", "4", "fixed", what) for what in refusals),
     ]
@@ -279,3 +281,23 @@ def test_a_script_says_whether_the_version_here_gives_what_the_newer_gave(histor
     result = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 3, "no package is called fake"
     assert "fake==1.9.1: float32" in result.stdout
+
+
+def test_a_missing_feature_is_the_first_property_that_no_answered_cell_has():
+    def cell(x: str = "int8", scale: str = "float32", out: str = "float32", granularity: str = "per_tensor") -> Cell:
+        return Cell("a/b-1", x, scale, "", out, granularity, "")
+
+    answered = {cell(), cell("uint8", granularity="per_axis"), cell("uint8", "float16", "float16")}
+    assert _feature("a/b-1", cell(), ()) == "a/b-1", "the whole edition"
+    assert _feature("a/b-1", cell("int4"), answered) == "x of int4"
+    assert _feature("a/b-1", cell(out="float16"), answered) == "a scale of float32 with a result of float16"
+    assert _feature("a/b-1", cell(granularity="blocked"), answered) == "blocked calls"
+    assert _feature("a/b-1", cell(granularity="per_axis"), answered) == "x of int8, per axis"
+
+
+def test_a_refusal_of_types_that_the_older_lacks_is_not_a_check_that_was_there():
+    forbidden = call([1])
+    here = {CONTRACT.cell(forbidden)}
+    assert _of_types_that_one_lacks(forbidden, here, ())
+    assert not _of_types_that_one_lacks(forbidden, here, here)
+    assert not _of_types_that_one_lacks(forbidden, (), ()), "no version has them: the clause forbids them"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oracles import answers
+from xverify.contracts.model import Cell
+from xverify.core.call import Call
 from xverify.verify import verdicts
 from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
 from xverify.verify.findings import Change, Discrepancy, Key, Subject
@@ -14,6 +17,9 @@ from xverify.verify.verdicts import Judged, clause_text
 
 if TYPE_CHECKING:
     from xverify.engine.run import Sweep  # which observes
+
+Answered = defaultdict[tuple[str, str], set[Cell]]
+"""By a version's name and an edition, the cells of which it answers calls."""
 
 _OTHER = {
     "both wrong": "values that contradict the clause {clause!r} in both",
@@ -58,8 +64,9 @@ def conclude_changes(sweep: Sweep) -> None:
     """Add to the run's findings what changed from each version to the next: one finding for all editions, cells and paths
     that are alike in it."""
     groups: dict[_Said, list[Seen]] = defaultdict(list)
+    answered = _answered(sweep)
     for seen in sweep.changes.seen():
-        groups[_said(sweep, seen)].append(seen)
+        groups[_said(sweep, seen, answered)].append(seen)
     order = {contract.id: place for place, contract in enumerate(sweep.options.contracts)}
     for said, listed in groups.items():
         witness = min(listed, key=lambda one: _preference(one, order))
@@ -91,11 +98,12 @@ def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
     name = base_name(said.newer.name)
     older, newer = _labels(said.older, said.newer)
     head = f"{KINDS[said.kind]} {name} {newer}"
+    refusal = next((f" ({one.error})" for one in (witness.before, witness.after) if one.refused and one.error), "")
     summary = {
         "fixed": f"{head}: {older} {said.words}",
         "broken": f"{head}, which {said.words}; {older} does not",
-        "supported": f"{head}: {said.words}, refused by {older}",
-        "dropped": f"{head}: {said.words}, computed by {older}",
+        "supported": f"{head}: {said.words}, refused by {older}{refusal}",
+        "dropped": f"{head}: {said.words}{refusal}, computed by {older}",
         "other": f"{head} than in {older}: {said.words}",
     }[said.kind]
     contract = witness.judged.contract.id
@@ -110,12 +118,12 @@ def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
     return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
 
 
-def _said(sweep: Sweep, seen: Seen) -> _Said:
+def _said(sweep: Sweep, seen: Seen, answered: Answered) -> _Said:
     kind, what, judged = seen.step.kind, seen.step.what, seen.judged
     older, newer = (replace(subject, options="", often=True) for subject in (seen.older, seen.newer))
     clause = clause_text(judged, seen.step.clause)
     if kind in (ANSWERS, REFUSES):
-        kind, what, words = _of_refusal(sweep, seen)
+        kind, what, words = _of_refusal(sweep, seen, answered)
         # One sentence leads to what is computed now and was not: the formula's, whatever else the call puts to the test.
         clause = clause_text(judged, _formula(judged)) if kind in ("supported", "dropped") else clause
         return _Said(older, newer, kind, what, words, clause)
@@ -150,28 +158,28 @@ def _calls(judged: Judged) -> str:
     return f"calls that {clause!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
 
 
-def _of_refusal(sweep: Sweep, seen: Seen) -> tuple[str, str, str]:
+def _of_refusal(sweep: Sweep, seen: Seen, answered: Answered) -> tuple[str, str, str]:
     """Kind, what and words where one of the versions refuses: a feature that is missing there, or a refusal that is right, or
     wrong."""
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
-    contract, cell, x_dtype = judged.contract.id, judged.cell, judged.call.data.dtype
+    computing = seen.newer if since else seen.older
+    contract, cell = judged.contract.id, judged.cell
+    missing = answered[refusing.name, contract]
     if cell is None:
         what = f"forbidden by {clause_text(judged, judged.judgement.clauses[0])}"
         words = f"computes {_calls(judged)}"
-        known = x_dtype not in judged.contract.domain.x_dtypes or _computes(sweep, refusing, contract, x_dtype)
-        if not known:
+        if _of_types_that_one_lacks(judged.call, answered[computing.name, contract], missing):
             which = "the older" if since else "the newer"
             return "other", f"{what}, of types that one lacks", f"{words}, of types that {which} does not support"
         return ("other" if not seen.is_judged else "broken" if since else "fixed"), what, words
-    granularity = cell.granularity.replace("_", " ")
-    if not sweep.supports(refusing, judged):
-        what = f"x of {x_dtype}, {granularity}" if _computes(sweep, refusing, contract) else contract
+    if not _supports(sweep, refusing, judged, missing):
+        what = _feature(contract, judged.contract.cell(judged.call), missing)
         return ("supported" if since else "dropped"), what, what
     if judged.judgement.verdict == "unspecified":
         before = "refused" if since else "computed"
         return "other", f"{seen.step.what}, computed or refused", f"{_calls(judged)} were {before} before"
-    error = refusal.error or refusal.kind
+    error, granularity = refusal.error or refusal.kind, cell.granularity.replace("_", " ")
     what = f"refuses {granularity} calls ({error})"
     comparison = verdicts.compared(judged, seen.after if since else seen.before)
     if not seen.is_judged or comparison is None or comparison.wrong_values:
@@ -183,10 +191,55 @@ def _of_refusal(sweep: Sweep, seen: Seen) -> tuple[str, str, str]:
     return ("fixed" if since else "broken"), what, f"refuses allowed {granularity} calls ({error})"
 
 
-def _computes(sweep: Sweep, subject: Subject, contract: str, x_dtype: str = "") -> bool:
-    """Whether a version computes any call of an edition (with x of that type)."""
-    return any(
-        tally.answered
-        for (one, cell), tally in sweep.tally.cells.items()
-        if one == subject and cell.contract == contract and x_dtype in ("", cell.x_dtype)
+def _answered(sweep: Sweep) -> Answered:
+    """The cells that each version answers, on whichever path."""
+    found: Answered = defaultdict(set)
+    for (subject, cell), tally in sweep.tally.cells.items():
+        if tally.answered:
+            found[subject.name, cell.contract].add(cell)
+    return found
+
+
+def _supports(sweep: Sweep, subject: Subject, judged: Judged, answered: Collection[Cell]) -> bool:
+    """Whether a version computes any call of a cell: if none was seen, its default path is asked, while there is time."""
+    cell = judged.contract.cell(judged.call)
+    if cell in answered:
+        return True
+    if sweep.out_of(1.0):
+        return False
+    plain = sweep.fleet.subjects[subject.name][0]
+    return sweep.supports(plain, judged)
+
+
+def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> str:
+    """What a version that refuses a whole cell lacks: the first property of the cell that no cell it answers has."""
+    granularity = cell.granularity.replace("_", " ")
+    features: dict[str, Callable[[Cell], object]] = {
+        contract: lambda one: contract,
+        f"x of {cell.x_dtype}": lambda one: one.x_dtype,
+        f"a scale of {cell.scale_dtype} with a result of {cell.out_dtype}": lambda one: (
+            one.scale_dtype,
+            one.out_dtype,
+        ),
+        f"{granularity} calls": lambda one: one.granularity,
+        f"a zero point of {cell.zero_point_dtype or 'none'}": lambda one: one.zero_point_dtype,
+        f"x of {cell.x_dtype}, {granularity}": lambda one: (one.x_dtype, one.granularity),
+    }
+    for name, feature in features.items():
+        if not any(feature(one) == feature(cell) for one in answered):
+            return name
+    return f"x of {cell.x_dtype}, {granularity}"
+
+
+def _of_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Collection[Cell]) -> bool:
+    """Whether a call has types of which one version answers allowed calls, and the other none."""
+    scale = call.tensors.get("scale")
+    scaled = "" if scale is None else scale.dtype
+    out = str(call.attributes.get("output_dtype", scaled))
+
+    def lacks(has: Callable[[Cell], bool]) -> bool:
+        return any(map(has, answered)) and not any(map(has, missing))
+
+    return lacks(lambda one: one.x_dtype == call.data.dtype) or lacks(
+        lambda one: (one.scale_dtype, one.out_dtype) == (scaled, out)
     )
