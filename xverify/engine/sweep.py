@@ -23,8 +23,8 @@ from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
 _URGENCY = (
-    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "ambiguity", "memory", "nondeterministic",
-    "changed", "crash", "hang",
+    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "ambiguity", "memory",
+    "nondeterministic", "crash", "hang",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk, since the time may end; a crash costs a new process for each
 evaluation that shows it, and a hang its limit, so they come last."""
