@@ -82,10 +82,10 @@ def versions_offered(distribution: str, python: str = "") -> list[str]:
     Raises EnvironmentFailedError with a sentence when it offers none, or cannot be reached.
     """
     chosen = [installers.interpreter(python)] if python else installers.interpreters()
-    offers = {which: installers.offered(distribution, which) for which in chosen}
-    versions = {version for offer in offers.values() for version in offer.versions}
+    offers = installers.offers(distribution, chosen)
+    versions = {version for offer in offers for version in offer.versions}
     if not versions:
-        raise EnvironmentFailedError(_nothing_offered(distribution, list(offers), next(iter(offers.values())).words))
+        raise EnvironmentFailedError(_nothing_offered(distribution, chosen, offers[0].words))
     return [str(version) for version in sorted(versions) if not version.is_prerelease]
 
 
@@ -123,11 +123,13 @@ def _made(place: Path, distribution: str, version: str, wanted: Sequence[str], s
 
 def _interpreter_for(distribution: str, version: str) -> Interpreter:
     """The first interpreter of this machine, this one before others, for which a wheel of that version is offered."""
-    every = installers.interpreters()
-    offers = []
-    for which in every:
-        offers.append(installers.offered(distribution, which))
-        if Version(version) in offers[-1].versions:
+    mine, *others = every = installers.interpreters()
+    offers = [installers.offered(distribution, mine)]
+    if Version(version) in offers[0].versions:
+        return mine
+    offers += installers.offers(distribution, others)
+    for which, offer in zip(every, offers, strict=True):
+        if Version(version) in offer.versions:
             return which
     known = sorted({one for offer in offers for one in offer.versions})
     if not known:

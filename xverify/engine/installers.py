@@ -181,6 +181,12 @@ def offered(distribution: str, which: Interpreter) -> Offer:
     return Offer(frozenset(versions), "" if versions else words)
 
 
+def offers(distribution: str, every: Sequence[Interpreter]) -> list[Offer]:
+    """What the package index offers for each of those Pythons, asked at once."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda which: offered(distribution, which), every))
+
+
 def create(which: Interpreter, place: Path) -> None:
     """Make an empty virtual environment. Raises EnvironmentFailedError."""
     if uv := uv_command():
