@@ -31,6 +31,7 @@ from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 from xverify.report import html, markdown, summary
 from xverify.report.script import script_for
+from xverify.report.script_short import short_script
 
 ONNX = "ai.onnx/DequantizeLinear-25"
 LONE = Call(ONNX, {"x": tensor("int8", [[1, 2], [3, 4]]), "scale": tensor("float32", 2.0)}, {"axis": 1}, "by hand")
@@ -459,6 +460,27 @@ def test_a_script_makes_the_graph(name, options, dtype, around, tmp_path):
     assert (status, f"in a graph: {in_words(around)}" in shown, "got       1.5" in shown) == (1, True, True), shown
     status, shown = done(script_for(witnessed(name, dtype, around, options)), tmp_path)
     assert (status, "the discrepancy is gone" in shown) == (0, True), shown
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "dtype", "around"),
+    [
+        ("onnxruntime", "graph optimization=basic", "int8", GRAPHS[0]),
+        ("onnxruntime", "graph optimization=all", "uint8", GRAPHS[1]),
+        ("onnxruntime", "graph optimization=off", "uint4", ("constant:x", "y>reshape:1")),
+        ("onnx-reference", "graph", "uint8", GRAPHS[2]),
+    ],
+)
+def test_a_short_script_makes_the_graph(name, options, dtype, around, tmp_path):
+    script = short_script(witnessed(name, dtype, around, options))
+    assert ("graph_optimization_level" in script) == (options[-3:] in ("off", "sic"))
+    status, shown = done(script, tmp_path)
+    assert status == 0
+    assert shown.splitlines()[-1] == "1.5 0x3fc00000"
+
+
+def test_no_short_script_leaves_the_graph_out():
+    assert short_script(witnessed("onnxruntime", "int8", ("no words",))) is None
 
 
 def test_a_graph_that_is_damaged_cannot_be_told():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oracles.onnx_model import extents, graph_of, list_inputs, operator_sets
-from xverify.core.call import Call, Tensor
+from xverify.core.call import BITS, Call, Tensor
 from xverify.core.codec import call_from_json, tensor_to_json
 from xverify.core.surroundings import Graph
 from xverify.report.script_bodies import (
@@ -25,6 +25,7 @@ from xverify.report.script_bodies import (
     packed,
     provider_of,
 )
+from xverify.report.script_literals import onnx_type
 from xverify.report.script_values import WIDTHS, read_codes, to_array, to_codes
 from xverify.report.summary import Json
 
@@ -79,6 +80,42 @@ def _plain(tensor: Tensor) -> Json:
         "layout": tensor.layout,
         "bits": " ".join(made["hex"]),
     }
+
+
+def graph_lines(call: Call, graph: Graph) -> list[str]:
+    """Lines of Python that make ``model`` with onnx.helper; the constants are arrays by their names."""
+    domain, sets = operator_set(call.contract)[0], operator_sets(call)
+    nodes: list[str] = []
+    initializers = [f'    numpy_helper.from_array({name}, "{name}"),' for name in graph.constants]
+    for node in graph.nodes:
+        inputs, attributes = list_inputs(node, sets[""])
+        initializers += [
+            f'    helper.make_tensor("{name}", TensorProto.INT64, [{len(values)}], {values}),'
+            for name, values in inputs
+        ]
+        names = ", ".join(f'"{name}"' for name in (*node.inputs, *(name for name, _ in inputs)))
+        words = {name: _spelled(name, value) for name, value in attributes.items()}
+        if node.of_call and domain:
+            words["domain"] = repr(domain)
+        keywords = "".join(f", {name}={value}" for name, value in words.items())
+        nodes.append(f'    helper.make_node("{node.operator}", [{names}], ["{node.output}"]{keywords}),')
+    inputs_made = [
+        f'    helper.make_tensor_value_info("{name}", {onnx_type(tensor.dtype)}, {extents(name, tensor, graph.symbolic)}),'
+        for name, tensor in graph.inputs.items()
+    ]
+    opsets = ", ".join(f"helper.make_opsetid({name!r}, {version})" for name, version in sets.items())
+    return [
+        *("nodes = [", *nodes, "]"),
+        *("inputs = [", *inputs_made, "]"),
+        *("constants = [", *initializers, "]"),
+        f'graph = helper.make_graph(nodes, "g", inputs, [ValueInfoProto(name="{graph.output}")], constants)',
+        f"model = helper.make_model(graph, opset_imports=[{opsets}], ir_version=10)",
+    ]
+
+
+def _spelled(name: str, value: Any) -> str:
+    """An attribute as Python; what is no number is a type."""
+    return onnx_type(str(value)) if name == "output_dtype" and value in BITS else repr(value)
 
 
 # -- copied -----------------------------------------------------------------------------------------------

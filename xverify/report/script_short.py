@@ -11,10 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from oracles.plugin import is_library
-from xverify.core.call import BITS, Tensor, code_dtype
+from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.codec import tensor_from_json
+from xverify.core.surroundings import Graph
 from xverify.report.script_bodies import implementation, provider_of, setting
+from xverify.report.script_graph import graph_lines, graph_of_witness
 from xverify.report.script_literals import is_numpy, onnx_type, operand
 from xverify.report.summary import Json
 
@@ -29,7 +33,8 @@ _QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "
 @dataclass(frozen=True)
 class _Call:
     """A witness that was read: tensors by role in the operator's order, attributes, and who is asked by which way. full_name: the
-    implementation's name with its option, its setting, its version."""
+    implementation's name with its option, its setting, its version. surrounded: the call in its graph, if it stands in one; then
+    the tensors are what that is fed, and its constants."""
 
     contract: str
     tensors: dict[str, Tensor]
@@ -38,6 +43,7 @@ class _Call:
     options: str
     out_dtype: str
     full_name: str
+    surrounded: tuple[Call, Graph] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,15 +93,22 @@ def _read(finding: Json) -> _Call | None:
         tensors = {role: tensor_from_json(given[role]) for role in roles if role in given}
     except (KeyError, ValueError, OverflowError):
         return None
+    surrounded = graph_of_witness(witness["call"])
+    if surrounded is not None:
+        tensors = {**surrounded[1].inputs, **surrounded[1].constants}
+    elif witness["call"].get("around"):
+        return None
     got = (witness["got"] or {}).get("tensor")
     out = got["dtype"] if got and got["dtype"] in BITS else finding["out_dtype"]
     return _Call(
         witness["call"]["contract"], tensors, dict(attributes), implementation(subject), subject["options"],
-        out or "float32", subject["name"],
+        out or "float32", subject["name"], surrounded,
     )  # fmt: skip
 
 
 def _onnx_node(call: _Call) -> list[str]:
+    if call.surrounded is not None:
+        return graph_lines(*call.surrounded)
     domain, _, operator = call.contract.partition("/")
     version = int(re.sub(r"\D", "", operator.partition("@")[0].rpartition("-")[2])[:6] or 0)
     domain = "" if domain == "ai.onnx" else domain
@@ -130,9 +143,15 @@ def _spelled(value: object) -> str:
 
 
 def _constants(call: _Call) -> list[str]:
-    """Roles that are initializers on the call's path through ONNX Runtime."""
+    """Roles that are initializers on the call's path through ONNX Runtime, or in its graph."""
+    if call.surrounded is not None:
+        return list(call.surrounded[1].constants)
     first = {"initializers": 1, "all initializers": 0}.get(call.options, len(call.tensors))
     return list(call.tensors)[first:]
+
+
+def _fed(call: _Call) -> list[str]:
+    return [role for role in call.tensors if role not in _constants(call)]
 
 
 def _quoted(names: Mapping[str, object] | list[str]) -> str:
@@ -148,6 +167,10 @@ def _onnx_imports(call: _Call) -> str:
     return f"from onnx import TensorProto, ValueInfoProto, helper{helper}"
 
 
+_LEVELS = {"off": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
+"""Those that are not the default."""
+
+
 def _session_options(call: _Call) -> list[str]:
     """The lines that set what the call's path, or the setting in the implementation's name, wants of a session."""
     asked = {"options": call.options, "name": call.full_name}
@@ -157,8 +180,8 @@ def _session_options(call: _Call) -> list[str]:
         "session.disable_cpu_ep_fallback": provider_of(call.full_name) != "CPUExecutionProvider",
     }
     lines = [f'options.add_session_config_entry("{name}", "1")' for name, wanted in entries.items() if wanted]
-    if call.options == "optimization=off":
-        lines.append("options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL")
+    if level := _LEVELS.get(call.options.rpartition("optimization=")[2]):
+        lines.append(f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}")
     if threads := setting(asked, "threads"):
         lines.append(f"options.intra_op_num_threads = {int(threads)}")
     return lines
@@ -215,7 +238,7 @@ def _onnx_reference(call: _Call) -> _Script:
     imports = [_onnx_imports(call), "from onnx.reference import ReferenceEvaluator"]
     return _Script(
         imports,
-        [*_onnx_node(call), f"y = np.asarray(ReferenceEvaluator(model).run(None, {_feeds(list(call.tensors))})[0])"],
+        [*_onnx_node(call), f"y = np.asarray(ReferenceEvaluator(model).run(None, {_feeds(_fed(call))})[0])"],
     )
 
 
@@ -317,12 +340,21 @@ def _shown(finding: Json, call: _Call, made: _Script) -> list[str]:
     entries = finding["witness"]["legal"][:MOST_PLACES]
     lines = [*made.body, f"bits = y.view(np.uint{max(8, width)})", "print(y.dtype, y.shape)"]
     for entry in entries:
-        place = ", ".join(map(str, entry["index"])) or "()"
+        place = ", ".join(map(str, _place(call, entry["index"]))) or "()"
         due = " or ".join(f"{one['decimal']} {one['hex']}" for one in entry["legal"])
         lines.append(f"print(y[{place}], hex(bits[{place}]))  # allowed: {_comment(due)}")
     if entries:
         return lines
     return [*lines[:-1], "print(y.dtype, y.shape, y.ravel()[:8], [hex(code) for code in bits.ravel()[:8]])"]
+
+
+def _place(call: _Call, index: list[int]) -> list[int]:
+    """Where a value of the lone call's result is in what the script calls y."""
+    if call.surrounded is None:
+        return index
+    graph = call.surrounded[1]
+    flat = int(np.ravel_multi_index(tuple(index), graph.lone_shape)) if index else 0
+    return [int(i) for i in np.unravel_index(int(graph.places[flat]), graph.shape)]
 
 
 def _comment(text: str) -> str:
