@@ -26,7 +26,7 @@ ORACLES = (
         ships=("tensorflow/Dequantize@installed",),
         module=__name__,
         load="load_function",
-        paths=(Path("", 0.5), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
+        paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
     ),
     Oracle(
         name="tensorflow-xla",

@@ -24,6 +24,7 @@ from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 from xverify.engine.workers import Worker
 from xverify.report.script import script_for
+from xverify.report.script_short import short_script
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 TENSORFLOW = "tensorflow/Dequantize@installed"
@@ -85,6 +86,34 @@ def test_a_script_of_a_graph_runs_alone(tmp_path: Path) -> None:
     found = finding("violation", "tensorflow-function", TENSORFLOW, "formula-min-combined", "a summary", witness)
     status, text = run(script_for(found), tmp_path)
     assert (status, "got       6.0 (0x40c00000)" in text) == (0, True), text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "specs", "made"),
+    [
+        (
+            "tensorflow-function",
+            "",
+            "[None], tf.quint8), tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32",
+            "",
+        ),
+        ("tensorflow-function", UNKNOWN, "None, tf.quint8), tf.TensorSpec(None, tf.float32), tf.TensorSpec(None, ", ""),
+        ("tensorflow-function", CONSTANT, "[2], tf.quint8)]", "lambda input: "),
+        ("tensorflow-xla", "", "[2], tf.quint8), tf.TensorSpec([], tf.float32)", ", jit_compile=True)"),
+    ],
+)
+def test_the_short_script_of_a_graph(name: str, options: str, specs: str, made: str) -> None:
+    got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
+    legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]
+    witness = {"call": range_call(), "got": got, "legal": legal}
+    subject = {"name": name, "version": "1", "role": "oracle", "options": options}
+    found = finding("violation", name, TENSORFLOW, "formula-min-combined", "a summary", witness, subject=subject)
+    text = short_script(found)
+    assert text is not None
+    compile(text, "script", "exec")
+    assert f"specs = [tf.TensorSpec({specs}" in text
+    assert made in text
+    assert 'tf.quantization.dequantize(input, min_range, max_range, mode="MIN_COMBINED")' in text
 
 
 @pytest.mark.parametrize("path", FUNCTIONS)

@@ -242,22 +242,51 @@ def _onnx_reference(call: _Call) -> _Script:
     )
 
 
+_TENSORFLOW_IMPORTS = [
+    'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # seen on the CPU',
+    "import tensorflow as tf",
+]
+
+
 def _tensorflow(call: _Call) -> _Script:
-    data = call.tensors["input"]
-    quantized = _QUANTIZED.get(data.dtype)
+    first, data, keywords = _range_operands(call)
+    operands = ", ".join([data, *(role for role in call.tensors if role != "input")])
+    return _Script(
+        _TENSORFLOW_IMPORTS, [*first, f"y = tf.quantization.dequantize({operands}{keywords}).numpy()"], ("os",)
+    )
+
+
+def _tensorflow_graph(call: _Call) -> _Script:
+    """Inside tf.function, with what the path lets the graph know."""
+    first, data, keywords = _range_operands(call)
+    compiled = call.name.startswith("tensorflow-xla")
+    given = ["input"] if call.options == "ranges=constant" else list(call.tensors)
+    static = compiled or call.options in ("shapes=static", "ranges=constant")
+    specs = []
+    for role in given:
+        tensor = call.tensors[role]
+        shape: object = list(tensor.shape) if static else [None] * len(tensor.shape)
+        dtype = _QUANTIZED.get(tensor.dtype, tensor.dtype) if role == "input" else tensor.dtype
+        specs.append(f"tf.TensorSpec({None if call.options == 'shapes=unknown' else shape}, tf.{dtype})")
+    inner = f"tf.quantization.dequantize({', '.join(call.tensors)}{keywords})"
+    fed = ", ".join([data, *(f"tf.constant({role})" for role in given if role != "input")])
+    body = [
+        f"function = tf.function(lambda {', '.join(given)}: {inner}{', jit_compile=True' if compiled else ''})",
+        f"specs = [{', '.join(specs)}]",
+        f"y = function.get_concrete_function(*specs)({fed}).numpy()",
+    ]
+    return _Script(_TENSORFLOW_IMPORTS, [*first, *body], ("os",))
+
+
+def _range_operands(call: _Call) -> tuple[list[str], str, str]:
+    """The line that gives the input its quantized type, if it has one; the input's name then; attributes as keywords."""
+    quantized = _QUANTIZED.get(call.tensors["input"].dtype)
     first = [f"quantized = tf.bitcast(tf.constant(input), tf.{quantized})"] if quantized else []
     words = {name: _spelled(value) for name, value in call.attributes.items()}
     if words.get("dtype", "").strip('"') in BITS:
         words["dtype"] = f"tf.{call.attributes['dtype']}"
     keywords = "".join(f", {name}={value}" for name, value in words.items())
-    operands = ", ".join(
-        ["quantized" if quantized else "tf.constant(input)", *(role for role in call.tensors if role != "input")]
-    )
-    imports = [
-        'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # seen on the CPU',
-        "import tensorflow as tf",
-    ]
-    return _Script(imports, [*first, f"y = tf.quantization.dequantize({operands}{keywords}).numpy()"], ("os",))
+    return first, "quantized" if quantized else "tf.constant(input)", keywords
 
 
 def _onednn_formula(call: _Call) -> _Script:
@@ -311,6 +340,8 @@ _WRITERS: dict[str, Callable[[_Call], _Script]] = {
     "onnxruntime": _onnxruntime,
     "onnx-reference": _onnx_reference,
     "tensorflow": _tensorflow,
+    "tensorflow-function": _tensorflow_graph,
+    "tensorflow-xla": _tensorflow_graph,
     "onednn-formula-multiply": _onednn_formula,
     "onednn-formula-divide": _onednn_formula,
     "xverify-numpy": _xverify,
