@@ -17,13 +17,28 @@ def reproduce(call: Dict[str, Any]) -> Any:
 
     name, arrays, attributes = call["name"], call["arrays"], call["attributes"]
     static = call["contract"].startswith("onednn/Dequantize-")
-    types = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float8_e5m2": 9}
-    types["float8_e4m3fn"] = 10
+    types = {
+        "float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float8_e5m2": 9, "float8_e4m3fn": 10,
+        "int4": 11, "uint4": 12,
+    }  # fmt: skip
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     path = name.partition(":")[2].partition("@")[0] or os.path.join(sys.prefix, "lib", "libdnnl.so.3")
     if not os.path.isfile(path):
         raise ImportError("there is no %s: pip install onednn-cpu-gomp" % path)
-    lib = ctypes.CDLL(path)
+    directory = os.path.dirname(os.path.abspath(path))
+    driver = os.path.join(directory, "libintelocl.so")
+    if os.path.isfile(driver):  # a build with SYCL finds the CPU through OpenCL
+        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
+    waiting = [os.path.abspath(path)]
+    while waiting:  # a wheel has the libraries that it needs beside it, where the loader does not look
+        try:
+            lib = ctypes.CDLL(waiting[-1], ctypes.RTLD_GLOBAL)
+            waiting.pop()
+        except OSError as error:
+            missing = os.path.join(directory, str(error).partition(":")[0])
+            if missing in waiting or not os.path.isfile(missing):
+                raise ImportError("%s can't be loaded: %s" % (path, error)) from None
+            waiting.append(missing)
 
     class Logical(ctypes.Structure):
         _fields_ = [
@@ -41,35 +56,30 @@ def reproduce(call: Dict[str, Any]) -> Any:
         check(function, byref(handle), *given)
         return handle
 
-    def logical(number: int, array: Any) -> Any:
-        strides = [stride // array.itemsize for stride in array.strides]
-        if array.flags.c_contiguous:
+    def in_memory(array: Any) -> Any:
+        """The array as a logical tensor can tell it; 4-bit types are packed, low bits first."""
+        if array.dtype.name.endswith("int4"):
+            flat = np.append(array.view(np.uint8).reshape(-1) & 15, np.zeros(array.size % 2, np.uint8))
+            return flat[::2] | flat[1::2] << np.uint8(4)
+        size = array.itemsize
+        told = array.ctypes.data % size == 0 and all(stride >= 0 and stride % size == 0 for stride in array.strides)
+        return array if told else np.array(array, order="C")
+
+    def logical(number: int, array: Any, held: Any) -> Any:
+        strides = [stride // held.itemsize for stride in held.strides]
+        if held.flags.c_contiguous:
             strides = [int(np.prod([max(1, n) for n in array.shape[place + 1 :]])) for place in range(array.ndim)]
-        made_of = Logical()
+        one, kind = Logical(), types[array.dtype.name]
         dims, steps = (c_int64 * 12)(*array.shape), (c_int64 * 12)(*strides)
-        kind = types[array.dtype.name]
-        check(
-            "dnnl_graph_logical_tensor_init_with_strides",
-            byref(made_of),
-            c_size_t(number),
-            kind,
-            array.ndim,
-            dims,
-            steps,
-            1,
-        )
-        return made_of
+        init = "dnnl_graph_logical_tensor_init_with_strides"
+        check(init, byref(one), c_size_t(number), kind, array.ndim, dims, steps, 1)
+        return one
 
     roles = ["x"] if static else [role for role in ("x", "scale", "zero_point") if role in arrays]
-    inputs = []
-    for role in roles:
-        array = arrays[role]
-        told = array.ctypes.data % array.itemsize == 0 and all(
-            s >= 0 and s % array.itemsize == 0 for s in array.strides
-        )
-        inputs.append(array if told else np.array(array, order="C"))
+    inputs = [in_memory(arrays[role]) for role in roles]
     y = np.zeros(arrays["x"].shape, np.float32 if static else arrays["scale"].dtype)
-    tensors = [logical(number, array) for number, array in enumerate([*inputs, y])]
+    tensors = [logical(number, arrays[role], inputs[number]) for number, role in enumerate(roles)]
+    tensors.append(logical(len(roles), y, y))
     op = made("dnnl_graph_op_create", c_size_t(0), 19 if static else 21, b"dequantize")
     for one in tensors[:-1]:
         check("dnnl_graph_op_add_input", op, byref(one))

@@ -289,6 +289,15 @@ def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | No
     return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
 
 
+def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    shape = call.tensors["scale"].shape
+    return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
+
+
+def _per_group(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, qtype="per_group")
+
+
 def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
     pairs = [(1.0, -1.0), (2.0, 2.0), (0.0, 0.0), (np.nan, 1.0), (-1.0, np.inf), (-np.inf, np.inf), (-0.0, 0.0)]
     low, high = pairs[rng.integers(len(pairs))]
@@ -306,6 +315,8 @@ OPENERS: Mapping[str, Change] = {
     "axis-length": _axis_length,
     "axis-per-tensor": _axis_per_tensor,
     "int32-overflow": _int32_overflow,
+    "scales-rank": _scales_rank,
+    "qtype-per-group": _per_group,
     "range-order": _range_order,
 }
 """How a clause of that name is entered where it leaves the call open."""

@@ -21,6 +21,7 @@ from oracles.onednn_graph_api import DATA_TYPES, Library, NoLibraryError, Unsupp
 from xverify.core.call import LAYOUTS, Call, Outcome, Tensor, encode_call
 from xverify.core.dtypes import tensor
 from xverify.engine.workers import Worker
+from xverify.report import script
 
 ORACLE = all_oracles()["onednn"]
 DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1"
@@ -263,3 +264,24 @@ def test_the_module_says_the_version() -> None:
         command, capture_output=True, text=True, check=True, cwd=root, env={**os.environ, "PYTHONPATH": ""}
     )
     assert done.stdout.count(".") == 2
+
+
+def test_a_script_asks_what_the_oracle_asks() -> None:
+    """`reproduce`, whose source scripts copy, for each kind of call; and which scripts have it."""
+    answer = onednn_library.load().answer
+    strided = tensor("int32", [1, 2], "strided")
+    for one in (
+        call(DYNAMIC, Tensor("int8", X.codes, "F"), [0.1], tensor("uint8", [3])),
+        call(DYNAMIC, X, [0.1, 0.7], qtype="per_channel", axis=0),
+        call(STATIC, Tensor("int8", X.codes, "reversed"), [0.1, 0.7], strided, qtype="per_channel", axis=0),
+        call(STATIC, Tensor("int8", X.codes, "misaligned"), [0.1], tensor("int64", [-1])),
+    ):
+        told = {"name": "onednn", "contract": one.contract, "arrays": hand_out(one), "attributes": dict(one.attributes)}
+        assert onednn_library.reproduce(told).tolist() == values(_outcome(answer(one, "")))
+    named = {"name": "onednn:" + onednn_library.installed()}
+    assert onednn_library.reproduce({**told, **named}).tolist() == values(_outcome(answer(one, "")))
+    with pytest.raises(ImportError, match="there is no"):
+        onednn_library.reproduce({**told, "name": "onednn:/no/libdnnl.so.3"})
+    for name in ("onednn", "onednn:/no/libdnnl.so.3", "onednn==2026.1.0"):
+        assert script._body(name) is onednn_library.reproduce
+    assert script._body("kernels.py:onednn") is not onednn_library.reproduce

@@ -1,7 +1,8 @@
-"""onednn/Dequantize-1: its sentences against the document, each decision, and the kernel against a third author."""
+"""The editions of oneDNN 3.13: sentences against the documents, each decision, and the kernel against a third author."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import exact
 import numpy as np
 import pytest
 from kernel_arrays import codes_of
+from kernel_arrays import expected as expected_codes
 from test_clauses import quoted_but_absent
 from test_contracts import call_of
 
@@ -17,20 +19,22 @@ from strategies import breakable, openable, opened, spoiled, walk
 from strategies.layouts import layout_calls
 from xverify import contracts
 from xverify.core.call import Call
-from xverify.core.dtypes import numpy_dtype, tensor
+from xverify.core.dtypes import encode, numpy_dtype, tensor
 
 STATIC = "onednn/Dequantize-1"
 CONTRACT = contracts.get(STATIC)
-DOCUMENT = (
-    Path(__file__).parent / "documents" / "onednn_3_13_dequantize.md"
-)  # as release 3.13 of oneDNN (Apache 2.0) has it
+DYNAMIC = "onednn/DynamicDequantize-1@3.13"
+DOCUMENTS = Path(__file__).parent / "documents"
+DOCUMENT = {STATIC: "onednn_3_13_dequantize.md", DYNAMIC: "onednn_3_13_dynamic_dequantize.md"}
+"""As release 3.13 of oneDNN (Apache 2.0) has them."""
 
 
-def test_every_sentence_is_in_the_document() -> None:
-    document = DOCUMENT.read_text()
-    assert quoted_but_absent(CONTRACT, document) == []
-    without = document.replace("Zero points", "Offsets").replace("A s64 list", "A list")
-    assert len(quoted_but_absent(CONTRACT, without)) == 3, "the check above can't fail"
+@pytest.mark.parametrize("identity", [STATIC, DYNAMIC])
+def test_every_sentence_is_in_the_document(identity: str) -> None:
+    contract, document = contracts.get(identity), (DOCUMENTS / DOCUMENT[identity]).read_text()
+    assert quoted_but_absent(contract, document) == []
+    without = document.replace("de-quantization", "something")
+    assert len(quoted_but_absent(contract, without)) >= 2, "the check above can't fail"
 
 
 TABLE = [
@@ -62,9 +66,35 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), TABLE)
-def test_decisions(text: str, expected: str) -> None:
-    judgement = CONTRACT.judge(call_of(STATIC, text))
+DYNAMIC_TABLE = [
+    ("x=int8[2,3] scale=float32[1] zp=uint8[1]", "allowed"),
+    ("x=uint8[2,3] scale=bfloat16[3] zp=int8[3] qtype=per_channel", "allowed"),
+    ("x=int4[2,3] scale=float16[1] zp=uint4[1]", "allowed"),
+    ("x=uint4[2,3] scale=float16[2] zp=int32[2] qtype=per_channel axis=-2", "allowed"),
+    ("x=int4[2,3] scale=float16[1] zp=int8[1]", "forbidden zps-type"),
+    ("x=int8[2,3] scale=float16[1] zp=int4[1]", "forbidden zps-type"),
+    ("x=float8_e5m2[2,3] scale=float16[1]", "forbidden src-type"),
+    ("x=int8[2,3] scale=float64[1]", "forbidden scales-type"),
+    ("x=int8[2,3] scale=float32[2]", "forbidden scales-shape"),
+    ("x=int8[2,3] scale=float32[2,1]", "forbidden scales-shape"),
+    ("x=int8[2,3] scale=float32[1] zp=int8[2]", "forbidden zps-shape"),
+    ("x=int8[2,3] scale=float32[3] qtype=per_channel axis=2", "forbidden axis-range"),
+    ("x=int8[2,3] scale=float32[1] qtype=per-tensor", "forbidden qtype"),
+    ("x=int8[2,3] scale=float32[1] qtype=per_group", "unspecified qtype-per-group"),
+    ("x=int8[2,3] scale=float32[]", "unspecified scales-rank"),
+    ("x=int8[2,3] scale=float32[1] zp=int8[]", "unspecified scales-rank"),
+    ("x=int8[2,3] scale=float32[1,1] zp=int8[1,1]", "unspecified scales-rank"),
+    ("x=int8[2,3] scale=float32[3,1] qtype=per_channel", "unspecified scales-rank"),
+    ("x=int4[2] scale=float32[1] zp=int32[1]=2147483647", "allowed"),
+    ("x=int4[2]=-2 scale=float32[1] zp=int32[1]=2147483647", "unspecified int32-overflow"),
+    ("x=int8[2,3] scale=float32[1] axis=2", "unspecified axis-per-tensor"),
+]
+EVERY = [*((STATIC, *row) for row in TABLE), *((DYNAMIC, *row) for row in DYNAMIC_TABLE)]
+
+
+@pytest.mark.parametrize(("identity", "text", "expected"), EVERY)
+def test_decisions(identity: str, text: str, expected: str) -> None:
+    judgement = contracts.get(identity).judge(call_of(identity, text))
     assert " ".join([judgement.verdict, *(name.rpartition("/")[2] for name in judgement.clauses)]) == expected
 
 
@@ -113,13 +143,16 @@ def kernel(call: Call) -> Any:
     arrays = {role: given.laid_out().view(numpy_dtype(given.dtype)) for role, given in call.tensors.items()}
     zps = arrays.get("zero_point")
     attributes: dict[str, Any] = dict(call.attributes)
-    return xverify.dynamic_dequantize(arrays["x"], arrays["scale"], zps, contract=STATIC, **attributes)
+    return xverify.dynamic_dequantize(arrays["x"], arrays["scale"], zps, contract=call.contract, **attributes)
 
 
-def test_the_kernel_gives_what_the_contract_reads() -> None:
-    calls = [*list(walk(CONTRACT))[::2], *list(layout_calls(CONTRACT))[::5]]
+@pytest.mark.parametrize("identity", [STATIC, DYNAMIC])
+def test_the_kernel_gives_what_the_contract_reads(identity: str) -> None:
+    contract = contracts.get(identity)
+    calls = [*list(walk(contract))[::2], *list(layout_calls(contract))[::5]]
     for call in calls:
-        expected = CONTRACT.readings(call)[0].evaluate(CONTRACT.operands(call)).view(np.float32)
+        dtype = numpy_dtype(call.tensors["scale"].dtype)
+        expected = contract.readings(call)[0].evaluate(contract.operands(call)).view(dtype)
         assert codes_of(kernel(call)) == codes_of(expected), call.origin
     assert len(calls) > 200
 
@@ -143,7 +176,24 @@ def test_the_kernel_in_fractions(x_dtype: str) -> None:
             assert found == due or (np.isnan(got[place]) and due == exact.NAN["float32"]), (place, zps[place])
 
 
-@pytest.mark.parametrize(("text", "expected"), [row for row in TABLE if row[1].startswith("forbidden")])
-def test_the_kernel_refuses_what_is_forbidden(text: str, expected: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^{STATIC}/{expected.partition(' ')[2]}: "):
-        kernel(call_of(STATIC, text))
+@pytest.mark.parametrize(("identity", "text", "expected"), [row for row in EVERY if row[2].startswith("forbidden")])
+def test_the_kernel_refuses_what_is_forbidden(identity: str, text: str, expected: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{re.escape(identity)}/{expected.partition(' ')[2]}: "):
+        kernel(call_of(identity, text))
+
+
+@pytest.mark.parametrize("z_dtype", ["", "int4", "uint4", "int32"])
+@pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
+def test_four_bits_in_fractions(out: str, z_dtype: str) -> None:
+    """The output has the type of the scales."""
+    rng = np.random.default_rng(7)
+    bits = 32 if out == "float32" else 16
+    for x_dtype in ("int4", "uint4"):
+        x = np.tile(encode(x_dtype, np.arange(16)), 8).view(numpy_dtype(x_dtype))
+        scales = rng.integers(0, 1 << bits, x.size).astype(f"u{bits // 8}").view(numpy_dtype(out))
+        numbers = (
+            rng.integers(0, 8, x.size) if z_dtype != "int32" else rng.integers(-(2**31) + 512, 2**31 - 512, x.size)
+        )
+        zps = encode(z_dtype, numbers).view(numpy_dtype(z_dtype)) if z_dtype else None
+        got = xverify.dynamic_dequantize(x, scales, zps, qtype="per_channel", axis=0, contract=DYNAMIC)
+        assert codes_of(got) == expected_codes(x, scales, zps, out)

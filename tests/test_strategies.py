@@ -69,6 +69,8 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
     found = set()
     for x, scale, granularity in product(d.x_dtypes, d.scale_dtypes, d.granularities):
         zero_points = {"int8", "uint8", "int32"} if contract.id.startswith("onednn") else {x}
+        if contract.id == "onednn/DynamicDequantize-1@3.13" and x in ("int4", "uint4"):
+            zero_points = {"int4", "uint4", "int32"}
         if contract.id == "onednn/Dequantize-1":
             zero_points = set() if x.startswith("float8") else {"int32"}
         outputs = set(d.output_dtypes) if "output_dtype" in d.attributes else {scale}

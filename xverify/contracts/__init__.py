@@ -19,6 +19,7 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     "onednn/Dequantize-1": onednn_dequantize.contract,
     "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
     "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
+    "onednn/DynamicDequantize-1@3.13": partial(onednn.contract, "3.13"),
     "tensorflow/Dequantize@seed": tensorflow.seed_contract,
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
 }

@@ -185,10 +185,17 @@ class Fleet:
     def _likeness(self, blob: bytes) -> tuple[str, ...]:
         """What a call that ends a process has in common with others that would."""
         call = decode_call(blob)
-        judgement = self._contracts[call.contract].judge(call)
+        contract = self._contracts[call.contract]
+        judgement = contract.judge(call)
         kind = "empty" if call.values == 0 else "not empty"
         allowed = judgement.verdict == "allowed"
-        values = (call.data.dtype, str(call.attributes.get("mode", ""))) if allowed else ()
+        values: tuple[str, ...] = ()
+        if allowed:
+            # Each is often code of its own: oneDNN 3.2 dies of zero points per channel, and of axes from the back.
+            offset = "zero point" if "zero_point" in call.tensors else ""
+            axis = "axis from the back" if int(call.attributes.get("axis", 0)) < 0 else ""
+            mode = str(call.attributes.get("mode", ""))
+            values = call.data.dtype, mode, contract.cell(call).granularity, offset, axis
         around = sorted({word.partition(":")[0] for word in call.around})
         return (call.contract, kind, judgement.verdict, *values, *judgement.clauses, *around)
 

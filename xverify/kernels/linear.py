@@ -93,18 +93,20 @@ def dynamic_dequantize(
     out: Array | None = None,
     contract: str = "onednn/DynamicDequantize-1@multiply",
 ) -> Array:
-    """dst = (src - zps) * scales, or / scales, exact and rounded once to float32.
+    """dst = (src - zps) * scales, or / scales, exact and rounded once to the type of the scales.
 
     Source: oneDNN DynamicDequantize-1, clause "formula": ``@multiply`` is the specification (2020-2022), ``@divide``
-    the developer guide. ``onednn/Dequantize-1`` (developer guide 3.13), whose attributes scales and zps are the arrays of that
-    name here, multiplies. The difference is exact also where it leaves the range of int32, of which the texts say nothing.
+    the developer guide, ``@3.13`` that of release 3.13; and ``onednn/Dequantize-1`` (developer guide 3.13), which multiplies, and
+    whose attributes scales and zps are the arrays of that name here. The difference is exact also where it leaves the range
+    of int32, of which the texts say nothing.
 
-    src: any shape, int8 or uint8; of Dequantize-1 float8_e4m3fn or float8_e5m2 too. scales: float32, 1-D: one element
-    (``qtype`` "per_tensor"), or src's extent along ``axis`` ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or
-    int32 whatever src is (of Dequantize-1 int32 or int64, and none for float8), of scales' shape; None is 0.
-    out: the array to write and return, float32, of src's shape, any strides; it must not overlap an input.
+    src: any shape, int8 or uint8 (``@3.13``: also int4, uint4; Dequantize-1: float8_e4m3fn, float8_e5m2). scales: float32
+    (``@3.13``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along ``axis``
+    ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or int32 whatever src is (for int4 and uint4: int4, uint4 or
+    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape; None is 0.
+    out: the array to write and return, of scales' dtype and src's shape, any strides; it must not overlap an input.
 
-    Returns a float32 array of src's shape.
+    Returns an array of src's shape in scales' dtype.
     Raises TypeError (dtypes) or ValueError (shapes, axis, qtype), naming the clause.
     """
     rules = edition(contract, "onednn")
@@ -131,7 +133,7 @@ def dynamic_dequantize(
             rules.refuse(
                 ValueError, f"{name}-shape", f"the shape of {name}", parameter.shape, f"({extent},) for {qtype}"
             )
-    out = output(out, src.shape, FLOAT32, src, scales, zps)
+    out = output(out, src.shape, scales.dtype.newbyteorder("="), src, scales, zps)
     apply(out, src, scales, zps, spread, by_division=rules.id.endswith("@divide"))
     return out
 
