@@ -6,8 +6,11 @@ import os
 from typing import Any, Dict
 
 from oracles.arrays import Array, answered, hand_out
-from oracles.protocol import Loaded, Oracle
+from oracles.protocol import Loaded, Oracle, Setting
 from xverify.core.call import Call, Outcome
+
+THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
+"""How every way of running TensorFlow may be run besides, by a variable that it reads itself."""
 
 ORACLES = (
     Oracle(
@@ -16,18 +19,20 @@ ORACLES = (
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
         module=__name__,
+        varies=THREADS,
     ),
 )
 
 
 def import_tensorflow() -> Any:
-    """The module tensorflow, quiet, without accelerators and with one thread: calls are small."""
+    """The module tensorflow, quiet, without accelerators and, if its variable does not say otherwise, with one thread: calls
+    are small."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     import tensorflow as tf
 
     tf.get_logger().setLevel("ERROR")
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(int(os.environ.get("TF_NUM_INTRAOP_THREADS", "1")))
     return tf
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Tuple
 
 from oracles.arrays import answered, hand_out
 from oracles.protocol import Loaded, Oracle, Path
-from oracles.tensorflow_eager import attributes_of, import_tensorflow, operands
+from oracles.tensorflow_eager import THREADS, attributes_of, import_tensorflow, operands
 from xverify.core.call import Call, Outcome
 
 STATIC = "shapes=static"
@@ -27,6 +27,7 @@ ORACLES = (
         module=__name__,
         load="load_function",
         paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
+        varies=THREADS,
     ),
     Oracle(
         name="tensorflow-xla",
@@ -36,6 +37,7 @@ ORACLES = (
         module=__name__,
         load="load_xla",
         paths=(Path("", 0.1),),
+        varies=THREADS,
     ),
 )
 

@@ -95,6 +95,7 @@ class Sweep:
         self.tally = Tally(options.rules.characterise)
         self.findings = Findings()
         self.changes = changes_of(self)
+        self.varied: vary.Differences = {}
         self.trust = Trust()
         self.phases: Counter[str] = Counter()
         self.clause_cases: Counter[str] = Counter()
@@ -135,6 +136,7 @@ class Sweep:
             telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
         conclude(self)
         conclude_changes(self)
+        vary.conclude_variants(self)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -247,7 +249,7 @@ class Sweep:
                         continue
                     found = verdicts.nondeterministic(judged[place], subject.name, outcomes[place][subject], outcome)
                     if found is not None:
-                        self.add(found, subject, judged[place], outcome)
+                        vary.note(self, found, subject, judged[place], outcome)
                 else:
                     outcomes[place][subject] = outcome
         for one, given in zip(judged, outcomes, strict=True):
