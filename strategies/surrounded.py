@@ -10,15 +10,18 @@ from itertools import chain
 
 import numpy as np
 
-from strategies.structures import Structure, build
+from strategies.structures import Linear, Structure, build
 from strategies.walk import cell_structures, shape_structures
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.moves import AFTER, BEFORE
-from xverify.core.surroundings import opset_beside, requantizes
+from xverify.core.surroundings import OPERATOR, opset_beside, requantizes, surround
 
 MOST_VALUES = 600
 """Values of a call: a graph costs milliseconds before the first of them, and nothing in it depends on many."""
+
+PER_TENSOR = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
+"""Shapes for the lap's calls per tensor: room for most codes of a byte, and tails."""
 
 _NOT_MOVED = 0.35
 _MOVED_TWICE = 0.25
@@ -31,6 +34,9 @@ _OTHER_CONSTANT = 0.1
 """Of zero points: those that are no constant although the scale is one, or the other way round; and of x, one constant."""
 
 _SYMBOLIC = 0.15
+_DRAWN = 4
+"""Words that are drawn at most until one applies to the shape at hand, and does not stand for Identity."""
+
 _SPELLED_FROM_THE_BACK = 0.3
 
 
@@ -38,13 +44,20 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
     """Allowed calls in surroundings, without end: the walk's small structures, those of its lap over the cells and the others in
     turn, each in a drawn order, again and again with other values. None where an edition has no such call."""
     rng = np.random.default_rng(seed)
-    cells = _without_end(_few_values(cell_structures(contract)), rng)
+    cells = (_reshaped(structure, rng) for structure in _without_end(_few_values(cell_structures(contract)), rng))
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
     for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
         call = build(contract, structure, f"surrounded {number}")
         around = words(call, rng)
         if contract.judge(call).verdict == "allowed":
             yield replace(call, around=around)
+
+
+def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:
+    """Per tensor any shape will do: one with several axes, since of one there is little to move."""
+    if not isinstance(structure, Linear) or structure.granularity != "per_tensor":
+        return structure
+    return replace(structure, shape=PER_TENSOR[int(rng.integers(len(PER_TENSOR)))])
 
 
 def _few_values(structures: Iterable[Structure]) -> list[Structure]:
@@ -86,19 +99,31 @@ def takes(name: str, opset: int, dtype: str) -> bool:
     return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
 
 
+def _word(call: Call, beginning: str, names: Sequence[str], rng: np.random.Generator) -> str:
+    """A word of one of the names, of several that were drawn the first that applies to the call's shape."""
+    drawn = ""
+    for _ in range(_DRAWN):
+        name = rng.choice(names)
+        drawn = f"{beginning}{name}:{_number(rng)}"
+        nodes = surround(replace(call, around=(drawn,))).nodes
+        if name == "identity" or any(node.operator not in ("Identity", OPERATOR) for node in nodes):
+            break
+    return drawn
+
+
 def _before(call: Call, rng: np.random.Generator) -> list[str]:
     found = []
     for role, tensor in call.tensors.items():
         many = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
         known = [name for name in BEFORE if takes(name, opset_beside(call), tensor.dtype)]
-        found += [f"{role}<{rng.choice(known)}:{_number(rng)}" for _ in range(many if known else 0)]
+        found += [_word(call, f"{role}<", known, rng) for _ in range(many if known else 0)]
     return found
 
 
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
     out = str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
     known = [name for name in AFTER if takes(name, opset_beside(call), out)]
-    found = [f"y>{rng.choice(known)}:{_number(rng)}" for _ in range(_several(rng) if known else 0)]
+    found = [_word(call, "y>", known, rng) for _ in range(_several(rng) if known else 0)]
     if rng.random() < _REQUANTIZED and requantizes(call):
         found.insert(int(rng.integers(len(found) + 1)), "y>requantize:0")
     return found
