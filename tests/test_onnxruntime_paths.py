@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sample_report
 
 from oracles import all_oracles, onnxruntime_cpu
 from oracles.arrays import from_array, numpy_dtype
@@ -19,6 +23,8 @@ from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
 from xverify.engine.fleet import Fleet
 from xverify.engine.plan import Case
 from xverify.engine.workers import Worker
+from xverify.report.script import script_for
+from xverify.report.script_short import short_script
 
 ORACLE = all_oracles()["onnxruntime"]
 
@@ -251,3 +257,62 @@ def test_the_cpu_provider_by_name_answers_as_the_plain_oracle_does(worker: Worke
         assert named.ask(encode_call(per_tensor())).same(worker.ask(encode_call(per_tensor())))
     finally:
         named.stop()
+
+
+# -- scripts ------------------------------------------------------------------------------------------------
+
+
+def shown(name: str, path: str, dtype: str = "int8") -> dict[str, Any]:
+    """A finding that 3 times 0.5 is 1.5 where 2 is due."""
+    x = sample_report.tensor(dtype, [1], ["3"], ["0x3" if dtype == "int4" else "0x03"])
+    scale = sample_report.tensor("float32", [], ["0.5"], ["0x3f000000"])
+    witness = {
+        "call": sample_report.call("ai.onnx/DequantizeLinear-25", {"x": x, "scale": scale}),
+        "got": sample_report.gave("float32", [1], ["1.5"], ["0x3fc00000"]),
+        "legal": [sample_report.wrong([0], ("1.5", "0x3fc00000"), ("2.0", "0x40000000", ["exact"]))],
+    }
+    subject = {"name": name, "version": "1", "role": "oracle", "options": path}
+    contract = "ai.onnx/DequantizeLinear-25"
+    return sample_report.finding("violation", name, contract, "formula", "a summary", witness, subject=subject)
+
+
+def ran(script: str | None, directory: Path) -> tuple[int, str]:
+    path = directory / "script.py"
+    path.write_text(str(script))
+    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, cwd=directory, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "dtype"),
+    [
+        ("onnxruntime", "io binding", "int4"),
+        ("onnxruntime:CPUExecutionProvider[threads=2]", "all initializers", "int8"),
+    ],
+)
+def test_scripts_take_the_path(name: str, path: str, dtype: str, tmp_path: Path) -> None:
+    status, text = ran(script_for(shown(name, path, dtype)), tmp_path)
+    assert (status, "got       1.5 (0x3fc00000)" in text) == (1, True), text
+
+
+def test_a_short_script_binds_its_output(tmp_path: Path) -> None:
+    script = short_script(shown("onnxruntime", "io binding", "int4"))
+    assert "bind_output" in str(script)
+    assert ran(script, tmp_path) == (0, "float32 (1,)\n1.5 0x3fc00000\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "sign"),
+    [
+        ("onnxruntime", "all initializers", 'disable_quant_qdq", "1"'),
+        ("onnxruntime", "threads=4", "intra_op_num_threads = 4"),
+        ("onnxruntime[threads=8]==1.17.0", "", "intra_op_num_threads = 8"),
+        ("onnxruntime[denormals=zero]", "", 'set_denormal_as_zero", "1"'),
+        ("onnxruntime:CUDAExecutionProvider", "", 'providers=["CUDAExecutionProvider"], enable_fallback=0'),
+    ],
+)
+def test_short_scripts_ask_for_what_the_path_and_the_name_say(name: str, path: str, sign: str) -> None:
+    script = str(short_script(shown(name, path)))
+    assert sign in script
+    assert sign not in str(short_script(shown("onnxruntime", "")))
+    ast.parse(script)
