@@ -260,7 +260,7 @@ def test_a_graph_that_is_not_optimised_gives_what_the_lone_call_gives(name):
         if outcome.kind != "unsupported":
             assert outcome.same(lone), call_to_line(call)
             compared += 1
-    assert compared > 30
+    assert compared > 20
 
 
 def test_the_reference_gives_what_it_gives_for_the_lone_call():
