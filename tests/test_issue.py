@@ -172,7 +172,7 @@ def test_a_wrong_id_names_the_nearest(tmp_path: Path) -> None:
     code, output = run_command(tmp_path, "--format", "markdown", "--finding", right[:-1] + "x", "-o", str(out))
     assert (code, right in output, out.read_text()) == (2, True, "what was there")
     code, output = run_command(tmp_path, "--format", "markdown", "--finding", "%%%%")
-    assert (code, "it has 11 findings" in output) == (2, True)
+    assert (code, f"it has {len(sample_report()['findings'])} findings" in output) == (2, True)
 
 
 @pytest.mark.parametrize("words", [[], ["--format", "html"], ["--format", "json"], ["--format", "junit"]])
