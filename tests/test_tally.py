@@ -205,6 +205,15 @@ def test_of_equally_large_calls_the_one_of_lower_rank_and_then_the_earlier_is_ke
         assert row.refusal == (flat, REJECTED)
 
 
+def test_of_the_same_call_twice_the_first_outcome_stays() -> None:
+    judged = asked([5])
+    first, second = moved(judged, 2), moved(judged, 9)
+    _, row = tallied((judged, first), (judged, second))
+    assert row.worst == (judged, first)
+    _, row = tallied((judged, REJECTED), (judged, replace(REJECTED, message="again")))
+    assert row.refusal == (judged, REJECTED)
+
+
 # -- one word for a cell --------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,7 @@ def test_a_mixture_that_a_recipe_explains_is_attributed_to_it() -> None:
 def test_mixtures_are_told_only_of_those_whom_the_edition_judges_and_where_nothing_is_wrong() -> None:
     first, second, third = asked([SINGLE], 0), asked([EXACT], 1), asked([5], 2)
     seen = [(first, by(first, "float32")), (second, by(second))]
+    assert list(tallied(seen[0])[0].mixtures()) == list(tallied((second, REJECTED))[0].mixtures()) == []
     assert len(list(tallied(*seen)[0].mixtures())) == 1
     assert list(tallied(*seen, is_judged=False)[0].mixtures()) == []
     assert list(tallied(*seen, (third, moved(third, 8)))[0].mixtures()) == []
@@ -221,11 +222,18 @@ def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_told() -> None
     assert row.explained.recipe is None
 
 
-def test_refusals_come_in_order_from_those_whom_the_edition_judges() -> None:
-    tally, wide, narrow = Tally(), asked([5]), asked([5], dtype="int8")
-    for judged, subject, is_judged in ((narrow, TWO, True), (wide, TWO, True), (narrow, ONE, True)):
+def test_refusals_come_in_order_apart_by_whether_the_edition_judges() -> None:
+    tally, wide, narrow, three = Tally(), asked([5]), asked([5], dtype="int8"), Subject("three", "1", "oracle")
+    for judged, subject, is_judged in (
+        (narrow, TWO, True),
+        (wide, TWO, True),
+        (narrow, ONE, True),
+        (wide, three, False),
+    ):
         tally.observe(judged, subject, REJECTED, is_judged)
-    tally.observe(wide, Subject("three", "1", "oracle"), REJECTED, False)
     tally.observe(wide, ONE, UNSUPPORTED, True)
+    tally.observe(narrow, three, UNSUPPORTED, False)
     told = [(subject.name, cell.x_dtype, row is tally.cells[subject, cell]) for subject, cell, row in tally.refusals()]
     assert told == [("two", "int32", True), ("one", "int8", True), ("two", "int8", True)]
+    ((subject, cell, row),) = tally.refusals(judged=False)
+    assert (subject, cell, row.refusal) == (three, wide.cell, (wide, REJECTED))
