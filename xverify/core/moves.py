@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 
-Shape = tuple[int, ...]
+Shape = Tuple[int, ...]
 Array = Any  # "np.ndarray[Any, Any]", which NumPy for Python 3.8 can't subscript at run time
 Value = Any  # an attribute of a call, or a tuple of whole numbers
 

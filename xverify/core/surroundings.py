@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import List, Tuple
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class Graph:
 
 # -- graphs -----------------------------------------------------------------------------------------------
 
-_Moves = list[tuple[str, int]]
+_Moves = List[Tuple[str, int]]
 """Names of moves and their numbers."""
 
 _WORD = re.compile(r"(\w+)(<|>|:)(\w+)(?::(-?\d{1,9}))?")
