@@ -145,18 +145,8 @@ def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool], confi
     finding.outcome = result.outcome if finding.key.verdict != "conflict" else _other_edition(run, finding)
     finding.summary = result.discrepancy.summary
     finding.shrunk = "minimal" if result.minimal else "not reached"
-    run.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
-
-
-def _other_edition(run: Sweep, finding: Finding) -> Any:
-    from xverify import contracts
-    from xverify.verify.editions import by_formula
-    from xverify.verify.legal import legal_set
-
-    assert finding.call is not None
-    rival = contracts.get(finding.key.subject)
     _least_optimised(run, finding)
-    return by_formula(rival, legal_set(rival, finding.call.under(rival.id)))
+    run.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
 
 
 def _least_optimised(run: Sweep, finding: Finding) -> None:
@@ -170,6 +160,16 @@ def _least_optimised(run: Sweep, finding: Finding) -> None:
             finding.subject, finding.outcome = subject, found[1]
             finding.paths.add(subject.options)
             return
+
+
+def _other_edition(run: Sweep, finding: Finding) -> Any:
+    from xverify import contracts
+    from xverify.verify.editions import by_formula
+    from xverify.verify.legal import legal_set
+
+    assert finding.call is not None
+    rival = contracts.get(finding.key.subject)
+    return by_formula(rival, legal_set(rival, finding.call.under(rival.id)))
 
 
 def new_run_id() -> str:
