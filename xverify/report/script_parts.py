@@ -66,11 +66,11 @@ def introduce(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> No
         print("  %s: %s %s%s: %s%s" % (role, tensor["dtype"], tensor["shape"], layout, ", ".join(shown), more))
     for name, value in finding["call"]["attributes"].items():
         print("  %s = %r" % (name, value))
+    if finding["call"].get("around"):
+        print("  in a graph: " + finding["call"]["around"])
     for other in finding["others"]:
         print("others gave: " + other)
     sys.stdout.flush()
-    if finding["call"].get("around"):
-        print("  in a graph: " + finding["call"]["around"])
 
 
 def version(package: str) -> str:
