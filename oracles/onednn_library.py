@@ -2,8 +2,8 @@
 
 The library is that of the wheel (``onednn-cpu-gomp``, or ``onednn``, a build with SYCL), or any by path:
 ``onednn:/path/libdnnl.so.3``. Each call is one operation alone in a graph. Logical tensors have strides, so an operand
-is handed over as it lies in memory, but for what they cannot say: strides that are negative, or no whole number of
-elements, and addresses that are not aligned; of those the library gets a copy.
+is handed over as it lies in memory, but for what they cannot say: strides that are no positive
+whole number of elements, and addresses that are not aligned; of those the library gets a copy.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
     if BITS[tensor.dtype] < 8:
         return pack(tensor.codes, BITS[tensor.dtype]), _packed(tensor.dtype, tensor.shape)
     size = array.itemsize
-    told = array.ctypes.data % size == 0 and all(stride >= 0 and stride % size == 0 for stride in array.strides)
+    told = array.ctypes.data % size == 0 and all(stride > 0 and stride % size == 0 for stride in array.strides)
     if not told or array.flags.c_contiguous:
         # NumPy's strides along extents of 0 and 1 may be anything.
         return np.array(array, order="C") if not told else array, _packed(tensor.dtype, tensor.shape)
