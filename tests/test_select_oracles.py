@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
 from framework_oracle import FAKE
+from rich.console import Console
+from sample_report import sample_report
 
 from oracles import installed_version
+from xverify.cli.common import say
 from xverify.contracts import get
 from xverify.engine import elsewhere, replay, select
 from xverify.engine.environments import Environment, EnvironmentFailedError
+from xverify.engine.installers import Say
 from xverify.engine.naming import Name, parse, same_version, without_version
 from xverify.engine.select import UsageError
+from xverify.report import render
+from xverify.report.console import print_summary
 from xverify.verify.findings import Subject
 
 HERE = replace(FAKE, name="here", distribution="numpy")
@@ -26,9 +33,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "all_oracles", lambda: listed)
     monkeypatch.setattr(replay, "all_oracles", lambda: listed)
 
-    def environment(distribution: str, version: str, say: object, needs: object) -> Environment:
+    def environment(distribution: str, version: str, say: Say, needs: object) -> Environment:
         if version not in ("1.0", "2.0", "3.0"):
             raise EnvironmentFailedError(f"{distribution} {version} is not offered")
+        say(f"{distribution} {version}: being made")
         return Environment(f"/environments/{version}/python", version, distribution)
 
     monkeypatch.setattr(elsewhere, "environment", environment)
@@ -151,3 +159,21 @@ def test_a_replay_makes_a_version_but_runs_no_path_that_only_a_report_names(tmp_
             ask(Subject("nowhere", "1.0", "oracle"), None)
         with pytest.raises(LookupError, match="no implementation is called 'a==b==c' here"):
             ask(Subject("a==b==c", "1.0", "oracle"), None)
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown", "terminal"])
+def test_what_was_left_out_is_in_every_form_of_the_report(kind: str) -> None:
+    report = sample_report()
+    report["run"]["left_out"] = ["here==7.0 is left out: numpy 7.0 is not offered"]
+    if kind == "terminal":
+        console = Console(record=True, width=100, file=io.StringIO())
+        print_summary(report, console)
+        shown = console.export_text()
+    else:
+        shown = render(report, kind)
+    assert "numpy 7.0 is not offered" in shown
+
+
+def test_what_takes_long_is_said_at_once_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    select.oracle_named("here==2.0", say)
+    assert capsys.readouterr() == ("", "xverify: numpy 2.0: being made\n")

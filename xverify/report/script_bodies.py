@@ -90,7 +90,8 @@ def onnx_model(call: dict[str, Any], constants: list[str]) -> bytes:
         else:
             graph.append((11, message((1, role), (2, message((1, message((1, number))))))))
     graph.append((12, message((1, "y"))))
-    return message((1, 10), (7, message(*graph)), (8, message((1, domain), (2, opset))))
+    # The oldest version of the format that goes with the opset: an old release takes none that is newer than itself.
+    return message((1, 10 if opset >= 21 else 5), (7, message(*graph)), (8, message((1, domain), (2, opset))))
 
 
 def packed(tensor: dict[str, Any]) -> Any:

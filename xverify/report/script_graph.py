@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.onnx_model import extents, graph_of, list_inputs, operator_sets
+from oracles.onnx_model import extents, graph_of, ir_version, list_inputs, operator_sets
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.codec import call_from_json, tensor_to_json
 from xverify.core.surroundings import Graph
@@ -109,7 +109,7 @@ def graph_lines(call: Call, graph: Graph) -> list[str]:
         *("inputs = [", *inputs_made, "]"),
         *("constants = [", *initializers, "]"),
         f'graph = helper.make_graph(nodes, "g", inputs, [ValueInfoProto(name="{graph.output}")], constants)',
-        f"model = helper.make_model(graph, opset_imports=[{opsets}], ir_version=10)",
+        f"model = helper.make_model(graph, opset_imports=[{opsets}], ir_version={ir_version(sets[''])})",
     ]
 
 
@@ -156,7 +156,8 @@ def graph_model(call: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> byt
         fields.append((5, message((1, len(values)), (2, 7), (8, name), (9, raw))))
     fields.append((12, message((1, graph["output"]))))
     sets = [(8, message((1, name), (2, version))) for name, version in graph["operators"].items()]
-    return message((1, 10), (7, message(*fields)), *sets)
+    of_format = 10 if graph["operators"][""] >= 21 else 5
+    return message((1, of_format), (7, message(*fields)), *sets)
 
 
 def graph_tensors(call: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oracles.onnx_model import ir_version
 from oracles.plugin import is_library
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.codec import tensor_from_json
@@ -132,7 +133,7 @@ def _onnx_node(call: _Call) -> list[str]:
         "]",
         f'graph = helper.make_graph([node], "g", inputs, [ValueInfoProto(name="y")]{listed and f", [{listed}]"})',
         f"opset = helper.make_opsetid({_spelled(domain)}, {version})",
-        "model = helper.make_model(graph, opset_imports=[opset], ir_version=10)",
+        f"model = helper.make_model(graph, opset_imports=[opset], ir_version={ir_version(version)})",
     ]
 
 
