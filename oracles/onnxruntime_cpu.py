@@ -124,6 +124,8 @@ def load(*settings: str) -> Loaded:
 
     given = dict(setting.split("=", 1) for setting in settings)
     provider = given.get("provider", CPU)
+    # Releases before 1.20 have no way from Python to feed what NumPy has no type for: there it is part of the model.
+    feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def start(model: bytes, way: Way, fallback: bool = False) -> Any:
@@ -195,7 +197,11 @@ def load(*settings: str) -> Loaded:
         way = GRAPHS[path] if path in GRAPHS else WAYS[path]
         if call.around:
             return surrounded(call, way)
-        constants = [role for role in way.constants if role in call.tensors]
+        constants = [
+            role
+            for role, tensor in call.tensors.items()
+            if role in way.constants or (tensor.dtype not in NUMPY_OWN and not feeds_any)
+        ]
         fresh = constants or way.threads > 1
         session = create(model_bytes(call, constants), way) if fresh else cached(call, way)
         handed = {name: _fed(ort, tensor) for name, tensor in call.tensors.items() if name not in constants}
@@ -289,5 +295,8 @@ _RAW_TYPES: Dict[str, str] = {
 def read(value: Any) -> Tensor:
     """The tensor of an OrtValue whose type NumPy does not have, from its memory."""
     dtype = _RAW_TYPES[value.data_type()]
-    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
-    return Tensor(dtype, np.frombuffer(raw, code_dtype(dtype)).reshape(value.shape()))
+    shape, code = tuple(value.shape()), code_dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * code.itemsize
+    # Of nothing, data_ptr() may be null.
+    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
