@@ -19,7 +19,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Union
 
-from oracles.worker import follow
+from oracles.worker import LOST, follow
 
 AGAIN = ("again",)
 
@@ -27,6 +27,9 @@ END_SECONDS = 0.5
 """How long a child that closed its pipe has to end."""
 
 _ACCELERATORS = ("/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/accel")
+
+_LONGEST = 1 << 24
+"""Bytes of a message: what is large travels in files."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -110,8 +113,8 @@ class _Child:
             _leave(channel)
             threading.Thread(target=follow, args=(parent,), daemon=True).start()
             work(lambda: _read(theirs), lambda answer: _write(ours, answer))
-        except EOFError:
-            os._exit(0)
+        except (EOFError, OSError):
+            os._exit(LOST)
         except BaseException:
             import traceback
 
@@ -131,7 +134,7 @@ class _Child:
             os.waitpid(self.pid, 0)
         os.close(self.requests)
         os.close(self.answers)
-        if not done:
+        if not done or (os.WIFEXITED(ended) and os.WEXITSTATUS(ended) == LOST):
             return None
         return -os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else os.WEXITSTATUS(ended)
 
@@ -155,6 +158,8 @@ def _write(pipe: int, message: Any) -> None:
 
 def _read(pipe: int) -> Any:
     (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size))
+    if length > _LONGEST:
+        raise ValueError("no message is of %d bytes" % length)
     return json.loads(_exactly(pipe, length).decode(), object_hook=_bytes_of)
 
 

@@ -45,6 +45,9 @@ that needs no interpreter lock."""
 OUT_OF_MEMORY = 71
 """The status with which a worker ends whose oracle got no more memory."""
 
+LOST = 72
+"""The status with which a worker ends that hears no more of its parent."""
+
 LAST_WORDS = 16 << 10
 """Bytes read from the end of what a dead process wrote."""
 
@@ -151,8 +154,8 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
             raise_children(channel, work)
     try:
         work(channel.receive, channel.send)
-    except EOFError:
-        os._exit(0)
+    except (EOFError, OSError):
+        os._exit(LOST)
 
 
 def _answer_batch(

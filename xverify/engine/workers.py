@@ -30,7 +30,7 @@ import oracles
 import xverify.core.call
 from oracles.nursery import AGAIN
 from oracles.protocol import Oracle
-from oracles.worker import read_journal, unwrap, wrap
+from oracles.worker import LOST, read_journal, unwrap, wrap
 from xverify.core.call import Outcome, decode_outcome
 from xverify.engine.last_words import half_of_memory, in_words, last_words, resident
 from xverify.verify.verdicts import NO_MEMORY
@@ -345,8 +345,10 @@ class Worker:
             entry = read_journal(self._journal)
             since = max(entry.since, self._moved) if entry.call is None else entry.since
             if now - since > self.limits.call:
-                silent = "" if entry.call is not None else ", though no call was under way: the pipe may be garbled"
-                self._replace("hang", f"no answer within {self.limits.call:g} s{silent}", entry.call)
+                if entry.call is None:
+                    self._replace("crash", in_words(None, 0), None)
+                else:
+                    self._replace("hang", f"no answer within {self.limits.call:g} s", entry.call)
 
     def _send(self) -> None:
         while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
@@ -368,7 +370,9 @@ class Worker:
                 return
 
     def _died(self, status: int | None, kept: bool) -> None:
-        self._replace("crash", in_words(status, self.limits.memory), read_journal(self._journal).call, kept)
+        # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
+        suspect = None if status is None else read_journal(self._journal).call
+        self._replace("crash", in_words(status, self.limits.memory), suspect, kept)
 
     def _replace(self, kind: str, ending: str, suspect: int | None, kept: bool | None = None) -> None:
         """Give the call under way its outcome, and have a successor of the process for the others. kept: of a process that
@@ -383,10 +387,11 @@ class Worker:
             self._kill()
         words = last_words(ending, self._log, self._said, self._complaint())
         self._take_answers(suspect if kind == "hang" else None)
-        if suspect is None and len(self._in_flight) == 1 and self._in_flight[0] <= self._singly_until:
-            suspect = self._in_flight[0]
-        elif suspect is None and self._in_flight:
-            self._singly_until = self._in_flight[-1]  # it died between calls: asked one by one, it is known after which
+        if suspect is None and self._in_flight:
+            # It died between calls, or its pipe broke: asked one by one, it is known after which.
+            self._singly_until = self._in_flight[-1]
+            sent = [number for number in self._unanswered if number <= self._singly_until]
+            suspect = sent[0] if len(sent) == 1 else None
         self._fruitless += 1
         if suspect in self._unanswered:
             died = self._unanswered.pop(suspect)
@@ -395,7 +400,7 @@ class Worker:
                 self._fatal.add((died.options, self.likeness(died.blob)))
             self._spare()
             self._fruitless = 0
-        elif self._forked:
+        elif self._forked and self._fruitless > 1:
             self._may_fork = kept = False  # what fails without a call may be the fork's fault
         if self._fruitless >= STARTS:
             self._give_up(words)
@@ -440,7 +445,8 @@ class Worker:
         """How the process ended whose pipe was closed; None if it did not."""
         popen = self._gateway._io.popen
         try:
-            return int(popen.wait(END_SECONDS))
+            status = int(popen.wait(END_SECONDS))
+            return None if status == LOST else status
         except subprocess.TimeoutExpired:
             return None
 

@@ -39,6 +39,9 @@ PACKAGES = {
 
 LIMIT_SECONDS = 60
 
+RETURNED = 40
+"""Added to the exit status of a child whose call came back: any other status is one that the call ended it with."""
+
 
 def introduce(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> None:
     """Say what this is about, with which versions, and what is called."""
@@ -92,10 +95,10 @@ def make(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> tuple[A
         "tensors": tensors,
         "arrays": arrays,
         "attributes": dict(finding["call"]["attributes"]),
+        "graph": finding["call"].get("graph"),
         "options": finding["subject"]["options"],
         "name": finding["subject"]["name"],
         "verdict": finding["verdict"],
-        "graph": finding["call"].get("graph"),
         "notes": notes,
     }
     result = run(call)
@@ -206,17 +209,28 @@ def compare(finding: dict[str, Any], dtype: str, codes: Any) -> int:
 
 
 def in_child() -> int:
-    """Make the call in a process of its own: 1 when that dies or does not answer."""
+    """Make the call in a process of its own, and say how that ended: 1 when it dies or does not answer."""
+    import signal
+    import tempfile
+
+    command = [sys.executable, os.path.abspath(__file__), "--child", *sys.argv[1:]]
+    with tempfile.TemporaryFile() as log:
+        try:
+            status = subprocess.run(command, stderr=log, timeout=LIMIT_SECONDS).returncode
+        except subprocess.TimeoutExpired:
+            print("the call does not answer within %d s" % LIMIT_SECONDS)
+            return 1
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
+        lines = log.read().decode(errors="replace").splitlines()
+    if status in (RETURNED, RETURNED + 3):
+        return status - RETURNED
     try:
-        child = subprocess.run(
-            [sys.executable, os.path.abspath(__file__), "--child", *sys.argv[1:]], timeout=LIMIT_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        print("the call does not answer within %d s" % LIMIT_SECONDS)
-        return 1
-    if child.returncode in (0, 3):
-        return child.returncode
-    print("the process that made the call died, status %d" % child.returncode)
+        ending = "was killed by " + signal.Signals(-status).name if status < 0 else "ended in the middle of it"
+    except ValueError:
+        ending = "was killed by signal %d" % -status
+    print("the child process that made the call %s (exit status %d)" % (ending, status))
+    for line in lines[-8:]:
+        print("  its stderr: " + line)
     return 1
 
 
@@ -259,19 +273,21 @@ def conclude(finding: dict[str, Any], tensors: dict[str, dict[str, Any]]) -> int
 
 def main(finding: dict[str, Any]) -> int:
     os.environ.update(finding["environment"])
+    child, why = "--child" in sys.argv, ""
     try:
         tensors = read_call(finding["call"])
-        if "--child" not in sys.argv:
+        if not child:
             introduce(finding, tensors)
-        if finding["verdict"] in ("crash", "hang") and "--child" not in sys.argv:
-            status = in_child()
-        else:
-            status = conclude(finding, tensors)
+        deadly = finding["verdict"] in ("crash", "hang") and not child
+        status = in_child() if deadly else conclude(finding, tensors)
     except Exception as error:
-        print("cannot be told here: %s: %s" % (type(error).__name__, error))
-        return 3
-    if "--child" not in sys.argv:
-        print({0: "the discrepancy is gone", 1: "the discrepancy is there"}.get(status, "cannot be told here"))
+        status, why = 3, ": %s: %s" % (type(error).__name__, error)
+    if not child or why:
+        told = {0: "the discrepancy is gone", 1: "the discrepancy is there"}
+        print(told.get(status, "cannot be told here") + why)
+    if child:
+        sys.stdout.flush()
+        os._exit(RETURNED + status)  # what is torn down afterwards is not the call
     return status
 
 
@@ -307,6 +323,7 @@ CONSTANTS: dict[str, Any] = {
     "FRACTION_BITS": FRACTION_BITS,
     "PACKAGES": PACKAGES,
     "LIMIT_SECONDS": LIMIT_SECONDS,
+    "RETURNED": RETURNED,
 }
 
 PARTS = (
