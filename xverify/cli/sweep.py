@@ -33,7 +33,7 @@ VERDICTS = (
 )
 @click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
 @click.option(
-    "--vary", default="", metavar="WHAT", help="Also run implementations with each isa, threads, denormals: list some."
+    "--vary", default="", metavar="LIST", help="Also ask under other settings: some of isa,threads,denormals."
 )
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option(

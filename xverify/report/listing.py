@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from oracles import answers, installed_version, takes_options
@@ -18,21 +19,22 @@ from xverify.engine.workers import Worker, WorkerFailedError
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
-    """A table of implementations: name, version, editions, whether an option may follow the name, and how to install what is
-    missing."""
-    table = Table("implementation", "version", "role", "answers", "paths", "option", box=None, header_style="bold")
+    """A table of implementations: name, with a mark where an option may follow it, version, editions, and ways through; then how
+    to install what is missing."""
+    table = Table(box=None, header_style="bold")
+    for title in ("implementation", "version"):
+        table.add_column(title, no_wrap=True)
+    for title in ("answers", "paths"):
+        table.add_column(title, overflow="fold")
     for oracle in chosen:
-        version = installed_version(oracle) or f"not installed: pip install {oracle.distribution}"
-        paths = ", ".join(path.options or "plain" for path in oracle.paths)
-        table.add_row(
-            oracle.name,
-            version,
-            oracle.role,
-            ", ".join(oracle.contracts),
-            paths,
-            "yes" if takes_options(oracle) else "",
-        )
+        name = f"{oracle.name}[:OPTION]" if takes_options(oracle) else oracle.name
+        paths = "\n".join(path.options or "plain" for path in (*oracle.paths, *oracle.surrounded))
+        table.add_row(escape(name), installed_version(oracle) or "-", "\n".join(oracle.contracts), paths)
     console.print(table)
+    for oracle in chosen:
+        if installed_version(oracle) is None:
+            sentence = f"{oracle.name} is not installed: pip install {oracle.distribution}"
+            console.print(sentence, soft_wrap=True, highlight=False)
 
 
 def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
