@@ -22,6 +22,7 @@ from xverify.engine import deaths as shrinking_deaths
 from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 from xverify.engine.workers import Limits, Worker
+from xverify.report import markdown, render, summary
 from xverify.report.script import script_for
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
@@ -168,3 +169,16 @@ def test_a_script_dies_in_a_child_and_says_how(tmp_path: Path, body: str, status
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == status, done.stdout + done.stderr
     assert words in done.stdout
+
+
+def test_each_share_of_the_calls_is_in_every_form_of_the_report(report: dict[str, Any]) -> None:
+    """Calls, seconds, and how many processes it cost."""
+    shown = dict(summary.shares(report))
+    for worker in report["run"]["workers"]:
+        share = shown[worker["name"]]
+        assert f"{summary.plural(worker['calls'], 'call')} (" in share
+        assert f"in {worker['seconds']} s" in share
+        assert ("new process" in share) == (worker["restarts"] > 0)
+        assert markdown.text(share) in render(report, "markdown")
+    assert sum(float(re.findall(r"\((\d+) %\)", share)[0]) for share in shown.values()) == pytest.approx(100, abs=5)
+    assert '<th class="num">New processes</th>' in render(report, "html")

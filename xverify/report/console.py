@@ -46,6 +46,8 @@ def print_summary(report: Json, console: Console) -> None:
     _print_workers(report["run"]["workers"], console)
     _print_findings(summary.findings(report), console)
     _print_trust(report, console)
+    for name, share in summary.shares(report):
+        _line(console, Text(f"{name}: {share}", style="dim"))
 
 
 def _print_table(report: Json, operator: str, contracts: list[str], console: Console) -> None:

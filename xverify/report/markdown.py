@@ -36,6 +36,7 @@ def render(report: Json) -> str:
     if not report["findings"]:
         lines += ["None.", ""]
     lines += _recipes(report) + _clauses(report)
+    lines += ["## Calls", "", *(f"- {text(name)}: {text(share)}" for name, share in summary.shares(report)), ""]
     lines += ["## Not met", ""]
     lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or ["Everything on the list was met."]
     return "\n".join(lines) + "\n"

@@ -152,6 +152,22 @@ def contracts(report: Json) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def shares(report: Json) -> list[tuple[str, str]]:
+    """For each implementation that answered, what of the run was its: calls, share of all calls, seconds, deaths."""
+    workers = report["run"]["workers"]
+    total = sum(worker["calls"] for worker in workers)
+    return [(worker["name"], _share(worker, total)) for worker in workers if worker["calls"]]
+
+
+def _share(worker: Json, total: int) -> str:
+    parts = [f"{plural(worker['calls'], 'call')} ({100 * worker['calls'] / total:.0f} %) in {worker['seconds']} s"]
+    if worker.get("restarts"):
+        parts.append(plural(worker["restarts"], "new process", "new processes"))
+    if worker.get("spared"):
+        parts.append(f"{plural(worker['spared'], 'call')} spared")
+    return ", ".join(parts)
+
+
 def subjects(report: Json) -> list[str]:
     """The labels of all implementations, in the order of the run's workers."""
     order = [worker["name"] for worker in report["run"]["workers"]]
