@@ -16,7 +16,7 @@ from xverify.contracts import get
 from xverify.engine import elsewhere, replay, select
 from xverify.engine.environments import Environment, EnvironmentFailedError
 from xverify.engine.installers import Say
-from xverify.engine.naming import Name, parse, same_version, without_version
+from xverify.engine.naming import Name, parse, same_version
 from xverify.engine.select import UsageError
 from xverify.report import render
 from xverify.report.console import print_summary
@@ -79,7 +79,6 @@ def test_a_name_that_is_none(text: str, complaint: str) -> None:
 
 
 def test_versions_of_one_implementation_have_its_name_in_common() -> None:
-    assert without_version("a:C==1.0") == without_version("a:C@/x/a==2/python") == without_version("a:C") == "a:C"
     assert same_version("1.17", "1.17.0")
     assert same_version("of its own", "of its own")
     assert not same_version("1.17", "1.17.1")

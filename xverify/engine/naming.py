@@ -49,11 +49,6 @@ def parse_or_none(text: str) -> Name | None:
         return None
 
 
-def without_version(name: str) -> str:
-    """What all versions of an implementation have in common: "onnxruntime" of "onnxruntime==1.17.0"."""
-    return re.split("==|@", name, maxsplit=1)[0]
-
-
 def same_version(one: str, other: str) -> bool:
     """Whether two versions are equal, as 1.17 and 1.17.0 are; what is no version is equal to itself only."""
     try:
