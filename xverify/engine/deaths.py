@@ -32,19 +32,14 @@ class Confirming:
     """New processes of a run's implementations, started when first needed, to ask single calls of.
 
     That a crash, or a hang, of an implementation shows in a process that was started and in one that was forked is seen
-    once of each; after that a forked one, which is there at once, is as good.
+    once of each; after that a forked one, which is there at once, is as good. A run whose time is limited does not wait for
+    the start of a framework either.
     """
 
     def __init__(self, run: Sweep) -> None:
         self._run = run
         self._workers: dict[str, Worker] = {}
         self._alike: set[tuple[str, str]] = set()
-
-    def prepare(self, findings: list[Finding]) -> None:
-        """Have processes start while others work."""
-        for finding in findings:
-            if finding.key.verdict in DEATHS and finding.call is not None and self._forks(finding.subject):
-                self._started(finding.subject)
 
     def stop(self) -> None:
         for worker in self._workers.values():
@@ -55,6 +50,8 @@ class Confirming:
         alike = (finding.subject.name, finding.key.verdict)
         forked = self._seen(finding, contract, call, self._run.fleet.workers[finding.subject.name])
         if forked is None or alike in self._alike or not self._forks(finding.subject):
+            return forked
+        if not self._started(finding.subject).ready and self._run.options.cases is None:
             return forked
         started = self._seen(finding, contract, call, self._started(finding.subject))
         if started is not None:

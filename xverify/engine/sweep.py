@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,11 +23,10 @@ from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
 _URGENCY = (
-    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "ambiguity", "memory",
-    "nondeterministic", "crash", "hang",
+    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "crash", "hang", "ambiguity",
+    "memory", "nondeterministic",
 )  # fmt: skip
-"""Verdicts in the order in which their witnesses are shrunk, since the time may end; a crash costs a new process for each
-evaluation that shows it, and a hang its limit, so they come last."""
+"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
 
 REPORT_SECONDS = 3.0
 """Kept of the budget for asking the others about the witnesses and for writing."""
@@ -96,10 +95,9 @@ def handling_interrupts(run: Sweep) -> Iterator[None]:
 
 def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
     """Shrink every finding's witness while there is time, then ask the other implementations about it."""
-    findings = sorted(run.findings.sorted(), key=lambda f: (f.standing.state == "known", _URGENCY.index(f.key.verdict)))
+    findings = in_turn(run.findings.sorted())
     run.emit(ShrinkStarted(len(findings)))
     confirming = Confirming(run)
-    confirming.prepare(findings)
     try:
         for finding in findings:
             if run.interrupted.is_set():
@@ -111,6 +109,18 @@ def shrink_all(run: Sweep, out_of_time: Callable[[], bool]) -> None:
     for finding in findings:
         if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):
             finding.others = ask_others(run, finding)
+
+
+def in_turn(findings: Sequence[Finding]) -> list[Finding]:
+    """In the order in which they are shrunk: what is new before what is known; one death of each implementation, then by
+    urgency."""
+    first = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
+
+    def place(finding: Finding) -> tuple[bool, bool, int]:
+        later = first.get(finding.key.subject) is not finding
+        return finding.standing.state == "known", later, _URGENCY.index(finding.key.verdict)
+
+    return sorted(findings, key=place)
 
 
 def _shrink(run: Sweep, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:
