@@ -220,8 +220,9 @@ def in_child() -> int:
         except subprocess.TimeoutExpired:
             print("the call does not answer within %d s" % LIMIT_SECONDS)
             return 1
-        log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
-        lines = log.read().decode(errors="replace").splitlines()
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 16000))
+        text = log.read().decode(errors="replace").splitlines()
+    lines = [line for line in text if not line.startswith("    @ ")]  # native frames, without line numbers
     if status in (RETURNED, RETURNED + 3):
         return status - RETURNED
     try:
