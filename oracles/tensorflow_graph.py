@@ -1,22 +1,34 @@
 """TensorFlow's `tf.quantization.dequantize` inside a `tf.function`: as a graph, and compiled by XLA, on the CPU.
 
 Every operand is an argument of the function, but for those that a path makes constants of it, so that nothing is
-known when the graph is made that a caller does not know then.
+known when the graph is made that a caller does not know then. A call in surroundings is a function of its own, whose
+arguments have known extents unless the surroundings say otherwise; its constants are of the graph.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Dict, Tuple
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Dict, Iterator, Tuple
 
-from oracles.arrays import answered, hand_out
+from oracles.arrays import answered, hand_out, to_array
 from oracles.protocol import Loaded, Oracle, Path
 from oracles.tensorflow_eager import THREADS, attributes_of, import_tensorflow, operands
+from oracles.tensorflow_nodes import tensorflow_result
 from xverify.core.call import Call, Outcome
+from xverify.core.surroundings import Graph, surround
 
 STATIC = "shapes=static"
 UNKNOWN = "shapes=unknown"
 CONSTANT = "ranges=constant"
+
+UNOPTIMIZED = "graph optimization=off"
+OPTIMIZED = "graph optimization=on"
+COMPILED = "graph"
+QUANTIZED = " moves=quantized"
+"""Added to a path of calls in surroundings: what stands before the input moves it in its quantized type, as far as something
+on the CPU can; otherwise integers are moved."""
 
 ORACLES = (
     Oracle(
@@ -27,6 +39,9 @@ ORACLES = (
         module=__name__,
         load="load_function",
         paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
+        surrounded=tuple(
+            Path(name, 0.0) for name in (UNOPTIMIZED, UNOPTIMIZED + QUANTIZED, OPTIMIZED + QUANTIZED, OPTIMIZED)
+        ),
         varies=THREADS,
     ),
     Oracle(
@@ -37,6 +52,7 @@ ORACLES = (
         module=__name__,
         load="load_xla",
         paths=(Path("", 0.1),),
+        surrounded=(Path(COMPILED + QUANTIZED, 0.0), Path(COMPILED, 0.0)),
         varies=THREADS,
     ),
 )
@@ -90,7 +106,44 @@ def _load(compiled: bool) -> Loaded:
             raise functions[key]
         return functions[key]
 
+    def run_graph(call: Call, graph: Graph, path: str) -> Outcome:
+        nodes = [(node.operator, node.inputs, node.output, node.attributes) for node in graph.nodes]
+        early = ("XLA" if compiled else "kernels") if path.endswith(QUANTIZED) else ""
+        arrays = {name: to_array(tensor) for name, tensor in graph.inputs.items()}
+
+        def around(**given: Any) -> Any:
+            constants = {name: tf.constant(to_array(tensor)) for name, tensor in graph.constants.items()}
+            return tensorflow_result(tf, nodes, {**given, **constants}, call.data.dtype, early)
+
+        fed = {name: tf.constant(array) for name, array in arrays.items()}
+        specs = {
+            name: tf.TensorSpec([None] * array.ndim if graph.symbolic else array.shape, fed[name].dtype)
+            for name, array in arrays.items()
+        }
+        with _optimizer(tf, not path.startswith(UNOPTIMIZED)):
+            function = tf.function(around, jit_compile=compiled, autograph=False).get_concrete_function(**specs)
+            result = function(**fed).numpy()
+        outcome = answered(result, replace(call, tensors=graph.inputs), arrays)
+        assert outcome.tensor is not None
+        return replace(outcome, tensor=graph.back(outcome.tensor))
+
+    def surrounded(call: Call, path: str) -> Outcome:
+        """The outcome of a call in its surroundings. Where the graph is not taken as it stands, it may be the operators
+        around that are not implemented; where only the optimised graph is refused, the optimiser broke it."""
+        graph = surround(call)
+        try:
+            return run_graph(call, graph, path)
+        except Exception as error:
+            broken = False
+            if path.startswith(OPTIMIZED):
+                broken = _succeeds(run_graph, call, graph, path.replace(OPTIMIZED, UNOPTIMIZED))
+            return Outcome("rejected" if broken else "unsupported", error=type(error).__name__, message=str(error))
+
     def answer(call: Call, path: str) -> Outcome:
+        if call.around:
+            return surrounded(call, path)
+        if path.startswith("graph"):  # of a finding that needs no surroundings
+            return run_graph(call, surround(call), path)
         arrays = hand_out(call)
         fed = operands(tf, call, arrays)
         constants = {name: fed.pop(name) for name in ("min_range", "max_range") if path == CONSTANT}
@@ -109,6 +162,24 @@ def _load(compiled: bool) -> Loaded:
         return answered(result, call, arrays)
 
     return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))
+
+
+@contextmanager
+def _optimizer(tf: Any, on: bool) -> Iterator[None]:
+    """Whether graphs are rewritten by TensorFlow's optimiser; read when a function is run first."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+def _succeeds(function: Any, *arguments: Any) -> bool:
+    try:
+        function(*arguments)
+    except Exception:
+        return False
+    return True
 
 
 def reproduce(call: Dict[str, Any]) -> Any:

@@ -31,7 +31,7 @@ _PARAMETER_MOVED = 0.15
 _REQUANTIZED = 0.3
 _CONSTANT_SCALE = 0.5
 _OTHER_CONSTANT = 0.1
-"""Of zero points: those that are no constant although the scale is one, or the other way round; and of x, one constant."""
+"""Of other parameters: those that are no constant although the scale is one, or the other way round; and of x, one constant."""
 
 _SYMBOLIC = 0.15
 _DRAWN = 4
@@ -55,7 +55,7 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
 
 def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:
     """Per tensor any shape will do: one with several axes, since of one there is little to move."""
-    if not isinstance(structure, Linear) or structure.granularity != "per_tensor":
+    if isinstance(structure, Linear) and structure.granularity != "per_tensor":
         return structure
     return replace(structure, shape=PER_TENSOR[int(rng.integers(len(PER_TENSOR)))])
 
@@ -99,6 +99,13 @@ def takes(name: str, opset: int, dtype: str) -> bool:
     return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
 
 
+def _taken(call: Call, names: Sequence[str], dtype: str) -> list[str]:
+    """Of names of words those whose operators take the type. TensorFlow's take every type that its calls have."""
+    if call.contract.startswith("tensorflow/"):
+        return list(names)
+    return [name for name in names if takes(name, opset_beside(call), dtype)]
+
+
 def _word(call: Call, beginning: str, names: Sequence[str], rng: np.random.Generator) -> str:
     """A word of one of the names, of several that were drawn the first that applies to the call's shape."""
     drawn = ""
@@ -115,14 +122,14 @@ def _before(call: Call, rng: np.random.Generator) -> list[str]:
     found = []
     for role, tensor in call.tensors.items():
         many = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
-        known = [name for name in BEFORE if takes(name, opset_beside(call), tensor.dtype)]
+        known = _taken(call, BEFORE, tensor.dtype)
         found += [_word(call, f"{role}<", known, rng) for _ in range(many if known else 0)]
     return found
 
 
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
-    out = str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
-    known = [name for name in AFTER if takes(name, opset_beside(call), out)]
+    out = call.attributes.get("output_dtype", call.tensors["scale"].dtype if "scale" in call.tensors else "float32")
+    known = _taken(call, AFTER, str(out))
     found = [_word(call, "y>", known, rng) for _ in range(_several(rng) if known else 0)]
     if rng.random() < _REQUANTIZED and requantizes(call):
         found.insert(int(rng.integers(len(found) + 1)), "y>requantize:0")
@@ -130,10 +137,10 @@ def _after(call: Call, rng: np.random.Generator) -> list[str]:
 
 
 def _constants(call: Call, rng: np.random.Generator) -> list[str]:
-    scale = bool(rng.random() < _CONSTANT_SCALE)
+    parameters = bool(rng.random() < _CONSTANT_SCALE)
     found = []
     for role, tensor in call.tensors.items():
         other = bool(rng.random() < _OTHER_CONSTANT)
-        if other if tensor is call.data else scale != other:
+        if other if tensor is call.data else parameters != other:
             found.append(f"constant:{role}")
     return found

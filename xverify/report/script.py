@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xverify.report import script_bodies, script_graph, script_parts, script_targets, summary
+from xverify.report import script_bodies, script_graph, script_parts, script_targets, script_tensorflow, summary
 from xverify.report.summary import Json
 
 _HEAD = '''#!/usr/bin/env python3
@@ -50,7 +50,7 @@ import sys
 from typing import Any
 '''
 
-_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS, **script_graph.HELPERS}
+_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS, **script_graph.HELPERS, **script_tensorflow.HELPERS}
 
 _TAIL = """
 
@@ -94,7 +94,8 @@ def _body(name: str) -> Callable[..., Any]:
 
 def _body_of_graph(name: str, call: Json) -> Callable[..., Any]:
     """How an implementation is given a call in a graph, where it is known how."""
-    return script_graph.BODIES.get(name, script_bodies.unknown) if call["graph"] is not None else script_bodies.unknown
+    bodies = {**script_graph.BODIES, **script_tensorflow.BODIES}
+    return bodies.get(name, script_bodies.unknown) if call["graph"] is not None else script_bodies.unknown
 
 
 def _of_oracle(name: str) -> Callable[..., Any] | None:

@@ -48,10 +48,13 @@ def graph_data(call: Json) -> Json | None:
     if found is None:
         return None
     read, graph = found
-    sets = operator_sets(read)
+    sets = {} if read.contract.startswith("tensorflow/") else operator_sets(read)
     nodes: list[list[Any]] = []
     lists: dict[str, list[int]] = {}
     for node in graph.nodes:
+        if not sets:  # no ONNX: every attribute is one
+            nodes.append([node.operator, list(node.inputs), node.output, dict(node.attributes)])
+            continue
         inputs, attributes = list_inputs(node, sets[""])
         lists.update(inputs)
         names = [*node.inputs, *(name for name, _ in inputs)]

@@ -21,6 +21,7 @@ from xverify.core.surroundings import Graph
 from xverify.report.script_bodies import implementation, provider_of, setting
 from xverify.report.script_graph import graph_lines, graph_of_witness
 from xverify.report.script_literals import is_numpy, onnx_type, operand
+from xverify.report.script_tensorflow import function_lines
 from xverify.report.summary import Json
 
 MOST_PLACES = 4
@@ -259,8 +260,11 @@ def _tensorflow(call: _Call) -> _Script:
 
 def _tensorflow_graph(call: _Call) -> _Script:
     """Inside tf.function, with what the path lets the graph know."""
-    first, data, keywords = _range_operands(call)
     compiled = call.name.startswith("tensorflow-xla")
+    if call.surrounded is not None:
+        lines = function_lines(*call.surrounded, call.options, compiled, _range_keywords(call))
+        return _Script(_TENSORFLOW_IMPORTS, lines, ("os",))
+    first, data, keywords = _range_operands(call)
     given = ["input"] if call.options == "ranges=constant" else list(call.tensors)
     static = compiled or call.options in ("shapes=static", "ranges=constant")
     specs = []
@@ -283,11 +287,14 @@ def _range_operands(call: _Call) -> tuple[list[str], str, str]:
     """The line that gives the input its quantized type, if it has one; the input's name then; attributes as keywords."""
     quantized = _QUANTIZED.get(call.tensors["input"].dtype)
     first = [f"quantized = tf.bitcast(tf.constant(input), tf.{quantized})"] if quantized else []
+    return first, "quantized" if quantized else "tf.constant(input)", _range_keywords(call)
+
+
+def _range_keywords(call: _Call) -> str:
     words = {name: _spelled(value) for name, value in call.attributes.items()}
     if words.get("dtype", "").strip('"') in BITS:
         words["dtype"] = f"tf.{call.attributes['dtype']}"
-    keywords = "".join(f", {name}={value}" for name, value in words.items())
-    return first, "quantized" if quantized else "tf.constant(input)", keywords
+    return "".join(f", {name}={value}" for name, value in words.items())
 
 
 def _onednn_formula(call: _Call) -> _Script:

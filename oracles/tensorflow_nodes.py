@@ -1,0 +1,86 @@
+"""The nodes of a graph around a call (`xverify.core.moves`), as TensorFlow's operators.
+
+A node is here a row of its operator, its inputs, its output and its attributes, so that scripts, which copy these
+functions, can hold it as plain data. What stands for the call's own operator is called DequantizeLinear.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Sequence
+
+
+def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype: str, early: str) -> Any:
+    """The last node's output, from tensors by name. Integers of the call's input, whose dtype is named, get the quantized
+    type of their width just before they are dequantized, or, where ``early`` says so, when `tensorflow_first_quantized`."""
+    known = dict(fed)
+    cast_before = tensorflow_first_quantized(nodes, dtype, early)
+    for place, (operator, inputs, output, attributes) in enumerate(nodes):
+        given = {name: known[name] for name in inputs}
+        if place == cast_before and dtype in ("int8", "uint8", "int16", "uint16", "int32"):
+            for name in inputs:
+                if name.split("_")[0] == "input":
+                    given[name] = tf.bitcast(given[name], getattr(tf, "q" + dtype))
+        if operator == "DequantizeLinear":
+            words = dict(attributes)
+            if "dtype" in words:
+                words["dtype"] = tf.as_dtype(words["dtype"])
+            known[output] = tf.quantization.dequantize(**given, **words)
+        else:
+            known[output] = tensorflow_moved(tf, operator, list(given.values()), attributes)
+    return known[nodes[-1][2]]
+
+
+def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> int:
+    """The number of the node before which the input's integers become quantized: the one that dequantizes or, where ``early``
+    is "kernels" or "XLA", the first before it from which on everything that moves them has a kernel on the CPU, or is taken
+    by XLA, in that type."""
+    places = [place for place, node in enumerate(nodes) if node[2].split("_")[0] == "input"]
+    first = next(place for place, node in enumerate(nodes) if node[0] == "DequantizeLinear")
+    for place in reversed(places if early else []):
+        if not tensorflow_moves_quantized(nodes[place], dtype, early):
+            break
+        first = place
+    return first
+
+
+def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
+    """Whether there is something on the CPU that moves that integer type's quantized type: a kernel, or XLA."""
+    operator, attributes = node[0], node[3]
+    if operator == "Slice" and attributes["steps"][0] < 0 and attributes["axes"][0] < 0:
+        return False
+    if early == "XLA":
+        return True
+    return operator != "Transpose" and not (operator == "Slice" and dtype.endswith("int16"))
+
+
+def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], given: Any) -> Any:
+    """A node that only moves data. Strided slices have no axes counted from the back: what turns such an axis round is a
+    Reverse."""
+    value = values[0]
+    if operator == "Transpose":
+        return tf.transpose(value, list(given["perm"]))
+    if operator == "Reshape":
+        return tf.reshape(value, list(given["shape"]))
+    if operator == "Squeeze":
+        return tf.squeeze(value, axis=list(given["axes"]))
+    if operator == "Unsqueeze":
+        return tf.expand_dims(value, given["axes"][0])
+    if operator == "Flatten":
+        extents, axis = tf.shape(value), given["axis"]
+        return tf.reshape(value, [tf.reduce_prod(extents[:axis]), tf.reduce_prod(extents[axis:])])
+    if operator == "Slice":
+        (start,), (end,), (axis,), (step,) = (given[name] for name in ("starts", "ends", "axes", "steps"))
+        if step < 0 and axis < 0:
+            return tf.reverse(value, [axis])
+        index = [slice(None)] * value.shape.rank
+        index[axis] = slice(None, None, step) if step < 0 else slice(start, end, step)
+        return value[tuple(index)]
+    if operator == "Gather":
+        return tf.gather(value, list(given["indices"]), axis=given["axis"])
+    if operator == "Concat":
+        return tf.concat(list(values), given["axis"])
+    return tf.identity(value)
+
+
+TENSORFLOW_NODES = (tensorflow_moved, tensorflow_moves_quantized, tensorflow_first_quantized, tensorflow_result)
+"""What scripts copy."""

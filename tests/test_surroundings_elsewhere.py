@@ -1,0 +1,164 @@
+"""The call inside a small graph of TensorFlow, OpenVINO and oneDNN: that its outcome is that of the lone call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_oracles import ranged, some_codes, tensor, values
+from test_peers import asker
+
+from oracles import all_oracles
+from oracles.arrays import to_array
+from oracles.protocol import Oracle
+from oracles.protocol import Path as Way
+from oracles.tensorflow_graph import COMPILED, OPTIMIZED, QUANTIZED, UNOPTIMIZED
+from oracles.tensorflow_nodes import tensorflow_first_quantized
+from strategies.surrounded import MOST_VALUES, surrounded_calls
+from xverify import contracts
+from xverify.core.call import Call, Outcome
+from xverify.core.line import call_to_line
+from xverify.core.moves import AFTER, BEFORE
+from xverify.core.surroundings import surround
+
+TENSORFLOW = "tensorflow/Dequantize@installed"
+RANGES = (TENSORFLOW, "tensorflow/Dequantize@seed")
+HERE = str(Path(__file__).parent)
+
+Ask = Callable[..., Outcome]
+
+
+# -- TensorFlow -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    oracle = Oracle(
+        "graphs", "tensorflow-cpu", RANGES, (), "graph_oracles", "load_tensorflow", (Way("", 1.0),), search_path=(HERE,),
+        needs_xverify=True,
+    )  # fmt: skip
+    yield from asker(oracle, tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_calls_of_ranges_in_surroundings_are_allowed_and_various(name: str) -> None:
+    contract = contracts.get(name)
+    made = list(islice(surrounded_calls(contract, 1), 300))
+    assert all(contract.judge(call).verdict == "allowed" and call.around for call in made)
+    assert max(call.values for call in made) <= MOST_VALUES
+    words = {word.rpartition(":")[0] or word for call in made for word in call.around}
+    assert {f"y>{name}" for name in AFTER} | {f"input<{name}" for name in BEFORE} <= words
+    single = {word for call in made for word in call.around}
+    assert single >= {"constant:input", "constant:min_range", "constant:max_range", "shapes:symbolic"}
+    assert any(word.startswith("min_range<") for word in single)
+    assert {cell.x_dtype for cell in map(contract.cell, made)} == set(contract.domain.x_dtypes)
+    assert {call.attributes["mode"] for call in made} == set(contract.domain.modes)
+    assert len({call.data.shape for call in made}) > 10
+
+
+GRAPH_PATHS = [
+    *(f"function {level}{moves}" for level in (UNOPTIMIZED, OPTIMIZED) for moves in ("", QUANTIZED)),
+    *(f"xla {COMPILED}{moves}" for moves in ("", QUANTIZED)),
+]
+
+
+def test_paths_are_the_oracles_own() -> None:
+    known = all_oracles()
+    own = [f"{name} {path.options}" for name in ("function", "xla") for path in known[f"tensorflow-{name}"].surrounded]
+    assert sorted(own) == sorted(GRAPH_PATHS)
+    assert [known[f"tensorflow-{name}"].surrounded[-1].options for name in ("function", "xla")] == [OPTIMIZED, COMPILED]
+
+
+@pytest.mark.parametrize("path", GRAPH_PATHS)
+@pytest.mark.parametrize("dtype", ["uint8", "int16"])
+def test_every_word_moves_values_that_come_back(graphs: Ask, path: str, dtype: str) -> None:
+    if path.startswith("xla") and dtype == "int16":
+        pytest.skip("XLA dequantizes integers of 8 bits only")
+    x = some_codes(dtype, (2, 1, 3))
+    lone = graphs(ranged(x, -3.0, 5.0, mode="MIN_COMBINED"), path.partition(" ")[0])
+    assert lone.kind == "tensor"
+    words = zip(BEFORE, reversed(("transpose", *AFTER)), strict=True)
+    for number, (before, after) in enumerate(words, -4):
+        around = (f"input<{before}:{number}", f"y>{after}:{-number}", "min_range<reshape:1", "max_range<squeeze:0")
+        call = replace(ranged(x, -3.0, 5.0, mode="MIN_COMBINED"), around=(*around, *["shapes:symbolic"][: number % 2]))
+        outcome = graphs(call, path)
+        assert outcome.kind == "tensor", outcome.message
+        assert outcome.same(lone), call_to_line(call)
+
+
+def test_a_graph_of_tensorflow_that_is_not_optimised_gives_what_the_lone_call_gives(graphs: Ask) -> None:
+    compared = 0
+    for call in islice(surrounded_calls(contracts.get(TENSORFLOW), 3), 45):
+        if not call.values:  # what TensorFlow does of these may end the process, surrounded or not
+            continue
+        outcome = graphs(call, f"function {UNOPTIMIZED}{QUANTIZED if compared % 2 else ''}")
+        lone = graphs(replace(call, around=()), "function ")
+        if lone.kind == "tensor":
+            assert outcome.same(lone), (call_to_line(call), outcome.message)
+            compared += 1
+        else:
+            assert outcome.kind == "unsupported"
+    assert compared > 30
+
+
+def test_ranges_of_slices_are_moved(graphs: Ask) -> None:
+    bounds = {"min_range": tensor("float32", [-127, -254]), "max_range": tensor("float32", [127, 254])}
+    x = tensor("int8", [[1, -2, 3], [1, -2, 3]])
+    attributes = {"mode": "SCALED", "axis": 0, "narrow_range": True}
+    words = ("min_range<slice:0", "max_range<gather:0", "input<transpose:0", "y>slice:0")
+    for around in (words, (*words, "constant:min_range", "constant:max_range"), (*words, "constant:input")):
+        outcome = graphs(Call(TENSORFLOW, {"input": x, **bounds}, attributes, "", around), f"function {OPTIMIZED}")
+        np.testing.assert_array_equal(values(outcome), [[1, -2, 3], [2, -4, 6]])
+
+
+def test_the_optimiser_is_off_and_on(graphs: Ask) -> None:
+    around = ("input<transpose:0", "y>transpose:0", "constant:input", "constant:min_range", "constant:max_range")
+    call = replace(ranged(some_codes("uint8", (2, 3)), 0.0, 255.0), around=around)
+    left = {level: to_array(graphs(call, f"count function {level}").tensor)[0] for level in (UNOPTIMIZED, OPTIMIZED)}
+    assert left == {UNOPTIMIZED: 3, OPTIMIZED: 0}
+    assert to_array(graphs(call, f"count function {UNOPTIMIZED}").tensor)[0] == 3, "again, after the other"
+
+
+def test_what_no_graph_of_tensorflow_takes_is_unsupported(graphs: Ask) -> None:
+    call = replace(ranged(some_codes("uint8", (2, 3)), 0.0, 255.0, mode="NO_MODE"), around=("y>transpose:0",))
+    for path in (f"function {OPTIMIZED}", f"xla {COMPILED}"):
+        outcome = graphs(call, path)
+        assert (outcome.kind, bool(outcome.error), bool(outcome.message)) == ("unsupported", True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "dtype", "early", "operator"),
+    [
+        (("input<reshape:0", "input<transpose:0"), "int8", "", "DequantizeLinear"),
+        (("input<reshape:0", "input<transpose:0"), "int8", "kernels", "DequantizeLinear"),
+        (("input<reshape:0", "input<transpose:0"), "int8", "XLA", "Reshape"),
+        (("input<transpose:0", "input<reshape:1"), "int8", "kernels", "Reshape"),
+        (("input<slice:0",), "int8", "kernels", "Slice"),
+        (("input<slice:0",), "int16", "kernels", "DequantizeLinear"),
+        (("input<slice:-1",), "int8", "XLA", "DequantizeLinear"),
+        (("min_range<reshape:1",), "int8", "kernels", "DequantizeLinear"),
+    ],
+)
+def test_integers_become_quantized_as_soon_as_that_type_can_be_moved(words, dtype, early, operator) -> None:
+    call = replace(ranged(some_codes(dtype, (2, 3)), 0.0, 255.0), around=words)
+    rows = [(node.operator, node.inputs, node.output, node.attributes) for node in surround(call).nodes]
+    assert rows[tensorflow_first_quantized(rows, dtype, early)][0] == operator
+
+
+@pytest.mark.parametrize("way", ["script", "short"])
+@pytest.mark.parametrize("path", GRAPH_PATHS[1::2])
+def test_scripts_make_the_graph_of_tensorflow(graphs: Ask, way: str, path: str) -> None:
+    call = ranged(some_codes("int8", (2, 1, 3)), -1.1, 1.7, mode="MIN_COMBINED")
+    for around in (
+        ("input<concat:2", "input<slice:0", "y>flatten:1", "y>concat:0", "constant:min_range"),
+        ("input<slice:-1", "input<gather:1", "y>cut:0", "y>slice:-2", "shapes:symbolic", "constant:input"),
+        ("input<unsqueeze:0", "min_range<reshape:1", "input<transpose:2", "y>squeeze:0", "y>identity:0"),
+    ):
+        asked = replace(call, around=around, attributes={**call.attributes, "dtype": "bfloat16"})
+        by_oracle, by_script = graphs(asked, path), graphs(asked, f"{way} {path}")
+        assert by_script.kind == "tensor", by_script.message
+        assert by_oracle.same(by_script)
