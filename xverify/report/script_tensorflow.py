@@ -3,8 +3,6 @@
 `surrounded_tensorflow` is copied into scripts, like the functions of `script_bodies`.
 """
 
-# ruff: noqa: UP031
-
 from __future__ import annotations
 
 from collections.abc import Callable
