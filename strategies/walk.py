@@ -94,8 +94,9 @@ def _qtype(domain: Domain) -> bool:
 
 
 def block_sizes(extent: int) -> tuple[int, ...]:
-    """Block sizes around an extent: dividing it, leaving a remainder, equal to it, past it."""
-    return tuple(sorted({b for b in (1, 2, 3, 16, 32, 128, extent - 1, extent, extent + 1, 2 * extent + 5) if b > 0}))
+    """Block sizes around an extent: dividing it, leaving a remainder, a few long ones, equal to it, past it."""
+    sizes = (1, 2, 3, 16, 32, 128, extent // 3, extent // 2, extent - 1, extent, extent + 1, 2 * extent + 5)
+    return tuple(sorted({size for size in sizes if size > 0}))
 
 
 def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:

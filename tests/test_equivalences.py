@@ -284,7 +284,7 @@ def never() -> bool:
 
 
 def test_an_implementation_that_rounds_otherwise_per_tensor_is_mixed_and_that_is_said_once(tmp_path):
-    with running(tmp_path, fake("load_by_granularity")) as run:
+    with running(tmp_path, fake("load_by_granularity"), seed=2) as run:
         assert equivalences.check(run, never) > 60
         assert found_in(run) == {(MULTIPLY, "mixed", "equivalence: per-axis")}
         (finding,) = run.findings.sorted()

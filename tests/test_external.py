@@ -78,7 +78,7 @@ def test_a_sweep_of_the_example_judges_the_kernel_and_shows_the_others_beside_it
     assert ("xverify-numpy", "agrees") in status
     assert ("onnx-reference", "not-judged-agrees") in status
     assert {"per_tensor", "blocked"} <= {cell["granularity"] for cell in cells}
-    assert {subject for subject, _ in status} == {"xverify-numpy", "onnx-reference"}
+    assert {subject.partition("[")[0] for subject, _ in status} == {"xverify-numpy", "onnx-reference"}
     assert report["findings"] == [], "what only Acme forbids is not asked of a kernel that is asked as ONNX"
     broken = {c["id"] for c in report["editions"][0]["clauses"] if c["tested"]}
     assert f"{ID}/block-size" in broken

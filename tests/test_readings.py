@@ -38,8 +38,8 @@ def expected_readings(call: Call) -> tuple[str, ...]:
         return tuple(exact.LINEAR)[:1] + tuple(exact.LINEAR)[2:6] if int(edition) >= 23 else ("exact", "float32")
     if operator.startswith("com.microsoft"):
         return ("exact", "float32")
-    if operator.startswith("onednn"):
-        return ("exact", "float32") if edition == "multiply" else ("exact-quotient", "float32-quotient")
+    if call.contract.startswith("onednn"):
+        return ("exact-quotient", "float32-quotient") if edition == "divide" else ("exact", "float32")
     mode = call.attributes.get("mode", "MIN_COMBINED")
     start = {"MIN_COMBINED": "min-combined", "MIN_FIRST": "min-first"}.get(
         str(mode), "scaled-symmetric" if edition == "seed" else "scaled-float32"

@@ -258,7 +258,7 @@ def test_a_read_outside_ends_the_process(place: str, directory: Path) -> None:
     one["witness"]["got"] = refused("crash", "", "killed by SIGSEGV")
     name = "outside_" + str(len(place))
     status, text = run(directory, one, library(directory, name, f"volatile int8_t seen = from[{place}]; (void)seen;"))
-    assert (status, "died" in text) == (1, True), text
+    assert (status, "was killed by SIG" in text) == (1, True), text
     assert run(directory, one, library(directory, "right", ""))[0] == 0
 
 
@@ -300,7 +300,8 @@ def test_every_name_of_a_script_is_defined_and_hostile_names_stay_data() -> None
         defined |= {n.name or "" for n in nodes if isinstance(n, ast.ExceptHandler)}
         used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         assert used <= defined, used - defined
-        assert not [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "_exit"]
+        exits = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func).endswith("_exit")]
+        assert not [n for n in exits if ast.unparse(n.args[0]) == "7"]
 
 
 # -- short scripts ----------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def oracles_named(
         if oracle not in chosen:
             chosen.append(oracle)
             sentences.extend(elsewhere.not_judged(oracle, reasons, {contract.id for contract in asked}))
-    if names and len(chosen) == 1:
+    if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
 

@@ -26,7 +26,7 @@ __all__ = [
 
 VERDICTS = (
     "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "unsupported", "crash", "hang",
-    "nondeterministic", "memory",
+    "nondeterministic", "memory", "changed",
 )  # fmt: skip
 
 CELL_FIELDS = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
