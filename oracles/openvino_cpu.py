@@ -3,7 +3,8 @@
 OpenVINO wants to know each input's rank, and for blocks its shape. Paths: "" knows ranks only, so that a compiled model
 serves many calls, except for blocks; "shapes=static" has all extents; "constants" has scale and zero point in the model,
 as quantized models do; "precision=float32" forbids what "" may do by itself: on a processor with fast bfloat16 arithmetic
-OpenVINO computes in that by default (its INFERENCE_PRECISION_HINT).
+OpenVINO computes in that by default (its INFERENCE_PRECISION_HINT). A call in surroundings is a model of its own, which
+OpenVINO rewrites in any case: nothing asks for less.
 
 The ONNX texts do not come with OpenVINO, so no edition judges it: what it computes is said in each cell.
 """
@@ -11,18 +12,21 @@ The ONNX texts do not come with OpenVINO, so no edition judges it: what it compu
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, Dict, List, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
 from oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
-from oracles.onnx_model import model_bytes, structure
+from oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
 from oracles.protocol import Loaded, Oracle, Path
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 
 STATIC = "shapes=static"
 CONSTANTS = "constants"
 FLOAT32 = "precision=float32"
+
+GRAPH, GRAPH_FLOAT32 = "graph", "graph precision=float32"
 
 ORACLES = (
     Oracle(
@@ -33,6 +37,7 @@ ORACLES = (
         module=__name__,
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
+        surrounded=(Path(GRAPH_FLOAT32, 0.0), Path(GRAPH, 0.0)),
     ),
 )
 
@@ -74,9 +79,11 @@ def load() -> Loaded:
 
     def compiled(call: Call, path: str) -> Any:
         constants = [name for name in call.tensors if name != "x"] if path == CONSTANTS else []
-        settings = {"INFERENCE_NUM_THREADS": 1, **({"INFERENCE_PRECISION_HINT": "f32"} if path == FLOAT32 else {})}
-        model = core.read_model(shaped(call, constants, _shapes_known(call, path)))
-        return core.compile_model(model, "CPU", settings).create_infer_request()
+        return request_of(shaped(call, constants, _shapes_known(call, path)), path)
+
+    def request_of(model: bytes, path: str) -> Any:
+        settings = {"INFERENCE_NUM_THREADS": 1, **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
+        return core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
 
     def cached(call: Call, path: str) -> Any:
         known = _shapes_known(call, path)
@@ -103,16 +110,32 @@ def load() -> Loaded:
         codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
         return ov.Tensor(np.array(codes), ov.Shape(tensor.shape), getattr(ov.Type, _TYPES[tensor.dtype]))
 
-    def answer(call: Call, path: str) -> Outcome:
-        request = compiled(call, path) if path == CONSTANTS else cached(call, path)
-        fed = {name: tensor for name, tensor in call.tensors.items() if path != CONSTANTS or name == "x"}
+    def run(request: Any, call: Call, fed: Mapping[str, Tensor]) -> Outcome:
         arrays = {name: to_array(tensor) for name, tensor in fed.items()}
         request.infer({name: value(tensor, arrays[name]) for name, tensor in fed.items()})
         result = request.get_output_tensor(0)
         data = np.array(result.data, order="C")
         if result.element_type == ov.Type.bf16:  # NumPy has no such type: its bits come as float16
             data = data.view(code_dtype("bfloat16")).view(numpy_dtype("bfloat16"))
-        return answered(data, call, arrays)
+        return answered(data, replace(call, tensors=fed), arrays)
+
+    def surrounded(call: Call, path: str) -> Outcome:
+        """The outcome of a call in its surroundings. A refusal may be that of the operators around it."""
+        graph = graph_of(call)
+        if call.attributes.get("block_size"):  # it wants to know all extents
+            graph = replace(graph, symbolic=False)
+        try:
+            outcome = run(request_of(graph_bytes(call, graph), path), call, graph.inputs)
+        except Exception as error:
+            return Outcome("unsupported", error=type(error).__name__, message=str(error))
+        assert outcome.tensor is not None
+        return replace(outcome, tensor=graph.back(outcome.tensor))
+
+    def answer(call: Call, path: str) -> Outcome:
+        if call.around:
+            return surrounded(call, path)
+        request = compiled(call, path) if path == CONSTANTS else cached(call, path)
+        return run(request, call, {n: tensor for n, tensor in call.tensors.items() if path != CONSTANTS or n == "x"})
 
     return Loaded(answer)
 

@@ -10,6 +10,7 @@ import numpy as np
 import sample_report
 
 from oracles.arrays import from_array
+from oracles.openvino_cpu import load as load_openvino_cpu
 from oracles.protocol import Answer, Loaded
 from oracles.tensorflow_graph import load_function, load_xla
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
@@ -42,6 +43,18 @@ def load_tensorflow() -> Loaded:
     return Loaded(answer, loaded["xla"].not_implemented)
 
 
+def load_openvino() -> Loaded:
+    """`oracles.openvino_cpu`; after "script " a path is asked of the script."""
+    loaded = load_openvino_cpu()
+
+    def answer(call: Call, path: str) -> Tensor | Outcome:
+        if path.startswith("script "):
+            return scripted("script", "openvino", path.removeprefix("script "), call)
+        return loaded.answer(call, path)
+
+    return Loaded(answer)
+
+
 def counted(run: Any) -> Tensor:
     """How many nodes that move or dequantize are in what is run."""
     from tensorflow.python.eager import context
@@ -58,7 +71,7 @@ def counted(run: Any) -> Tensor:
 
 def scripted(way: str, name: str, options: str, call: Call) -> Tensor:
     """What the text of a script gives for a call, run in this process."""
-    out = str(call.attributes.get("dtype", "float32"))
+    out = str(call.attributes.get("output_dtype", call.attributes.get("dtype", "float32")))
     bits = tensor_to_json(Tensor(out, np.zeros(call.data.shape, code_dtype(out))))
     got = {"kind": "tensor", "error": "", "message": "", "notes": [], "tensor": bits}
     witness = {"call": call_to_json(call), "got": got, "legal": []}

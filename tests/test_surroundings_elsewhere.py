@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_oracles import ranged, some_codes, tensor, values
+from test_oracles import linear, ranged, some_codes, tensor, values
 from test_peers import asker
 
 from oracles import all_oracles
 from oracles.arrays import to_array
+from oracles.openvino_cpu import GRAPH, GRAPH_FLOAT32
 from oracles.protocol import Oracle
 from oracles.protocol import Path as Way
 from oracles.tensorflow_graph import COMPILED, OPTIMIZED, QUANTIZED, UNOPTIMIZED
@@ -162,3 +163,66 @@ def test_scripts_make_the_graph_of_tensorflow(graphs: Ask, way: str, path: str) 
         by_oracle, by_script = graphs(asked, path), graphs(asked, f"{way} {path}")
         assert by_script.kind == "tensor", by_script.message
         assert by_oracle.same(by_script)
+
+
+# -- OpenVINO ---------------------------------------------------------------------------------------------
+
+ONNX = "ai.onnx/DequantizeLinear-21"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    oracle = Oracle(
+        "models", "openvino", (ONNX,), (), "graph_oracles", "load_openvino", (Way("", 1.0),), search_path=(HERE,),
+        needs_xverify=True,
+    )  # fmt: skip
+    yield from asker(oracle, tmp_path_factory.mktemp("models"))
+
+
+def test_paths_are_those_of_openvino() -> None:
+    assert [path.options for path in all_oracles()["openvino"].surrounded] == [GRAPH_FLOAT32, GRAPH]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint4"])
+def test_openvino_moves_values_that_come_back(models: Ask, dtype: str) -> None:
+    """Products that are exact, so that it does not matter into what OpenVINO rewrites them."""
+    x, scale = some_codes(dtype, (2, 1, 3)), tensor("float32", 0.5)
+    lone = models(linear(ONNX, x, scale), "precision=float32")
+    assert lone.kind == "tensor"
+    answered = 0
+    for number, (before, after) in enumerate(zip(BEFORE, reversed(("transpose", *AFTER)), strict=True), -4):
+        around = (f"x<{before}:{number}", f"y>{after}:{-number}", "scale<reshape:1", *["constant:scale"][: number % 2])
+        outcome = models(replace(linear(ONNX, x, scale), around=around), GRAPH_FLOAT32)
+        assert outcome.kind == "unsupported" or outcome.same(lone), around
+        answered += outcome.kind == "tensor"
+    assert answered > 8 if dtype != "uint4" else answered > 2
+
+
+def test_what_no_graph_of_openvino_takes_is_unsupported(models: Ask) -> None:
+    call = linear(ONNX, tensor("int8", [1, 2]), tensor("float32", 0.5), axis=7)
+    outcome = models(
+        replace(call, tensors={**call.tensors, "scale": tensor("float32", [1, 2])}, around=("x<identity:0",))
+    )
+    assert (outcome.kind, bool(outcome.error), bool(outcome.message)) == ("unsupported", True, True)
+
+
+def test_scripts_make_the_graph_of_openvino(models: Ask) -> None:
+    for dtype, around in (
+        ("int8", ("x<concat:2", "x<slice:0", "y>flatten:1", "y>concat:0", "constant:scale")),
+        ("uint8", ("x<slice:-1", "x<gather:1", "y>cut:0", "y>slice:-2", "shapes:symbolic")),
+        ("uint4", ("x<reshape:0", "y>identity:0")),
+        ("uint8", ("y>requantize:0", "constant:x")),
+    ):
+        call = replace(linear(ONNX, some_codes(dtype, (2, 1, 3)), tensor("float32", 0.3)), around=around)
+        by_oracle, by_script = models(call, GRAPH_FLOAT32), models(call, f"script {GRAPH_FLOAT32}")
+        assert by_script.kind == "tensor", by_script.message
+        assert by_oracle.same(by_script)
+
+
+def test_openvino_knows_the_extents_of_blocks(models: Ask) -> None:
+    x, scale = some_codes("int8", (2, 4)), tensor("float32", [[0.5, 2.0], [1.0, 4.0]])
+    call = linear(ONNX, x, scale, axis=1, block_size=2)
+    lone = models(call, "precision=float32")
+    for way in ("", "script "):
+        outcome = models(replace(call, around=("x<transpose:0", "shapes:symbolic")), f"{way}{GRAPH_FLOAT32}")
+        assert outcome.same(lone), outcome.message

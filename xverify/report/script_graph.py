@@ -232,9 +232,37 @@ def surrounded_onnx_reference(call: dict[str, Any]) -> Any:
     return moved_back(call, evaluator.run(None, {name: to_array(tensors[name]) for name in call["graph"]["inputs"]})[0])
 
 
+def surrounded_openvino(call: dict[str, Any]) -> Any:
+    import openvino as ov
+
+    types = {"bfloat16": "bf16", "int4": "i4", "uint4": "u4", "uint2": "u2", "float8_e4m3fn": "f8e4m3",
+             "float8_e5m2": "f8e5m2", "float8_e8m0fnu": "f8e8m0", "float4_e2m1fn": "f4e2m1"}  # fmt: skip
+    graph, tensors = call["graph"], graph_tensors(call)
+    if call["attributes"].get("block_size"):  # it wants to know all extents
+        graph["extents"] = {name: tensor["shape"] for name, tensor in graph["inputs"].items()}
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": 1}
+    if "precision=float32" in call["options"]:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    core = ov.Core()
+    request = core.compile_model(core.read_model(graph_model(call, tensors)), "CPU", settings).create_infer_request()
+    fed = {}
+    for name in graph["inputs"]:
+        array = to_array(tensors[name])
+        if array.dtype.isbuiltin == 1:
+            fed[name] = ov.Tensor(np.asarray(array, order="C"), shared_memory=False)
+        else:
+            kind = getattr(ov.Type, types[tensors[name]["dtype"]])
+            fed[name] = ov.Tensor(packed(tensors[name]).copy(), ov.Shape(array.shape), kind)
+    request.infer(fed)
+    result = request.get_output_tensor(0)
+    data = np.array(result.data, order="C")
+    return moved_back(call, ("bfloat16", data.view(np.uint16)) if result.element_type == ov.Type.bf16 else data)
+
+
 BODIES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "onnxruntime": surrounded_onnxruntime,
     "onnx-reference": surrounded_onnx_reference,
+    "openvino": surrounded_openvino,
 }
 
 _MODEL = (
@@ -244,4 +272,5 @@ _MODEL = (
 HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {
     "surrounded_onnxruntime": (*_MODEL, provider_of, run_session),
     "surrounded_onnx_reference": _MODEL,
+    "surrounded_openvino": _MODEL,
 }
