@@ -288,7 +288,7 @@ def test_what_no_level_takes_is_unsupported_and_not_refused():
 @pytest.mark.parametrize("name", ASKED)
 def test_calls_in_surroundings_are_allowed_and_various(name):
     contract = contracts.get(name)
-    made = list(islice(surrounded_calls(contract, 1), 300))
+    made = list(islice(surrounded_calls(contract, 1), 500))
     assert all(contract.judge(call).verdict == "allowed" and call.around for call in made)
     assert max(call.values for call in made) <= MOST_VALUES
     words = {word.rpartition(":")[0] or word for call in made for word in call.around}
