@@ -26,7 +26,7 @@ from xverify.report import markdown, render, summary
 from xverify.report.script import script_for
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
-LIMITS = Limits(call=2.0, resident=300 << 20)
+LIMITS = Limits(call=1.0, resident=300 << 20)
 
 WORDS = {
     "segfault": "SIGSEGV",
@@ -47,7 +47,7 @@ def oracle(name: str, module: str, load: str, *arguments: str) -> Oracle:
 def swept(directory: Path, *others: Oracle) -> dict[str, Any]:
     chosen = (all_oracles()["xverify-numpy"], oracle("flawed", "flawed_oracles", "load_ignoring"), *others)
     return sweep(
-        Options((contracts.get(MULTIPLY),), chosen, directory, "t", "xverify sweep", 3, 60.0, 130, limits=LIMITS),
+        Options((contracts.get(MULTIPLY),), chosen, directory, "t", "xverify sweep", 3, 60.0, 90, limits=LIMITS),
         lambda event: None,
     )
 
