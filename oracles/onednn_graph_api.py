@@ -1,4 +1,5 @@
 """oneDNN's graph API, which is plain C, through ctypes: one operation, compiled for given logical tensors, and run.
+Graphs of several are made in `oracles.onednn_graphs`.
 
 Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
 sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came
@@ -30,11 +31,14 @@ DATA_TYPES: Dict[str, Tuple[int, Tuple[int, int]]] = {
 """dnnl_data_type_t of each dtype, and the release that has it first."""
 
 DEQUANTIZE, DYNAMIC_DEQUANTIZE = 19, 21  # dnnl_graph_op_kind_t
+QUANTIZE, DYNAMIC_QUANTIZE = 49, 22
+REORDER, STATIC_RESHAPE, STATIC_TRANSPOSE = 60, 72, 73
 SCALES, AXIS, ZPS, QTYPE = 0x20, 0x30, 0x4D, 0x85  # dnnl_graph_op_attr_t
+ORDER, SHAPE, SPECIAL_ZERO = 0x44, 0x48, 0x64
 CPU = 1  # dnnl_engine_kind_t
 STRIDED = 2  # dnnl_graph_layout_type_t
-VARIABLE = 1  # dnnl_graph_tensor_property_t
-FUSION = 1  # dnnl_graph_partition_policy_t
+VARIABLE, CONSTANT = 1, 2  # dnnl_graph_tensor_property_t
+FUSION, DEBUG = 1, 2  # dnnl_graph_partition_policy_t
 IN_ORDER = 1  # dnnl_stream_flags_t
 
 UNIMPLEMENTED = 3
@@ -66,8 +70,8 @@ class Version(ctypes.Structure):
     ]  # fmt: skip
 
 
-class _Logical(ctypes.Structure):
-    """dnnl_graph_logical_tensor_t."""
+class Logical(ctypes.Structure):
+    """dnnl_graph_logical_tensor_t. C gives a tensor's number back in ``id``."""
 
     _fields_ = [
         ("id", c_size_t), ("ndims", c_int), ("dims", c_int64 * MOST_DIMENSIONS), ("data_type", c_int),
@@ -93,6 +97,8 @@ class Operation(NamedTuple):
     axis: Optional[int] = None
     scales: Optional[Tuple[float, ...]] = None
     zps: Optional[Tuple[int, ...]] = None
+    order: Optional[Tuple[int, ...]] = None
+    shape: Optional[Tuple[int, ...]] = None
 
 
 _ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
@@ -103,13 +109,14 @@ _ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
     "dnnl_graph_graph_destroy": (c_void_p,),
     "dnnl_graph_op_create": (POINTER(c_void_p), c_size_t, c_int, c_char_p),
     "dnnl_graph_op_destroy": (c_void_p,),
-    "dnnl_graph_op_add_input": (c_void_p, POINTER(_Logical)),
-    "dnnl_graph_op_add_output": (c_void_p, POINTER(_Logical)),
+    "dnnl_graph_op_add_input": (c_void_p, POINTER(Logical)),
+    "dnnl_graph_op_add_output": (c_void_p, POINTER(Logical)),
     "dnnl_graph_op_set_attr_f32": (c_void_p, c_int, POINTER(c_float), c_size_t),
     "dnnl_graph_op_set_attr_s64": (c_void_p, c_int, POINTER(c_int64), c_size_t),
+    "dnnl_graph_op_set_attr_bool": (c_void_p, c_int, POINTER(c_uint8), c_size_t),
     "dnnl_graph_op_set_attr_str": (c_void_p, c_int, c_char_p, c_size_t),
     "dnnl_graph_logical_tensor_init_with_strides": (
-        POINTER(_Logical), c_size_t, c_int, c_int32, POINTER(c_int64), POINTER(c_int64), c_int,
+        POINTER(Logical), c_size_t, c_int, c_int32, POINTER(c_int64), POINTER(c_int64), c_int,
     ),
     "dnnl_graph_add_op": (c_void_p, c_void_p),
     "dnnl_graph_graph_finalize": (c_void_p,),
@@ -117,13 +124,17 @@ _ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
     "dnnl_graph_graph_get_partition_num": (c_void_p, POINTER(c_size_t)),
     "dnnl_graph_graph_get_partitions": (c_void_p, c_size_t, POINTER(c_void_p)),
     "dnnl_graph_partition_is_supported": (c_void_p, POINTER(c_uint8)),
+    "dnnl_graph_partition_get_input_ports_num": (c_void_p, POINTER(c_size_t)),
+    "dnnl_graph_partition_get_input_ports": (c_void_p, c_size_t, POINTER(Logical)),
+    "dnnl_graph_partition_get_output_ports_num": (c_void_p, POINTER(c_size_t)),
+    "dnnl_graph_partition_get_output_ports": (c_void_p, c_size_t, POINTER(Logical)),
     "dnnl_graph_partition_destroy": (c_void_p,),
     "dnnl_graph_compiled_partition_create": (POINTER(c_void_p), c_void_p),
     "dnnl_graph_compiled_partition_destroy": (c_void_p,),
     "dnnl_graph_partition_compile": (
-        c_void_p, c_void_p, c_size_t, POINTER(POINTER(_Logical)), c_size_t, POINTER(POINTER(_Logical)), c_void_p,
+        c_void_p, c_void_p, c_size_t, POINTER(POINTER(Logical)), c_size_t, POINTER(POINTER(Logical)), c_void_p,
     ),
-    "dnnl_graph_tensor_create": (POINTER(c_void_p), POINTER(_Logical), c_void_p, c_void_p),
+    "dnnl_graph_tensor_create": (POINTER(c_void_p), POINTER(Logical), c_void_p, c_void_p),
     "dnnl_graph_tensor_destroy": (c_void_p,),
     "dnnl_graph_compiled_partition_execute": (
         c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_size_t, POINTER(c_void_p),
@@ -156,8 +167,8 @@ class Library:
                 ) from None
             function.argtypes, function.restype = arguments, c_int
         try:
-            self.engine = self._made("dnnl_engine_create", CPU, 0)
-            self._stream = self._made("dnnl_stream_create", self.engine, IN_ORDER)
+            self.engine = self.made("dnnl_engine_create", CPU, 0)
+            self._stream = self.made("dnnl_stream_create", self.engine, IN_ORDER)
         except (RefusedError, UnsupportedError) as error:
             raise NoLibraryError("%s, oneDNN %s, has no CPU engine here: %s" % (path, self.version, error)) from None
 
@@ -169,7 +180,7 @@ class Library:
         said = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
         raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, said))
 
-    def _made(self, name: str, *arguments: Any) -> c_void_p:
+    def made(self, name: str, *arguments: Any) -> c_void_p:
         handle = c_void_p()
         self.call(name, byref(handle), *arguments)
         return handle
@@ -179,14 +190,14 @@ class Library:
     def compile(self, operation: Operation) -> Compiled:
         """The operation, alone in a graph, ready to be run. UnsupportedError, or RefusedError with the function that
         refuses."""
-        logical = [self._logical(number, one) for number, one in enumerate((*operation.inputs, operation.output))]
-        op = self._made("dnnl_graph_op_create", 0, operation.kind, b"dequantize")
+        logical = [self.logical(number, one) for number, one in enumerate((*operation.inputs, operation.output))]
+        op = self.made("dnnl_graph_op_create", 0, operation.kind, b"dequantize")
         try:
             for one in logical[:-1]:
                 self.call("dnnl_graph_op_add_input", op, byref(one))
             self.call("dnnl_graph_op_add_output", op, byref(logical[-1]))
-            self._set_attributes(op, operation)
-            graph = self._made("dnnl_graph_graph_create", CPU)
+            self.set_attributes(op, operation)
+            graph = self.made("dnnl_graph_graph_create", CPU)
             try:
                 self.call("dnnl_graph_add_op", graph, op)
                 self.call("dnnl_graph_graph_finalize", graph)
@@ -197,20 +208,20 @@ class Library:
         finally:
             self.call("dnnl_graph_op_destroy", op)
 
-    def _logical(self, number: int, tensor: LogicalTensor) -> _Logical:
+    def logical(self, number: int, tensor: LogicalTensor) -> Logical:
         kind, since = DATA_TYPES.get(tensor.dtype, (0, CHECKED[1]))
         if not kind or since > self.release:
             raise UnsupportedError("oneDNN %s has no data type %s" % (self.version, tensor.dtype))
         rank = len(tensor.shape)
         if rank > MOST_DIMENSIONS:
             raise UnsupportedError("a logical tensor has up to %d dimensions, not %d" % (MOST_DIMENSIONS, rank))
-        logical = _Logical()
+        logical = Logical()
         dims, strides = (c_int64 * MOST_DIMENSIONS)(*tensor.shape), (c_int64 * MOST_DIMENSIONS)(*tensor.strides)
         name = "dnnl_graph_logical_tensor_init_with_strides"
         self.call(name, byref(logical), number, kind, rank, dims, strides, VARIABLE)
         return logical
 
-    def _set_attributes(self, op: c_void_p, operation: Operation) -> None:
+    def set_attributes(self, op: c_void_p, operation: Operation) -> None:
         if operation.qtype is not None:
             # The length is that of the string; of a wrong one the library says nothing, and keeps its default.
             text = operation.qtype.encode()
@@ -223,25 +234,47 @@ class Library:
         if operation.zps is not None:
             count = len(operation.zps)
             self.call("dnnl_graph_op_set_attr_s64", op, ZPS, (c_int64 * count)(*operation.zps), count)
+        for name, values in ((ORDER, operation.order), (SHAPE, operation.shape)):
+            if values is not None:
+                self.call("dnnl_graph_op_set_attr_s64", op, name, (c_int64 * len(values))(*values), len(values))
+        if operation.shape is not None:
+            self.call("dnnl_graph_op_set_attr_bool", op, SPECIAL_ZERO, (c_uint8 * 1)(0), 1)
 
-    def _compiled(self, graph: c_void_p, logical: Sequence[_Logical]) -> c_void_p:
-        count, supported = c_size_t(), c_uint8()
-        self.call("dnnl_graph_graph_get_partition_num", graph, byref(count))
-        addresses = (c_void_p * count.value)()
-        self.call("dnnl_graph_graph_get_partitions", graph, count.value, addresses)
-        partitions = [c_void_p(address) for address in addresses]
+    def _compiled(self, graph: c_void_p, logical: Sequence[Logical]) -> c_void_p:
+        partitions = self.partitions(graph)
         try:
             for partition in partitions:
-                self.call("dnnl_graph_partition_is_supported", partition, byref(supported))
-                if supported.value:
-                    return self._of_partition(partition, logical)
+                if self.supports(partition):
+                    return self.compile_partition(partition, logical)
         finally:
             for partition in partitions:
                 self.call("dnnl_graph_partition_destroy", partition)
         raise UnsupportedError("no partition of the graph is supported")
 
-    def _of_partition(self, partition: c_void_p, logical: Sequence[_Logical]) -> c_void_p:
-        compiled = self._made("dnnl_graph_compiled_partition_create", partition)
+    def partitions(self, graph: c_void_p) -> List[c_void_p]:
+        """The partitions of a graph that was filtered; whoever asks destroys them."""
+        count = c_size_t()
+        self.call("dnnl_graph_graph_get_partition_num", graph, byref(count))
+        addresses = (c_void_p * count.value)()
+        self.call("dnnl_graph_graph_get_partitions", graph, count.value, addresses)
+        return [c_void_p(address) for address in addresses]
+
+    def supports(self, partition: c_void_p) -> bool:
+        supported = c_uint8()
+        self.call("dnnl_graph_partition_is_supported", partition, byref(supported))
+        return bool(supported.value)
+
+    def ports(self, partition: c_void_p, which: str) -> List[int]:
+        """Numbers of the tensors that a partition takes ("input") or gives ("output")."""
+        count = c_size_t()
+        self.call("dnnl_graph_partition_get_%s_ports_num" % which, partition, byref(count))
+        ports = (Logical * count.value)()
+        self.call("dnnl_graph_partition_get_%s_ports" % which, partition, count.value, ports)
+        return [int(port.id) for port in ports]
+
+    def compile_partition(self, partition: c_void_p, logical: Sequence[Logical]) -> c_void_p:
+        """The partition compiled for its inputs and, last, its output."""
+        compiled = self.made("dnnl_graph_compiled_partition_create", partition)
         inputs = _pointers(logical[:-1])
         outputs = _pointers(logical[-1:])
         try:
@@ -254,13 +287,13 @@ class Library:
 
     # -- running ------------------------------------------------------------------------------------------
 
-    def execute(self, compiled: c_void_p, logical: Sequence[_Logical], addresses: Sequence[int]) -> None:
+    def execute(self, compiled: c_void_p, logical: Sequence[Logical], addresses: Sequence[int]) -> None:
         """Run a compiled partition on memory at those addresses: of each input, then of the output."""
         tensors: List[c_void_p] = []
         try:
             for number, address in enumerate(addresses):
                 one = byref(logical[number])
-                tensors.append(self._made("dnnl_graph_tensor_create", one, self.engine, c_void_p(address)))
+                tensors.append(self.made("dnnl_graph_tensor_create", one, self.engine, c_void_p(address)))
             inputs = (c_void_p * (len(tensors) - 1))(*tensors[:-1])
             output = (c_void_p * 1)(tensors[-1])
             name = "dnnl_graph_compiled_partition_execute"
@@ -274,7 +307,7 @@ class Library:
 class Compiled:
     """A compiled partition, and the logical tensors that it was compiled for."""
 
-    def __init__(self, library: Library, handle: c_void_p, logical: Sequence[_Logical]) -> None:
+    def __init__(self, library: Library, handle: c_void_p, logical: Sequence[Logical]) -> None:
         self._library, self._handle, self._logical = library, handle, tuple(logical)
 
     def __call__(self, addresses: Sequence[int]) -> None:
@@ -292,8 +325,8 @@ def version_at(path: str) -> str:
     return "%d.%d.%d" % (about.major, about.minor, about.patch)
 
 
-def _pointers(logical: Sequence[_Logical]) -> Any:
-    return (POINTER(_Logical) * len(logical))(*(ctypes.pointer(one) for one in logical))
+def _pointers(logical: Sequence[Logical]) -> Any:
+    return (POINTER(Logical) * len(logical))(*(ctypes.pointer(one) for one in logical))
 
 
 def _loaded(path: str) -> Any:

@@ -1,9 +1,9 @@
 """oneDNN itself: Dequantize and DynamicDequantize through the C functions of its graph API, on the CPU.
 
 The library is that of the wheel (``onednn-cpu-gomp``, or ``onednn``, a build with SYCL), or any by path:
-``onednn:/path/libdnnl.so.3``. Each call is one operation alone in a graph. Logical tensors have strides, so an operand
-is handed over as it lies in memory, but for what they cannot say: strides that are no positive
-whole number of elements, and addresses that are not aligned; of those the library gets a copy.
+``onednn:/path/libdnnl.so.3``. A lone call is one operation alone in a graph; for others see `oracles.onednn_graphs`.
+Logical tensors have strides, so an operand is handed over as it lies in memory, but for what they cannot say: strides that
+are no positive whole number of elements, and addresses that are not aligned; of those the library gets a copy.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from oracles.arrays import Array, hand_out, memory, numpy_dtype, pack
+from oracles.arrays import Array, hand_out, memory, pack, to_array
 from oracles.onednn_graph_api import (
+    DEBUG,
     DEQUANTIZE,
     DYNAMIC_DEQUANTIZE,
+    FUSION,
     Compiled,
     Library,
     LogicalTensor,
@@ -29,9 +31,11 @@ from oracles.onednn_graph_api import (
     Operation,
     UnsupportedError,
 )
+from oracles.onednn_graphs import Framed, packed, run_steps, steps_of
 from oracles.onednn_script import reproduce
-from oracles.protocol import Loaded, Oracle, Setting
-from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+from oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.core.call import BITS, Call, Outcome, Tensor
+from xverify.core.surroundings import surround
 
 __all__ = ["ORACLES", "load", "reproduce", "with_option"]
 
@@ -43,6 +47,9 @@ FILE = "libdnnl.so.3"
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
 """Values of ONEDNN_MAX_CPU_ISA: the library takes no wider instructions than those."""
 
+APART, FUSED = "graph policy=debug", "graph policy=fusion"
+"""Paths of calls in surroundings: every operation is a partition of its own, or the library fuses as it likes."""
+
 ORACLES = (
     Oracle(
         name="onednn",
@@ -51,6 +58,7 @@ ORACLES = (
         contracts=("onednn/*",),
         ships=("onednn/*",),  # the wheel carries no text: each edition judges it, separately
         module=__name__,
+        surrounded=(Path(APART, 0.0), Path(FUSED, 0.0)),
         varies=(
             *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
@@ -62,12 +70,6 @@ ATTRIBUTES = ("qtype", "axis")
 
 COMPILED = 512
 """Compiled partitions kept; to compile one takes a hundred times as long as to run it."""
-
-MARGIN = 64
-"""Bytes before and after the output that nobody may write to; a multiple of every vector's width."""
-
-CANARY, UNWRITTEN = 0xA5, 0xB7
-"""What is in the margins, and in the output before it is written."""
 
 VERSION_SECONDS = 60
 
@@ -132,24 +134,47 @@ class _Answers:
 
     def answer(self, call: Call, path: str) -> Outcome:
         """What the library gives, with notes of what was done to the operands and around the output."""
+        if call.around:
+            return self._surrounded(call, DEBUG if path == APART else FUSION)
         handed = hand_out(call)
         operands, operation = question(call, handed)
         before = memory(handed)
-        whole = np.full(_nbytes(operation.output) + 3 * MARGIN, CANARY, np.uint8)
-        place = MARGIN + (-whole.ctypes.data) % MARGIN
-        end = place + _nbytes(operation.output)
-        whole[place:end] = UNWRITTEN
-        self._compiled(operation)([*(operand.ctypes.data for operand in operands), whole.ctypes.data + place])
-        notes = []
-        if memory(handed) != before:
-            notes.append("input-written")
-        if (whole[:place] != CANARY).any():
-            notes.append("written-before-output")
-        if (whole[end:] != CANARY).any():
-            notes.append("written-after-output")
-        dtype = operation.output.dtype
-        codes = whole[place:end].copy().view(code_dtype(dtype)).reshape(operation.output.shape)
-        return Outcome("tensor", Tensor(dtype, codes), notes=tuple(notes))
+        output = Framed(operation.output)
+        self._compiled(operation)([*(operand.ctypes.data for operand in operands), output.address])
+        written = ("input-written",) if memory(handed) != before else ()
+        return Outcome("tensor", Tensor(operation.output.dtype, output.codes()), notes=(*written, *output.notes()))
+
+    def _surrounded(self, call: Call, policy: int) -> Outcome:
+        """The outcome of a call in its surroundings. Where the library takes the graph in no way, it may be the operations
+        around; where only what it fuses is refused, fusing broke it."""
+        try:
+            return self._run_graph(call, policy)
+        except Exception as error:
+            broken = policy == FUSION and self._takes(call)
+            return Outcome("rejected" if broken else "unsupported", error=type(error).__name__, message=str(error))
+
+    def _takes(self, call: Call) -> bool:
+        try:
+            self._run_graph(call, DEBUG)
+        except Exception:
+            return False
+        return True
+
+    def _run_graph(self, call: Call, policy: int) -> Outcome:
+        graph = surround(call)
+        _, lone = question(call, hand_out(call))
+        told = {**graph.inputs, **graph.constants}
+        if lone.kind == DEQUANTIZE:
+            told = {name: tensor for name, tensor in told.items() if name.split("_")[0] == "x"}
+        told.pop("zero", None)  # of a pair, for ONNX only
+        handed = {name: to_array(tensor) for name, tensor in told.items()}
+        given = {name: _given(tensor, handed[name]) for name, tensor in told.items()}
+        before = memory(handed)
+        steps = steps_of(call, graph, lone, {name: logical for name, (_, logical) in given.items()})
+        constants = {name for name in given if name in graph.constants}
+        codes, notes = run_steps(self._library, steps, given, constants, policy)
+        written = ("input-written",) if memory(handed) != before else ()
+        return Outcome("tensor", graph.back(Tensor(lone.output.dtype, codes)), notes=(*written, *notes))
 
     def _compiled(self, operation: Operation) -> Compiled:
         if operation in self._kept:
@@ -183,7 +208,7 @@ def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operati
         kind, roles, output = DYNAMIC_DEQUANTIZE, ["x", "scale", "zero_point"], call.tensors["scale"].dtype
     given = [_given(call.tensors[role], handed[role]) for role in roles if role in handed]
     inputs = tuple(logical for _, logical in given)
-    return [operand for operand, _ in given], Operation(kind, inputs, _packed(output, call.data.shape), **common)
+    return [operand for operand, _ in given], Operation(kind, inputs, packed(output, call.data.shape), **common)
 
 
 def _scales(call: Call, handed: Dict[str, Array]) -> Tuple[float, ...]:
@@ -209,25 +234,10 @@ def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
 def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
     """What the library is given for a tensor: its array, or a copy, and the logical tensor that describes it."""
     if BITS[tensor.dtype] < 8:
-        return pack(tensor.codes, BITS[tensor.dtype]), _packed(tensor.dtype, tensor.shape)
+        return pack(tensor.codes, BITS[tensor.dtype]), packed(tensor.dtype, tensor.shape)
     size = array.itemsize
     told = array.ctypes.data % size == 0 and all(stride > 0 and stride % size == 0 for stride in array.strides)
     if not told or array.flags.c_contiguous:
         # NumPy's strides along extents of 0 and 1 may be anything.
-        return np.array(array, order="C") if not told else array, _packed(tensor.dtype, tensor.shape)
+        return np.array(array, order="C") if not told else array, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
-
-
-def _packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
-    """A tensor of that shape in C order."""
-    strides = [1]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * max(1, extent))
-    return LogicalTensor(dtype, shape, tuple(reversed(strides[: len(shape)])))
-
-
-def _nbytes(logical: LogicalTensor) -> int:
-    size = numpy_dtype(logical.dtype).itemsize
-    for extent in logical.shape:
-        size *= extent
-    return size

@@ -99,10 +99,20 @@ def takes(name: str, opset: int, dtype: str) -> bool:
     return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
 
 
-def _taken(call: Call, names: Sequence[str], dtype: str) -> list[str]:
-    """Of names of words those whose operators take the type. TensorFlow's take every type that its calls have."""
+_ONEDNN = ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity")
+"""What oneDNN has an operation for, which takes float32, bfloat16 and float16 only."""
+
+
+def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]:
+    """Of names of words those whose operators take the type. TensorFlow's take every type that its calls have; scales of
+    oneDNN's static operation are no tensors, before which something could stand."""
     if call.contract.startswith("tensorflow/"):
         return list(names)
+    if call.contract.startswith("onednn/"):
+        nothing = dtype not in ("float32", "bfloat16", "float16") or (
+            role == "scale" and call.contract.startswith("onednn/Dequantize-")
+        )
+        return [] if nothing else [name for name in names if name in _ONEDNN]
     return [name for name in names if takes(name, opset_beside(call), dtype)]
 
 
@@ -122,14 +132,14 @@ def _before(call: Call, rng: np.random.Generator) -> list[str]:
     found = []
     for role, tensor in call.tensors.items():
         many = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
-        known = _taken(call, BEFORE, tensor.dtype)
+        known = _taken(call, role, BEFORE, tensor.dtype)
         found += [_word(call, f"{role}<", known, rng) for _ in range(many if known else 0)]
     return found
 
 
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
     out = call.attributes.get("output_dtype", call.tensors["scale"].dtype if "scale" in call.tensors else "float32")
-    known = _taken(call, AFTER, str(out))
+    known = _taken(call, "y", AFTER, str(out))
     found = [_word(call, "y>", known, rng) for _ in range(_several(rng) if known else 0)]
     if rng.random() < _REQUANTIZED and requantizes(call):
         found.insert(int(rng.integers(len(found) + 1)), "y>requantize:0")

@@ -242,10 +242,10 @@ def test_types_come_with_the_release_that_has_them(monkeypatch: pytest.MonkeyPat
     library = Library(onednn_library.installed())
     logical = onednn_graph_api.LogicalTensor("float8_e5m2", (2,), (1,))
     if library.release >= (3, 4):
-        assert library._logical(0, logical).data_type == 9
+        assert library.logical(0, logical).data_type == 9
     monkeypatch.setattr(library, "release", (3, 3))
     with pytest.raises(UnsupportedError):
-        library._logical(0, logical)
+        library.logical(0, logical)
     numbers = [number for number, _ in DATA_TYPES.values()]
     assert len(set(numbers)) == len(numbers)
 

@@ -12,8 +12,10 @@ import pytest
 from test_oracles import linear, ranged, some_codes, tensor, values
 from test_peers import asker
 
-from oracles import all_oracles
+from oracles import all_oracles, onednn_library
 from oracles.arrays import to_array
+from oracles.onednn_graph_api import Library
+from oracles.onednn_library import APART, FUSED
 from oracles.openvino_cpu import GRAPH, GRAPH_FLOAT32
 from oracles.protocol import Oracle
 from oracles.protocol import Path as Way
@@ -226,3 +228,117 @@ def test_openvino_knows_the_extents_of_blocks(models: Ask) -> None:
     for way in ("", "script "):
         outcome = models(replace(call, around=("x<transpose:0", "shapes:symbolic")), f"{way}{GRAPH_FLOAT32}")
         assert outcome.same(lone), outcome.message
+
+
+# -- oneDNN -----------------------------------------------------------------------------------------------
+
+DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1"
+
+
+@pytest.fixture(scope="module")
+def onednn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    yield from asker(all_oracles()["onednn"], tmp_path_factory.mktemp("onednn"))
+
+
+@pytest.mark.parametrize("path", [APART, FUSED])
+@pytest.mark.parametrize("contract", [DYNAMIC, STATIC])
+@pytest.mark.parametrize("qtype", ["per_tensor", "per_channel"])
+def test_onednn_moves_values_that_come_back(onednn: Ask, contract: str, qtype: str, path: str) -> None:
+    scales = [0.3] if qtype == "per_tensor" else [0.3, 0.7, 1e-3]
+    x, zero_point = some_codes("int8", (2, 3, 4)), tensor("int32", [0] * len(scales))
+    call = linear(
+        contract, x, tensor("float32", scales), zero_point if contract == STATIC else None, qtype=qtype, axis=1
+    )
+    lone = onednn(call)
+    assert lone.kind == "tensor"
+    words = [
+        "y>transpose:1",
+        "y>transpose:3",
+        "y>reshape:1",
+        "y>squeeze:0",
+        "y>unsqueeze:-1",
+        "y>flatten:2",
+        "y>identity:0",
+    ]
+    moves = ["scale<reshape:1", "scale<identity:0"] if contract == DYNAMIC else []
+    for number, word in enumerate(words):
+        around = (word, words[number - 2], *moves[number % 2 :][:1], *["constant:scale", "constant:x"][number % 3 :])
+        outcome = onednn(replace(call, around=around), path)
+        assert (outcome.kind, outcome.notes) == ("tensor", ()), outcome.message
+        assert outcome.same(lone), around
+
+
+@pytest.mark.parametrize("path", [APART, FUSED])
+@pytest.mark.parametrize("contract", [DYNAMIC, STATIC])
+def test_onednn_quantizes_again(onednn: Ask, contract: str, path: str) -> None:
+    """With a Reorder between them oneDNN fuses a Dequantize and a Quantize; of zero points other than 0 release 3.2 dies then."""
+    for dtype in ("int8", "uint8"):
+        for number, *around in (
+            (7, "y>requantize:0"),
+            (0, "y>identity:0", "y>requantize:0"),
+            (7, "y>requantize:0", "y>transpose:0"),
+        ):
+            call = linear(contract, some_codes(dtype, (3, 5)), tensor("float32", [0.3]), tensor("int32", [number]))
+            lone = onednn(call)
+            assert lone.kind == "tensor"
+            outcome = onednn(replace(call, around=tuple(around)), path)
+            assert outcome.same(lone), (around, outcome.message)
+
+
+@pytest.mark.parametrize(
+    ("contract", "word"),
+    [(DYNAMIC, "y>gather:0"), (DYNAMIC, "x<transpose:0"), (STATIC, "scale<reshape:1"), (STATIC, "y>slice:0")],
+)
+def test_what_onednn_has_no_operation_for_is_unsupported(onednn: Ask, contract: str, word: str) -> None:
+    zero_point = tensor("int32", [0]) if contract == STATIC else None
+    call = linear(contract, some_codes("int8", (3, 5)), tensor("float32", [0.3]), zero_point)
+    assert onednn(call).kind == "tensor"
+    call = replace(call, around=(word,))
+    outcome = onednn(call, FUSED)
+    assert (outcome.kind, bool(outcome.error), bool(outcome.message)) == ("unsupported", True, True)
+
+
+def test_operations_are_apart_or_fused(onednn: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Dequantize, a Reorder and a Quantize are one partition where the library may fuse, and a Dequantize follows."""
+    compiled: list[int] = []
+    compile_one = Library.compile_partition
+    monkeypatch.setattr(
+        Library, "compile_partition", lambda self, *given: compiled.append(1) or compile_one(self, *given)
+    )
+    answer = onednn_library.load().answer
+    call = linear(STATIC, some_codes("int8", (3, 5)), tensor("float32", [0.3]), tensor("int32", [0]))
+    for path, partitions in ((APART, 4), (FUSED, 2)):
+        compiled.clear()
+        outcome = answer(replace(call, around=("y>identity:0", "y>requantize:0")), path)
+        assert (outcome.kind, len(compiled)) == ("tensor", partitions)
+
+
+def test_what_only_the_fused_graph_refuses_is_rejected(onednn: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions = Library.partitions
+
+    def three_at_least(self: Library, graph: object) -> object:
+        made = partitions(self, graph)  # type: ignore[arg-type]
+        if len(made) < 3:
+            raise ValueError("fused")
+        return made
+
+    monkeypatch.setattr(Library, "partitions", three_at_least)
+    answer = onednn_library.load().answer
+    call = linear(STATIC, some_codes("int8", (3, 5)), tensor("float32", [0.3]), tensor("int32", [0]))
+    kinds = [answer(replace(call, around=("y>identity:0", "y>requantize:0")), path).kind for path in (APART, FUSED)]
+    assert kinds == ["tensor", "rejected"]
+    short = replace(call, around=("y>identity:0",))
+    assert answer(short, FUSED).kind == "unsupported"
+
+
+@pytest.mark.parametrize("name", [DYNAMIC, STATIC, "onednn/DynamicDequantize-1@3.13"])
+def test_calls_of_onednn_in_surroundings_have_what_it_has(name: str) -> None:
+    contract = contracts.get(name)
+    made = list(islice(surrounded_calls(contract, 1), 200))
+    assert all(contract.judge(call).verdict == "allowed" and call.around for call in made)
+    words = {word.rpartition(":")[0] for call in made for word in call.around}
+    after = {
+        f"y>{word}" for word in ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity", "requantize")
+    }
+    assert {word for word in words if word.startswith("y>")} == after
+    assert {word.partition("<")[0] for word in words if "<" in word} == (set() if name == STATIC else {"scale"})

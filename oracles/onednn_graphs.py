@@ -1,0 +1,217 @@
+"""A call in its surroundings as a graph of several of oneDNN's operations, run partition by partition.
+
+oneDNN's operations that move data take floating-point tensors only, so nothing of them stands before a quantized
+one. A partition that the library says it does not support is, as its graph API means it, left to whoever asked:
+what only moves data is then moved here, so that what it gives goes into the next partition.
+"""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
+
+import numpy as np
+
+from oracles.arrays import Array, numpy_dtype
+from oracles.onednn_graph_api import (
+    CONSTANT,
+    CPU,
+    DEQUANTIZE,
+    DYNAMIC_DEQUANTIZE,
+    DYNAMIC_QUANTIZE,
+    QUANTIZE,
+    REORDER,
+    STATIC_RESHAPE,
+    STATIC_TRANSPOSE,
+    Compiled,
+    Library,
+    Logical,
+    LogicalTensor,
+    Operation,
+    UnsupportedError,
+)
+from xverify.core.call import Call, code_dtype
+from xverify.core.moves import Node, run
+from xverify.core.surroundings import OPERATOR, Graph
+
+MARGIN = 64
+"""Bytes before and after an output that nobody may write to; a multiple of every vector's width."""
+
+CANARY, UNWRITTEN = 0xA5, 0xB7
+"""What is in the margins, and in an output before it is written."""
+
+_RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+
+
+class Framed:
+    """Memory for an output between margins."""
+
+    def __init__(self, logical: LogicalTensor) -> None:
+        size = int(np.prod(logical.shape, dtype=np.int64)) * numpy_dtype(logical.dtype).itemsize
+        self.logical = logical
+        self._whole = np.full(size + 3 * MARGIN, CANARY, np.uint8)
+        self._place = MARGIN + (-self._whole.ctypes.data) % MARGIN
+        self._end = self._place + size
+        self._whole[self._place : self._end] = UNWRITTEN
+
+    @property
+    def address(self) -> int:
+        return int(self._whole.ctypes.data) + self._place
+
+    def codes(self) -> Array:
+        """A copy of the output's codes."""
+        written = self._whole[self._place : self._end].copy()
+        return written.view(code_dtype(self.logical.dtype)).reshape(self.logical.shape)
+
+    def notes(self) -> Tuple[str, ...]:
+        """What was written to the margins."""
+        found = []
+        if (self._whole[: self._place] != CANARY).any():
+            found.append("written-before-output")
+        if (self._whole[self._end :] != CANARY).any():
+            found.append("written-after-output")
+        return tuple(found)
+
+
+class Step(NamedTuple):
+    """A node as an operation, and the names of what it takes and gives."""
+
+    node: Node
+    operation: Operation
+    inputs: Tuple[str, ...]
+
+
+def packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
+    """A tensor of that shape in C order."""
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.append(strides[-1] * max(1, extent))
+    return LogicalTensor(dtype, shape, tuple(reversed(strides[: len(shape)])))
+
+
+def steps_of(call: Call, graph: Graph, lone: Operation, given: Dict[str, LogicalTensor]) -> List[Step]:
+    """The nodes of a graph as operations. lone: the call's own; given: what is fed, and the constants.
+
+    UnsupportedError for what oneDNN has no operation for.
+    """
+    known = dict(given)
+    if lone.kind == DEQUANTIZE and any(node.output.split("_")[0] in ("scale", "zero") for node in graph.nodes):
+        raise UnsupportedError(
+            "the scales and zero points of oneDNN's Dequantize are attributes: nothing stands before them"
+        )
+    shapes = run(graph.nodes, {name: np.empty(logical.shape, np.uint8) for name, logical in given.items()})
+    found = []
+    for node in graph.nodes:
+        names = node.inputs
+        kind, dtype, attributes = _kind(node, call, lone)
+        if node.of_call:
+            # Of the static operations, scales and zero points are attributes; the zero of a pair is one for ONNX only.
+            roles = ("scale", "zero_point") if lone.kind == DYNAMIC_DEQUANTIZE else ()
+            names = (names[0], *(name for name in names[1:] if name in roles))
+        dtype = dtype or known[names[0]].dtype
+        known[node.output] = output = packed(dtype, tuple(shapes[node.output].shape))
+        if kind == STATIC_RESHAPE:
+            attributes["shape"] = output.shape
+        inputs = tuple(known[name] for name in names)
+        found.append(Step(node, Operation(kind, inputs, output, **attributes), names))
+    return found
+
+
+def _kind(node: Node, call: Call, lone: Operation) -> Tuple[int, str, Dict[str, Any]]:
+    """The number of the operation that a node is, the dtype of its output if that is not its input's, and its attributes."""
+    if node.of_call:
+        attributes = {name: getattr(lone, name) for name in ("qtype", "axis", "scales", "zps")}
+        if node.operator == OPERATOR:
+            return lone.kind, lone.output.dtype, attributes
+        return QUANTIZE if lone.kind == DEQUANTIZE else DYNAMIC_QUANTIZE, call.data.dtype, attributes
+    if node.operator == "Identity":
+        return REORDER, "", {}
+    if node.operator == "Transpose":
+        return STATIC_TRANSPOSE, "", {"order": tuple(node.attributes["perm"])}
+    if node.operator in _RESHAPES:
+        return STATIC_RESHAPE, "", {}
+    raise UnsupportedError("oneDNN has no operation %s that moves data" % (node.operator,))
+
+
+def run_steps(
+    library: Library,
+    steps: Sequence[Step],
+    given: Dict[str, Tuple[Array, LogicalTensor]],
+    constants: Set[str],
+    policy: int,
+) -> Tuple[Array, Tuple[str, ...]]:
+    """The codes that the last step gives, and notes of what was written beside outputs.
+
+    given: arrays and logical tensors of what is fed. constants: names of those that are said to stay the same. policy: how
+    the library makes partitions. RefusedError, UnsupportedError.
+    """
+    numbers = {name: number for number, name in enumerate([*given, *(step.node.output for step in steps)])}
+    tensors = {**{name: one for name, (_, one) in given.items()}, **{s.node.output: s.operation.output for s in steps}}
+    logical = {name: library.logical(numbers[name], tensor) for name, tensor in tensors.items()}
+    for name in constants:
+        logical[name].property = CONSTANT
+    by_number = {number: name for name, number in numbers.items()}
+    outputs: Dict[str, Framed] = {}
+    codes = {name: array for name, (array, _) in given.items()}
+    graph = library.made("dnnl_graph_graph_create", CPU)
+    operations, partitions = [], []
+    try:
+        for number, step in enumerate(steps):
+            op = library.made("dnnl_graph_op_create", number, step.operation.kind, b"%d" % number)
+            operations.append(op)
+            for name in step.inputs:
+                library.call("dnnl_graph_op_add_input", op, byref(logical[name]))
+            library.call("dnnl_graph_op_add_output", op, byref(logical[step.node.output]))
+            library.set_attributes(op, step.operation)
+            library.call("dnnl_graph_add_op", graph, op)
+        library.call("dnnl_graph_graph_finalize", graph)
+        library.call("dnnl_graph_graph_filter", graph, policy)
+        waiting = partitions = library.partitions(graph)
+        while waiting:
+            takes = [[by_number[number] for number in library.ports(one, "input")] for one in waiting]
+            ready = [all(name in codes for name in names) for names in takes]
+            if not any(ready):
+                raise UnsupportedError("the partitions of the graph take what none of them gives")
+            place = ready.index(True)
+            _run_partition(library, waiting[place], takes[place], by_number, logical, steps, codes, outputs)
+            waiting = waiting[:place] + waiting[place + 1 :]
+    finally:
+        for partition in partitions:
+            library.call("dnnl_graph_partition_destroy", partition)
+        for op in operations:
+            library.call("dnnl_graph_op_destroy", op)
+        library.call("dnnl_graph_graph_destroy", graph)
+    last = steps[-1].node.output
+    if last not in codes:
+        raise UnsupportedError("no partition gives what the graph ends with")
+    return codes[last], tuple(sorted({note for output in outputs.values() for note in output.notes()}))
+
+
+def _run_partition(
+    library: Library,
+    partition: c_void_p,
+    takes: Sequence[str],
+    names: Dict[int, str],
+    logical: Dict[str, Logical],
+    steps: Sequence[Step],
+    codes: Dict[str, Array],
+    outputs: Dict[str, Framed],
+) -> None:
+    """Run one partition, or move its data here, and add what it gives to ``codes``."""
+    gives = [names[number] for number in library.ports(partition, "output")]
+    if len(gives) != 1:
+        raise UnsupportedError("a partition gives %d tensors, not one" % len(gives))
+    step = next(step for step in steps if step.node.output == gives[0])
+    if not library.supports(partition):
+        if step.node.of_call:
+            raise UnsupportedError("no partition of the graph is supported")
+        codes[gives[0]] = np.array(run([step.node], codes)[gives[0]], order="C")
+        return
+    framed = outputs[gives[0]] = Framed(step.operation.output)
+    of_it = [logical[name] for name in (*takes, *gives)]
+    compiled = Compiled(library, library.compile_partition(partition, of_it), of_it)
+    try:
+        compiled([*(codes[name].ctypes.data for name in takes), framed.address])
+    finally:
+        compiled.close()
+    codes[gives[0]] = framed.codes()
