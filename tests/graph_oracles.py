@@ -10,6 +10,7 @@ import numpy as np
 import sample_report
 
 from oracles.arrays import from_array
+from oracles.onednn_library import load as load_onednn_library
 from oracles.openvino_cpu import load as load_openvino_cpu
 from oracles.protocol import Answer, Loaded
 from oracles.tensorflow_graph import load_function, load_xla
@@ -53,6 +54,18 @@ def load_openvino() -> Loaded:
         return loaded.answer(call, path)
 
     return Loaded(answer)
+
+
+def load_onednn() -> Loaded:
+    """`oracles.onednn_library`; after "script " a path is asked of the script."""
+    loaded = load_onednn_library()
+
+    def answer(call: Call, path: str) -> Tensor | Outcome:
+        if path.startswith("script "):
+            return scripted("script", "onednn", path.removeprefix("script "), call)
+        return loaded.answer(call, path)
+
+    return Loaded(answer, loaded.not_implemented)
 
 
 def counted(run: Any) -> Tensor:

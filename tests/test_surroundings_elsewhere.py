@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sample_report import finding
 from test_oracles import linear, ranged, some_codes, tensor, values
 from test_peers import asker
 
@@ -24,9 +25,11 @@ from oracles.tensorflow_nodes import tensorflow_first_quantized
 from strategies.surrounded import MOST_VALUES, surrounded_calls
 from xverify import contracts
 from xverify.core.call import Call, Outcome
+from xverify.core.codec import call_to_json
 from xverify.core.line import call_to_line
 from xverify.core.moves import AFTER, BEFORE
 from xverify.core.surroundings import surround
+from xverify.report.script import script_for
 
 TENSORFLOW = "tensorflow/Dequantize@installed"
 RANGES = (TENSORFLOW, "tensorflow/Dequantize@seed")
@@ -237,7 +240,10 @@ DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1"
 
 @pytest.fixture(scope="module")
 def onednn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    yield from asker(all_oracles()["onednn"], tmp_path_factory.mktemp("onednn"))
+    oracle = replace(
+        all_oracles()["onednn"], module="graph_oracles", load="load_onednn", search_path=(HERE,), needs_xverify=True
+    )
+    yield from asker(oracle, tmp_path_factory.mktemp("onednn"))
 
 
 @pytest.mark.parametrize("path", [APART, FUSED])
@@ -296,6 +302,32 @@ def test_what_onednn_has_no_operation_for_is_unsupported(onednn: Ask, contract: 
     call = replace(call, around=(word,))
     outcome = onednn(call, FUSED)
     assert (outcome.kind, bool(outcome.error), bool(outcome.message)) == ("unsupported", True, True)
+
+
+@pytest.mark.parametrize("path", [APART, FUSED])
+def test_scripts_make_the_graph_of_onednn(onednn: Ask, path: str) -> None:
+    x, zero_point = some_codes("int8", (2, 3, 4)), tensor("int32", [0, 0, 0])
+    for contract, around in (
+        (STATIC, ("y>transpose:1", "y>reshape:1", "constant:x")),
+        (STATIC, ("y>identity:0", "y>requantize:0")),
+        (DYNAMIC, ("scale<reshape:1", "y>identity:0", "constant:scale")),
+        (DYNAMIC, ("y>requantize:0", "y>flatten:2")),
+    ):
+        call = linear(contract, x, tensor("float32", [0.3, 0.7, 1e-3]), zero_point if contract == STATIC else None,
+                      qtype="per_channel", axis=1)  # fmt: skip
+        call = replace(call, around=around)
+        by_oracle, by_script = onednn(call, path), onednn(call, f"script {path}")
+        assert by_script.kind == "tensor", by_script.message
+        assert by_oracle.same(by_script)
+
+
+def test_there_is_no_script_of_what_onednn_cannot_be_told() -> None:
+    call = linear(STATIC, some_codes("int8", (3, 5)), tensor("float32", [0.3]), tensor("int32", [0]))
+    bodies = []
+    for around in (("y>transpose:0",), ("y>gather:0",)):
+        witness = {"call": call_to_json(replace(call, around=around)), "got": None, "legal": []}
+        bodies.append(script_for(finding("crash", "onednn", STATIC, "formula", "a summary", witness)))
+    assert ["dnnl_graph_graph_filter" in body for body in bodies] == [True, False]
 
 
 def test_operations_are_apart_or_fused(onednn: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,15 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xverify.report import script_bodies, script_graph, script_parts, script_targets, script_tensorflow, summary
+from xverify.report import (
+    script_bodies,
+    script_graph,
+    script_onednn,
+    script_parts,
+    script_targets,
+    script_tensorflow,
+    summary,
+)
 from xverify.report.summary import Json
 
 _HEAD = '''#!/usr/bin/env python3
@@ -50,7 +58,13 @@ import sys
 from typing import Any
 '''
 
-_HELPERS = {**script_bodies.HELPERS, **script_targets.HELPERS, **script_graph.HELPERS, **script_tensorflow.HELPERS}
+_HELPERS = {
+    **script_bodies.HELPERS,
+    **script_targets.HELPERS,
+    **script_graph.HELPERS,
+    **script_tensorflow.HELPERS,
+    **script_onednn.HELPERS,
+}
 
 _TAIL = """
 
@@ -94,7 +108,7 @@ def _body(name: str) -> Callable[..., Any]:
 
 def _body_of_graph(name: str, call: Json) -> Callable[..., Any]:
     """How an implementation is given a call in a graph, where it is known how."""
-    bodies = {**script_graph.BODIES, **script_tensorflow.BODIES}
+    bodies = {**script_graph.BODIES, **script_tensorflow.BODIES, **script_onednn.BODIES}
     return bodies.get(name, script_bodies.unknown) if call["graph"] is not None else script_bodies.unknown
 
 
@@ -146,12 +160,24 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
     }
     if call.get("around"):
         made["call"]["around"] = summary.around(finding)
-        made["call"]["graph"] = _plain(script_graph.graph_data(call))
+        made["call"]["graph"] = _plain(_graph(call))
     if got is not None:
         made["got"] = {name: _plain(got[name]) for name in ("kind", "error", "message", "notes")}
         made["got"]["tensor"] = None if got["tensor"] is None else _tensor(got["tensor"])
     made["legal"] = _plain(witness["legal"])
     return made
+
+
+def _graph(call: Json) -> Json | None:
+    """The graph around a witness as plain data; with oneDNN's operations where the edition is of oneDNN."""
+    graph = script_graph.graph_data(call)
+    if graph is None or not call["contract"].startswith("onednn/"):
+        return graph
+    found = script_graph.graph_of_witness(call)
+    try:
+        return {**graph, "operations": script_onednn.operations(*found)} if found is not None else None
+    except (NotImplementedError, TypeError, ValueError):
+        return None
 
 
 def _environment(subject: Json) -> dict[str, str]:

@@ -48,7 +48,7 @@ def graph_data(call: Json) -> Json | None:
     if found is None:
         return None
     read, graph = found
-    sets = {} if read.contract.startswith("tensorflow/") else operator_sets(read)
+    sets = {} if read.contract.startswith(("tensorflow/", "onednn/")) else operator_sets(read)
     nodes: list[list[Any]] = []
     lists: dict[str, list[int]] = {}
     for node in graph.nodes:
