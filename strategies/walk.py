@@ -48,8 +48,8 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 """Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
 
 LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 80001), (33000, 2, 1))
-"""An extent past 65 536, several such rows, and a split in the middle of small ones; with every type of x, but since one costs
-as much as a hundred other calls the granularities (or modes) go round."""
+"""An extent past 65 536, several such rows, and a split in the middle of small ones. One costs as much as a hundred other calls:
+every type of x has the first and one of the others, and the granularities (or modes) go round."""
 
 WIDE, TIES_EACH = ("int32",), 12
 """Types of x whose products float64 does not hold, and how many calls beside ties they get for each pair of scale and output."""
@@ -142,11 +142,13 @@ def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
 
 
 def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """Each large shape with each type of x, and the kinds that fit in turn."""
-    for i, shape in enumerate(LARGE_SHAPES):
-        fitting = [kind for kind in kinds if fits(contract, kind, shape)]
-        for j, x_dtype in enumerate(contract.domain.x_dtypes if fitting else ()):
-            yield shape, fitting[(i + j) % len(fitting)], x_dtype
+    """For each type of x the first large shape and one of the others, each with the kinds that fit in turn."""
+    first, *others = LARGE_SHAPES
+    for i, x_dtype in enumerate(contract.domain.x_dtypes):
+        for j, shape in enumerate((first, others[i % len(others)])):
+            fitting = [kind for kind in kinds if fits(contract, kind, shape)]
+            if fitting:
+                yield shape, fitting[(i // len(others) + j) % len(fitting)], x_dtype
 
 
 class Picks:
