@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,15 @@ from xverify.core.dtypes import encode, numpy_dtype, tensor
 STATIC = "onednn/Dequantize-1"
 CONTRACT = contracts.get(STATIC)
 DYNAMIC = "onednn/DynamicDequantize-1@3.13"
-DOCUMENTS = Path(__file__).parent / "documents"
-DOCUMENT = {STATIC: "onednn_3_13_dequantize.md", DYNAMIC: "onednn_3_13_dynamic_dequantize.md"}
-"""As release 3.13 of oneDNN (Apache 2.0) has them."""
+DOCUMENTS = os.environ.get("XVERIFY_ONEDNN_DOCUMENTS", "")
+"""Where doc/graph/operations of oneDNN 3.13 lies: its documents are not ours to commit."""
+DOCUMENT = {STATIC: "Dequantize.md", DYNAMIC: "DynamicDequantize.md"}
 
 
+@pytest.mark.skipif(not DOCUMENTS, reason="XVERIFY_ONEDNN_DOCUMENTS does not say where oneDNN 3.13's documents are")
 @pytest.mark.parametrize("identity", [STATIC, DYNAMIC])
 def test_every_sentence_is_in_the_document(identity: str) -> None:
-    contract, document = contracts.get(identity), (DOCUMENTS / DOCUMENT[identity]).read_text()
+    contract, document = contracts.get(identity), Path(DOCUMENTS, DOCUMENT[identity]).read_text(encoding="utf-8")
     assert quoted_but_absent(contract, document) == []
     without = document.replace("de-quantization", "something")
     assert len(quoted_but_absent(contract, without)) >= 2, "the check above can't fail"
