@@ -135,7 +135,7 @@ def test_what_the_index_has_not_is_said(said: list[str]) -> None:
 def test_an_index_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9")
     with pytest.raises(EnvironmentFailedError, match="or cannot be reached: the connection to it fails"):
         versions_offered(FRAMEWORK)
 
