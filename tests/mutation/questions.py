@@ -35,8 +35,6 @@ OF_SWEEPS = {
 NEWEST = "ai.onnx/DequantizeLinear-25"
 BY_DIVISION = "onednn/DynamicDequantize-1@divide"
 LIKELY = {
-    ("xverify/kernels/casting.py", "divide"): (BY_DIVISION,),
-    ("xverify/kernels/casting.py", "to_odd"): (NEWEST, BY_DIVISION),
     ("xverify/kernels/casting.py", "fractions_to_odd"): ("tensorflow/Dequantize@installed",),
     ("xverify/kernels/linear.py", "_arithmetic"): (NEWEST, BY_DIVISION),
     ("xverify/kernels/linear.py", "dynamic_dequantize"): ("onednn/*",),

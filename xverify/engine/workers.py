@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ import xverify.core.call
 from oracles.nursery import AGAIN
 from oracles.protocol import Oracle
 from oracles.worker import LOST, read_journal, unwrap, wrap
-from xverify.core.call import Outcome, decode_outcome
+from xverify.core.call import Outcome, decode_call, decode_outcome, encode_call
 from xverify.engine.last_words import half_of_memory, in_words, last_words, resident
 from xverify.verify.verdicts import NO_MEMORY
 
@@ -438,8 +438,14 @@ class Worker:
         if self.likeness is None or not self._fatal:
             return
         for number, request in list(self._unanswered.items()):
-            if (request.options, self.likeness(request.blob)) in self._fatal:
+            if (request.options, self.likeness(request.blob)) in self._fatal or self._dies_alone(request.blob):
                 self._unanswered.pop(number).outcome = Outcome("spared")
+
+    def _dies_alone(self, blob: bytes) -> bool:
+        """Whether a call in a graph is like one that has ended the process without any."""
+        call = decode_call(blob)
+        assert self.likeness is not None
+        return bool(call.around) and ("", self.likeness(encode_call(replace(call, around=())))) in self._fatal
 
     def _status(self) -> int | None:
         """How the process ended whose pipe was closed; None if it did not."""

@@ -27,8 +27,7 @@ FLOAT64: np.dtype[Any] = np.dtype(np.float64)
 BFLOAT16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
 
 _UPPER_12 = np.int64(~((1 << 41) - 1))
-_UPPER_27 = np.int64(~((1 << 26) - 1))
-"""Masks that leave the sign, the exponent and the first 12 (27) significant bits of a float64."""
+"""A mask that leaves the sign, the exponent and the first 12 significant bits of a float64."""
 
 
 def is_byte_coded(dtype: np.dtype[Any]) -> bool:
@@ -74,17 +73,6 @@ def multiply(difference: F64, scale: F64) -> F64:
     product = np.asarray(difference * scale)
     error = difference * (scale - upper) - (product - difference * upper)
     return to_odd(product, np.asarray(error))
-
-
-def divide(difference: F64, scale: F64) -> F64:
-    """``difference / scale`` rounded to odd, for up to 53 significant bits by 24.
-
-    The quotient is cut in two, so that its product with the scale and hence the remainder are exact.
-    """
-    quotient = np.asarray(difference / scale)
-    upper = (quotient.view(np.int64) & _UPPER_27).view(np.float64)
-    remainder = (difference - upper * scale) - (quotient - upper) * scale
-    return to_odd(quotient, np.asarray(remainder * scale))
 
 
 def fractions_to_odd(values: Sequence[Fraction]) -> F64:

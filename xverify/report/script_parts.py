@@ -34,7 +34,8 @@ from xverify.report.script_values import (
 PACKAGES = {
     "onnxruntime": "onnxruntime", "onnx-reference": "onnx",
     "tensorflow": "tensorflow", "onednn-formula-multiply": "xverify", "onednn-formula-divide": "xverify",
-    "xverify-numpy": "xverify", "onednn": "onednn-cpu-gomp",
+    "xverify-numpy": "xverify", "onednn": "onednn-cpu-gomp", "tensorflow-function": "tensorflow",
+    "tensorflow-xla": "tensorflow", "litert": "ai-edge-litert", "openvino": "openvino", "torch": "torch",
 }  # fmt: skip
 
 LIMIT_SECONDS = 60
