@@ -18,7 +18,7 @@ ORACLES = (
         contracts=("ai.onnx/*",),
         ships=("ai.onnx/*",),
         module=__name__,
-        surrounded=(Path("graph", 0.0),),
+        surrounded=(Path("graph", 1.0),),
     ),
 )
 

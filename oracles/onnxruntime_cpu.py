@@ -58,10 +58,10 @@ their session."""
 UNOPTIMIZED = "graph optimization=off"
 
 GRAPHS: Dict[str, Way] = {
-    UNOPTIMIZED: Way(0.0, level=OFF),
-    "graph optimization=basic": Way(0.0, level=BASIC),
-    "graph optimization=extended": Way(0.0, level=EXTENDED),
-    "graph optimization=all": Way(0.0, level=ALL),
+    UNOPTIMIZED: Way(0.25, level=OFF),
+    "graph optimization=basic": Way(0.25, level=BASIC),
+    "graph optimization=extended": Way(0.25, level=EXTENDED),
+    "graph optimization=all": Way(1.0, level=ALL),
 }
 """The paths of calls in surroundings, the least optimised first. Each call costs a session."""
 

@@ -37,7 +37,7 @@ ORACLES = (
         module=__name__,
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
-        surrounded=(Path(GRAPH_FLOAT32, 0.0), Path(GRAPH, 0.0)),
+        surrounded=(Path(GRAPH_FLOAT32, 0.1), Path(GRAPH, 0.2)),
     ),
 )
 

@@ -40,7 +40,13 @@ ORACLES = (
         load="load_function",
         paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
         surrounded=tuple(
-            Path(name, 0.0) for name in (UNOPTIMIZED, UNOPTIMIZED + QUANTIZED, OPTIMIZED + QUANTIZED, OPTIMIZED)
+            Path(name, share)
+            for name, share in (
+                (UNOPTIMIZED, 0.05),
+                (UNOPTIMIZED + QUANTIZED, 0.05),
+                (OPTIMIZED + QUANTIZED, 0.05),
+                (OPTIMIZED, 0.15),
+            )
         ),
         varies=THREADS,
     ),
@@ -52,7 +58,7 @@ ORACLES = (
         module=__name__,
         load="load_xla",
         paths=(Path("", 0.1),),
-        surrounded=(Path(COMPILED + QUANTIZED, 0.0), Path(COMPILED, 0.0)),
+        surrounded=(Path(COMPILED + QUANTIZED, 0.05), Path(COMPILED, 0.15)),
         varies=THREADS,
     ),
 )

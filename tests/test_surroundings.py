@@ -335,7 +335,7 @@ def test_a_sweep_mixes_them_in_and_others_do_not():
 # -- found and shrunk -------------------------------------------------------------------------------------
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
-LEVELS = tuple(Path(f"graph {level}", 0.0) for level in ("none", "some", "all"))
+LEVELS = tuple(Path(f"graph {level}", share) for level, share in (("none", 0.5), ("some", 0.5), ("all", 1.0)))
 
 
 def flawed(load: str, surrounded: tuple[Path, ...] = LEVELS) -> Oracle:
@@ -388,10 +388,12 @@ def test_implementations_without_such_paths_are_not_asked(tmp_path):
     )
     assert with_paths.surrounds(contract)
     assert not without.surrounds(contract)
-    case = Case(replace(next(surrounded_calls(contracts.get(ONNX), 1)), contract=MULTIPLY), 0, "surrounded")
-    for fleet, paths in ((with_paths, ["graph none", "graph all"]), (without, [])):
+    call = replace(next(surrounded_calls(contracts.get(ONNX), 1)), contract=MULTIPLY)
+    taken = ["graph some", "graph all", "graph none", "graph all"]
+    for fleet, paths in ((with_paths, taken), (without, [])):
         fleet.workers["flawed"] = worker = Noting()
-        fleet.send(contract, [case])
+        for number in (0, 1):
+            fleet.send(contract, [Case(call, number, "surrounded")])
         assert [options for _, options in worker.asked] == paths
 
 

@@ -220,8 +220,7 @@ class Fleet:
                         one.requests.append((blob, subject.options))
                     continue
                 for path, subject in zip(oracle.paths, self.subjects[oracle.name], strict=True):
-                    in_turn = int((case.number + 1) * path.share) != int(case.number * path.share)
-                    in_turn = in_turn or 0 < path.large <= case.call.values
+                    in_turn = _in_turn(case.number, path.share) or 0 < path.large <= case.call.values
                     if not in_turn and (case.places is None or path.share < ALL_PROBES):
                         continue
                     one.places.append((place, subject, False))
@@ -239,9 +238,9 @@ class Fleet:
         self.under_way.append(batch)
 
     def _in_surroundings(self, oracle: Oracle, case: Case) -> list[Subject]:
-        """The paths that a call in surroundings takes: what most people run, which is the last, and one of all in turn."""
-        paths = self.surrounded[oracle.name]
-        return list(dict.fromkeys([paths[case.number % len(paths)], paths[-1]])) if paths else []
+        """The paths that a call in surroundings takes, each its share of such calls; not the same call for equal shares."""
+        paths = zip(oracle.surrounded, self.surrounded[oracle.name], strict=True)
+        return [subject for n, (path, subject) in enumerate(paths) if _in_turn(case.number + n, path.share)]
 
     def simpler(self, subject: Subject, call: Call) -> list[Subject]:
         """The paths that change less about a call than ``subject``, if that is one for calls in surroundings, the least first.
@@ -335,3 +334,8 @@ def _subjects(oracle: Oracle, paths: Sequence[Way]) -> tuple[Subject, ...]:
     if oracle.distribution == "xverify":
         from xverify import __version__ as version
     return tuple(Subject(oracle.name, version, oracle.role, path.options, path.share >= ALL_PROBES) for path in paths)
+
+
+def _in_turn(number: int, share: float) -> bool:
+    """Whether the case of that number is one of the share."""
+    return int((number + 1) * share) != int(number * share)
