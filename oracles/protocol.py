@@ -68,8 +68,8 @@ class Oracle:
     imports beside its own, NumPy and ml_dtypes. distributions: others under whose names further versions of it are offered.
     environment: variables that its worker sets before it imports anything of ours. varies: how it can be run besides.
     variant_of, setting: of an oracle that `xverify.engine.vary` made, the name of the one that it is compared with.
-    surrounded: its paths for calls in surroundings (`Call.around`), the least optimised first, and the share of such calls that each
-    takes; without any it is asked none.
+    surrounded: its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share of
+    such calls; without any it is asked none.
     """
 
     name: str
