@@ -17,7 +17,7 @@ sweep: setup
 	$(BIN)/xverify sweep --budget $(BUDGET)
 
 test: setup
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: setup
 	$(BIN)/ruff check .

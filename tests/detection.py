@@ -22,7 +22,7 @@ from native_compiler import compiled  # noqa: E402
 from xverify import contracts  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
 from xverify.engine.workers import Limits  # noqa: E402
-from xverify.gate.gate import GateOptions, gate, nothing_more  # noqa: E402
+from xverify.gate.gate import GateOptions, gate, narrowed, nothing_more  # noqa: E402
 
 KERNELS = HERE / "flawed_kernels"
 
@@ -77,10 +77,13 @@ def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0) -> Det
     return Detection(flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], wall)
 
 
-def until_walked(sound: Sound, seed: int, folder: Path, budget: float = 120.0) -> dict[str, Any]:
-    """The report of a gate of a sound kernel that ends with the walk."""
+def until_walked(
+    sound: Sound, seed: int, folder: Path, scales: Sequence[str] = (), budget: float = 120.0
+) -> dict[str, Any]:
+    """The report of a gate of a sound kernel that ends with the walk. scales: types of scale, of all when none is named."""
     options = options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget)
-    return gate(replace(options, draw=nothing_more), lambda event: None)
+    within = {contract.id: narrowed(contract.domain, (), scales, ()) for contract in options.contracts}
+    return gate(replace(options, draw=nothing_more, within=within), lambda event: None)
 
 
 def until_the_end(sound: Sound, seed: int, folder: Path, budget: float) -> dict[str, Any]:

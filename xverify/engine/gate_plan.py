@@ -15,7 +15,7 @@ import numpy as np
 
 from strategies.lap import lap
 from strategies.layouts import layout_calls
-from strategies.walk import cell_structures, shape_structures, special_structures
+from strategies.walk import LARGE_SHAPES, cell_structures, shape_structures, special_structures
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.engine.plan import (
@@ -60,9 +60,14 @@ def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator
 def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
     narrow = replace(contract, domain=within)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
+    structures = _shuffled(shape_structures(narrow), rng)
+    # A large call costs as much as a chunk of others, and few are of any one type: they have turns of their own, one at a time.
+    large = [structure for structure in structures if structure.shape in LARGE_SHAPES]
+    small = [structure for structure in structures if structure.shape not in LARGE_SHAPES]
     parts = [
         lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng)), CHUNK),
-        structure_cases(narrow, iter(_shuffled(shape_structures(narrow), rng)), "walk structure", CHUNK),
+        structure_cases(narrow, iter(small), "walk structure", CHUNK),
+        structure_cases(narrow, iter(large), "walk large", 1),
         _shuffled_cases(lambda: spoiled_cases(contract, run_seed, narrow, BROKEN_EACH), rng),
         _shuffled_cases(lambda: (Case(call, 0, "walk") for call in layout_calls(narrow)), rng),
         structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),
