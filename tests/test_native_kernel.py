@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -278,10 +277,8 @@ def test_a_buffer_that_threads_share_is_noted(libraries, shape):
     if shape == (1,):  # its own mirror image: another call, asked earlier, tells
         answer(a_call((3, 4), dtype="int8"), "")
     assert answer(a_call(shape), "").notes == ()
-    until, notes = time.monotonic() + 60, ()
-    while not notes and time.monotonic() < until:  # whether calls overlap is chance, the less the busier the machine is
-        notes = answer(a_call(shape), "threads").notes
-    assert notes == ("threads-differ",)
+    tries = (answer(a_call(shape), "threads").notes for _ in range(5))  # whether calls overlap is chance
+    assert next(filter(None, tries)) == ("threads-differ",)
 
 
 # -- what is passed ---------------------------------------------------------------------------------------------------
