@@ -30,7 +30,7 @@ SCHEMA = "xverify.report/1"
 MOST_ENTRIES = 64
 """Wrong values of a witness that are listed one by one."""
 
-_PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "tensorflow-cpu", "execnet")
+_PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "onednn-cpu-gomp", "tensorflow-cpu", "execnet")
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -181,7 +181,7 @@ class Findings:
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference
-        finding.change = discrepancy.change
+            finding.change = discrepancy.change
         finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values
