@@ -1,0 +1,1 @@
+"""Exhaustive proofs over closed domains, and the certificates that record them."""
