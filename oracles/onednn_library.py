@@ -56,7 +56,7 @@ ORACLES = (
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),  # the wheel carries no text: each edition judges it, separately
+        ships=("onednn/*",),  # the wheel carries no text: its release says which editions of the guide judge it
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
@@ -97,10 +97,15 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     if asked.returncode:
         last = (asked.stderr.strip().splitlines() or ["status %d" % asked.returncode])[-1]
         raise ValueError("%s is of no use: %s" % (option, last.partition("NoLibraryError: ")[2] or last))
+    from xverify import contracts  # not in a worker
+
+    version = asked.stdout.strip()
+    major, minor = map(int, version.split(".")[:2])
     return replace(
         oracle,
         name="%s:%s" % (oracle.name, option),
-        version=asked.stdout.strip(),
+        version=version,
+        ships=contracts.of_onednn((major, minor)),
         arguments=(path,),
         distributions=(),
     )

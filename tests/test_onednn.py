@@ -18,13 +18,15 @@ from native_compiler import compiled
 from oracles import all_oracles, installed_version, onednn_graph_api, onednn_library
 from oracles.arrays import hand_out
 from oracles.onednn_graph_api import DATA_TYPES, Library, NoLibraryError, UnsupportedError
+from xverify import contracts
+from xverify.contracts import documents
 from xverify.core.call import LAYOUTS, Call, Outcome, Tensor, encode_call
 from xverify.core.dtypes import tensor
 from xverify.engine.workers import Worker
 from xverify.report import script
 
 ORACLE = all_oracles()["onednn"]
-DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1"
+DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1@3.0"
 
 pytestmark = pytest.mark.skipif(installed_version(ORACLE) is None, reason="onednn-cpu-gomp is not installed")
 
@@ -205,6 +207,8 @@ def test_the_version_is_that_of_the_library() -> None:
     assert ORACLE.version == ""
     optional = onednn_library.with_option(ORACLE, onednn_library.installed())
     assert optional.version == found.version
+    assert found.release == documents.onednn_release(), "the files of a wheel are called after the library's release"
+    assert optional.ships == contracts.of_onednn(found.release) != ORACLE.ships
     assert optional.name == "onednn:" + onednn_library.installed()
     assert onednn_library.load(*optional.arguments).answer(call(DYNAMIC, X, [1]), "").tensor is not None
 

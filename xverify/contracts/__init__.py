@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 
-from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onnx, tensorflow
-from xverify.contracts.documents import DocumentError
+from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onednn_guide, onnx, tensorflow
+from xverify.contracts.documents import DocumentError, onednn_release
 from xverify.contracts.external import ContractFileError
 from xverify.contracts.model import Contract
 
@@ -16,10 +16,12 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     **{f"ai.onnx/DequantizeLinear-{v}": partial(onnx.contract, v) for v in onnx.VERSIONS},
     "com.microsoft/DequantizeLinear-1@seed": microsoft.seed_contract,
     "com.microsoft/DequantizeLinear-1@installed": microsoft.installed_contract,
-    "onednn/Dequantize-1": onednn_dequantize.contract,
+    "onednn/Dequantize-1@3.0": partial(onednn_dequantize.contract, "3.0"),
+    "onednn/Dequantize-1@3.5": partial(onednn_dequantize.contract, "3.5"),
     "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
     "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
-    "onednn/DynamicDequantize-1@3.13": partial(onednn.contract, "3.13"),
+    "onednn/DynamicDequantize-1@3.0": partial(onednn.contract, "3.0"),
+    "onednn/DynamicDequantize-1@3.7": partial(onednn.contract, "3.7"),
     "tensorflow/Dequantize@seed": tensorflow.seed_contract,
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
 }
@@ -28,12 +30,12 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "ai.onnx": onnx.carried,
     "com.microsoft": microsoft.carried,
     "tensorflow": tensorflow.carried,
-    # No wheel of oneDNN carries a text: every edition judges every release, separately.
-    "onednn": lambda identity, distribution, python: True,
+    "onednn": onednn_guide.carried,
 }
 
 _BARE = {
     "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
+    "onednn/Dequantize-1": "onednn/Dequantize-1@3.5",
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
 }
@@ -112,6 +114,22 @@ def carried(identity: str, distribution: str, python: str) -> bool:
     return known is not None and known(identity, distribution, python)
 
 
+def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of editions that a package which is installed here carries, those of oneDNN narrowed to its release."""
+    if "onednn/*" not in patterns:
+        return patterns
+    try:
+        return of_onednn(onednn_release())
+    except DocumentError:
+        return of_onednn(None)
+
+
+def of_onednn(release: tuple[int, int] | None) -> tuple[str, ...]:
+    """The editions that judge a release of oneDNN: of its own guide, and of documents that name no release; of one that is
+    not known the latter."""
+    return tuple(identity for identity in matching("onednn/*") if onednn_guide.judges(identity, release))
+
+
 __all__ = [
     "Contract",
     "ContractFileError",
@@ -123,5 +141,7 @@ __all__ = [
     "ids",
     "matching",
     "newest",
+    "of_onednn",
     "rivals",
+    "shipped",
 ]

@@ -235,3 +235,30 @@ def _package_directory(package: str, python: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DocumentError(f"{python} does not say where its {package} is: {error}") from None
     return done.stdout.strip() or None
+
+
+_ASK_LIBRARIES = """
+import importlib.metadata, sys
+for name in sys.argv[1:]:
+    try:
+        files = importlib.metadata.distribution(name).files or []
+    except importlib.metadata.PackageNotFoundError:
+        continue
+    print("\\n".join(file.name for file in files))
+    break
+"""
+
+
+@cache
+def onednn_release(python: str = sys.executable) -> tuple[int, int]:
+    """(major, minor) of the oneDNN that a Python's wheel holds: the wheel's own version counts otherwise, and a file of it is
+    called libdnnl.so.3.2. The library is not loaded. Raises DocumentError."""
+    try:
+        command = [python, "-c", _ASK_LIBRARIES, "onednn-cpu-gomp", "onednn"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DocumentError(f"{python} does not say which oneDNN it has: {error}") from None
+    found = re.search(r"^libdnnl\.so\.(\d+)\.(\d+)$", done.stdout, re.MULTILINE)
+    if found is None:
+        raise DocumentError(f"{python} has no wheel of oneDNN whose files say its release")
+    return int(found[1]), int(found[2])

@@ -191,7 +191,8 @@ def _resolved(text: str, say: Say) -> elsewhere.Moved:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
-    return oracle, {}
+    # What has a version of its own is no installed package.
+    return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
 
 
 def seconds(text: str) -> float:

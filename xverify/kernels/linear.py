@@ -96,14 +96,14 @@ def dynamic_dequantize(
     """dst = (src - zps) * scales, or / scales, exact and rounded once to the type of the scales.
 
     Source: oneDNN DynamicDequantize-1, clause "formula": ``@multiply`` is the specification (2020-2022), ``@divide``
-    the developer guide, ``@3.13`` that of release 3.13; and ``onednn/Dequantize-1`` (developer guide 3.13), which multiplies, and
-    whose attributes scales and zps are the arrays of that name here. The difference is exact also where it leaves the range
-    of int32, of which the texts say nothing.
+    the developer guide, ``@3.0`` and ``@3.7`` that of the releases from there on; and ``onednn/Dequantize-1`` (``@3.0`` and
+    ``@3.5``), which multiplies, and whose attributes scales and zps are the arrays of that name here. The difference is exact
+    also where it leaves the range of int32, of which the texts say nothing.
 
-    src: any shape, int8 or uint8 (``@3.13``: also int4, uint4; Dequantize-1: float8_e4m3fn, float8_e5m2). scales: float32
-    (``@3.13``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along ``axis``
+    src: any shape, int8 or uint8 (``@3.7``: also int4, uint4; Dequantize-1@3.5: float8_e4m3fn, float8_e5m2). scales: float32
+    (``@3.7``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along ``axis``
     ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or int32 whatever src is (for int4 and uint4: int4, uint4 or
-    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape; None is 0.
+    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape; None is 0 (Dequantize-1@3.0: refused).
     out: the array to write and return, of scales' dtype and src's shape, any strides; it must not overlap an input.
 
     Returns an array of src's shape in scales' dtype.
@@ -118,9 +118,11 @@ def dynamic_dequantize(
         admitted = rules.domain.zero_points_for(dtype_name(src.dtype))
         if not admitted:
             rules.refuse(TypeError, "zps-float8", "zps", "given", f"None, since src is {src.dtype}")
-        if "zps-float8" in rules.clauses:  # Dequantize-1, whose zps are a list of s64
+        if rules.id.startswith("onednn/Dequantize-1"):  # whose zps are a list of s64
             admitted = (*admitted, "int64")
         rules.require_dtype("zps-type", "zps", zps.dtype, admitted)
+    elif rules.domain.zero_point_required:
+        rules.refuse(TypeError, "zero-point-required", "zps", "absent", "a tensor")
     if qtype not in ("per_tensor", "per_channel"):
         rules.refuse(ValueError, "qtype", "qtype", repr(qtype), "'per_tensor' or 'per_channel'")
     axis = rules.integer("axis-range", "axis", axis)
