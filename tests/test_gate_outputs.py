@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shlex
@@ -14,13 +15,15 @@ from xml.etree import ElementTree as Xml
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 from sample_gate import KERNEL, LINE, finding_of, gate_report, hostile_gate_report
 from sample_report import ONNX, sample_report
 from test_report_html import Page
 
+from xverify.cli.gate import gate
 from xverify.cli.replay import replay
-from xverify.engine import events
+from xverify.engine import events, select
 from xverify.gate import markdown
 from xverify.gate.annotations import MOST, SERVICES, annotation_lines
 from xverify.gate.ledger import Condition, Entry, Ledger, Recipes
@@ -29,6 +32,7 @@ from xverify.gate.terminal import MOST_FINDINGS
 from xverify.report import check, decision, render
 from xverify.report.check import schema
 from xverify.report.console import ConsoleProgress
+from xverify.report.markdown import text as marked
 from xverify.report.replay_line import replay_line
 
 HTML = Path("reports/runs/20260803-141502-7f3a/report.html")
@@ -345,6 +349,50 @@ def test_a_command_with_backticks_stays_whole_in_its_block() -> None:
     fence, body = re.findall("(?ms)^(`{4,})sh\n(.*?)\n^\\1$", text)[0]
     assert fence == "````"
     assert replay_line(report, finding_of(report, "crash")) in body
+
+
+LEFT_OUT = (
+    "some/Edition-1 is left out: *no* <b>document</b>",
+    "others left out: a native kernel is not called for them",
+)
+
+
+def test_what_is_left_out_is_in_the_summary_and_the_html() -> None:
+    report = gate_report("pass")
+    report["run"]["left_out"] = list(LEFT_OUT[1:])
+    check(report)
+    assert f"\n- {LEFT_OUT[1]}\n" in markdown.render(report)
+    alone = render(report, "html")
+    assert f'<p class="banner">{LEFT_OUT[1]}</p>' in alone
+    report["run"]["left_out"] = list(LEFT_OUT)
+    assert "\n- some/Edition-1 is left out: \\*no\\* \\<b\\>document" in markdown.render(report)
+    page = Page(render(report, "html"))
+    assert (page.open, page.stray) == ([], [])
+    banners = [attributes for _, attributes in page.tags if attributes.get("class") == "banner"]
+    assert banners == [{"class": "banner", "open": None}], "one block for all of them"
+    assert all(sentence in "".join(page.text) for sentence in LEFT_OUT)
+
+
+def test_a_gate_reports_which_editions_were_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    multiply, divide = (f"onednn/DynamicDequantize-1@{name}" for name in ("multiply", "divide"))
+    real = select.contracts.get
+
+    def unreadable(identity: str) -> Any:
+        if identity == divide:
+            raise select.contracts.DocumentError("it is on paper")
+        return real(identity)
+
+    monkeypatch.setattr(select.contracts, "get", unreadable)
+    files = [f"--{kind}={tmp_path / kind}" for kind in ("json", "html", "markdown")]
+    named = ["--contract", multiply, "--contract", divide, "--x-dtypes", "int8", "--granularity", "per_tensor"]
+    made = CliRunner().invoke(gate, [*named, "--walk-only", "--budget", "1s", "--runs", str(tmp_path), *files])
+    said = f"{divide} is left out: it is on paper"
+    assert f"xverify: {said}" in made.output
+    report = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
+    check(report)
+    assert report["run"]["left_out"] == [said]
+    assert f"\n- {marked(said)}\n" in (tmp_path / "markdown").read_text(encoding="utf-8")
+    assert f'<p class="banner">{said}</p>' in (tmp_path / "html").read_text(encoding="utf-8")
 
 
 def test_junit_fails_where_the_gate_does() -> None:

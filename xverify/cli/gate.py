@@ -108,7 +108,8 @@ def gate(
     target = target or select.KERNEL
     kernel = select.kernel_under_test(target, strict)
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
-    held_to, left_out = select.taken_by(kernel, held_to)
+    held_to, not_taken = select.taken_by(kernel, held_to)
+    left_out = (*unread, *not_taken)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
     reference = select.oracle_named(like_name, say) if like_name else None
     path = ledger_path or select.LEDGER
@@ -118,7 +119,7 @@ def gate(
         if file is not None:
             select.writable(file.resolve().parent)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-    for sentence in (*unread, *left_out):
+    for sentence in left_out:
         click.echo(f"xverify: {sentence}", err=True)
     console = Console()
     progress = ConsoleProgress(console, "gate")
@@ -142,6 +143,7 @@ def gate(
         fail_fast=fail_fast,
         draw=nothing_more if walk_only else None,
         limits=Limits(call=select.seconds(timeout), start=limit, memory=memory << 20),
+        left_out=left_out,
     )
     try:
         report = run_gate(options, progress)

@@ -58,7 +58,8 @@ class GateOptions:
 
     kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
     be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds. shrink:
-    whether the smallest call is sought that shows what was found.
+    whether the smallest call is sought that shows what was found. left_out: a sentence for each edition that was named and that
+    the kernel is not held to.
     worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
     asks what comes after the walk, in place of rounds of Hypothesis without end.
     """
@@ -82,6 +83,7 @@ class GateOptions:
     fail_fast: bool = False
     shrink: bool = True
     limits: Limits = field(default_factory=Limits)
+    left_out: tuple[str, ...] = ()
     worker: MakeWorker = Worker
     first: Callable[[Sweep], bool] = lambda run: False
     draw: Callable[[Sweep, Limit], None] | None = None
@@ -139,7 +141,7 @@ def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
     run = Sweep(
         Options(
             contracts, oracles, options.directory, options.run_id, options.command, options.seed, options.budget,
-            rules=rules, limits=options.limits, texts=texts, worker=options.worker,
+            rules=rules, limits=options.limits, texts=texts, worker=options.worker, left_out=options.left_out,
         ),
         emit,
     )  # fmt: skip

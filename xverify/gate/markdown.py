@@ -15,7 +15,7 @@ MOST_FINDINGS = 100
 
 def render(report: Json) -> str:
     """A heading with the decision, a table of the findings that the gate fails on, the commands that replay them, and what is
-    known, stale or unsupported. Ends with a newline, and begins a block of its own wherever it is appended."""
+    known, stale, unsupported or left out. Ends with a newline, and begins a block of its own wherever it is appended."""
     gate = report["gate"]
     lines = ["", "", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
     lines += [f"{text(decision.verdict(report))}.", ""]
@@ -25,6 +25,7 @@ def render(report: Json) -> str:
     said += [f"- stale: {code(name)}, which {code('xverify ledger prune')} removes" for name in gate["stale"]]
     if missing := decision.unsupported(report):
         said.append(f"- unsupported: {text('; '.join(missing))}")
+    said += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
         said.append(f"- besides: {text(reason)}")
     return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
