@@ -90,9 +90,8 @@ def _other_axis(rule: AxisRule, placement: Placement) -> Codes | None:
     elements = placement.codes.reshape(-1)
     if not placement.blocked:
         shape = [extent if i == axis else 1 for i in range(rank)]
-        return elements.take(np.arange(extent) % elements.size).reshape(
-            shape
-        )  # "wrap" takes a step for each time around
+        # NumPy's mode "wrap" subtracts the count once for each time around.
+        return elements.take(np.arange(extent) % elements.size).reshape(shape)
     blocks = [ceil_div(e, placement.block) if i == axis else e for i, e in enumerate(placement.shape)]
     if prod(blocks) > elements.size:
         return None
