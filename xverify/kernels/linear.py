@@ -6,6 +6,7 @@ subnormals are kept, infinities, NaN and the signs of zeros are IEEE 754's. The 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from xverify.kernels import casting
+from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
 from xverify.kernels.editions import Edition, dtype_name, edition, output
@@ -38,6 +40,7 @@ def dequantize_linear(
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
     contract: str = "ai.onnx/DequantizeLinear-25",
+    backend: str | None = None,
 ) -> Array:
     """y = (x - zero_point) * scale, exact and rounded once.
 
@@ -79,7 +82,7 @@ def dequantize_linear(
         rules.refuse(TypeError, "zero-point-required", "zero_point", "absent", "a tensor")
     spread = _spread(rules, x.shape, scale.shape, axis, block_size)
     out = output(out, x.shape, result_dtype, x, scale, zero_point)
-    apply(out, x, scale, zero_point, spread)
+    arithmetic(backend)(out, x, scale, zero_point, spread)
     return out
 
 
@@ -92,6 +95,7 @@ def dynamic_dequantize(
     axis: int = 1,
     out: Array | None = None,
     contract: str = "onednn/DynamicDequantize-1@multiply",
+    backend: str | None = None,
 ) -> Array:
     """dst = (src - zps) * scales, or / scales, exact and rounded once to the type of the scales.
 
@@ -136,7 +140,7 @@ def dynamic_dequantize(
                 ValueError, f"{name}-shape", f"the shape of {name}", parameter.shape, f"({extent},) for {qtype}"
             )
     out = output(out, src.shape, scales.dtype.newbyteorder("="), src, scales, zps)
-    apply(out, src, scales, zps, spread, by_division=rules.id.endswith("@divide"))
+    arithmetic(backend)(out, src, scales, zps, spread, by_division=rules.id.endswith("@divide"))
     return out
 
 
@@ -208,6 +212,15 @@ def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, 
     if len(scale) != 1:
         rules.refuse(ValueError, "granularity", "the shape of scale", scale, "a 1-D shape, since an axis is given")
     return _one_dimensional(rules, x, scale, rules.front_axis("axis", axis, len(x)))
+
+
+def arithmetic(backend: str | None) -> Callable[..., None]:
+    """The function that does the arithmetic of checked operands, with `apply`'s arguments."""
+    if chosen(backend) == "numpy":
+        return apply
+    from xverify.kernels.compiled import linear as compiled
+
+    return compiled.apply
 
 
 def apply(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import F64, FLOAT32, Array, cast, fractions_to_odd
 from xverify.kernels.editions import Edition, dtype_name, edition, output
-from xverify.kernels.linear import LOOK_UP_FROM, apply, look_up, named_dtype
+from xverify.kernels.linear import LOOK_UP_FROM, arithmetic, look_up, named_dtype
 
 Exact = Callable[[int, Fraction, Fraction], Fraction]
 """exact(code, min_range, max_range): the formula in rational numbers."""
@@ -33,6 +33,7 @@ def dequantize_range(
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
     contract: str = "tensorflow/Dequantize@installed",
+    backend: str | None = None,
 ) -> Array:
     """TensorFlow's Dequantize, by the mode's formula. Source: the clause "formula-<mode>" of ``tensorflow/Dequantize``.
 
@@ -73,7 +74,7 @@ def dequantize_range(
     out = output(out, x.shape, result_dtype, x, low, high)
     if mode == "SCALED" and rules.id.endswith("@installed"):
         factor = _scale_factor(x.dtype, low, high, bool(narrow_range))
-        apply(out, x, factor, None, spread)
+        arithmetic(backend)(out, x, factor, None, spread)
         return out
     fill = _formula(mode, x.dtype)
     with np.errstate(all="ignore"):

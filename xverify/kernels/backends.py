@@ -1,0 +1,39 @@
+"""What does the arithmetic of a call that has been checked: NumPy, or loops that Numba compiles."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+BACKENDS = ("numpy", "numba")
+
+
+@cache
+def chosen(backend: str | None) -> str:
+    """The backend of that name, or the fastest that is installed for None.
+
+    Raises ValueError for another name, ImportError when Numba is asked for and cannot be imported.
+    """
+    if backend is None:
+        try:
+            import numba
+        except Exception:  # One that is there and broken is none.
+            return "numpy"
+        return "numba"
+    if backend not in BACKENDS:
+        raise ValueError(
+            f"backend is {backend!r}; expected {' or '.join(map(repr, BACKENDS))}, or None for the fastest"
+        )
+    if backend == "numba":
+        try:
+            import numba  # noqa: F401
+        except Exception as error:
+            raise ImportError(
+                f"backend is 'numba', which cannot be imported ({error}); install it with: pip install 'xverify[numba]'"
+            ) from error
+    return backend
+
+
+def is_hashable_dtype(dtype: Any) -> bool:
+    """Whether something that is given for a dtype can be looked up: a name, a type or a dtype."""
+    return dtype is None or isinstance(dtype, str | type) or type(dtype).__name__.endswith("DType")

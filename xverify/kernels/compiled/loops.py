@@ -1,0 +1,129 @@
+"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of one size.
+
+Types of arguments choose between versions (None is one): few functions, each with as many signatures as are used, which Numba
+keeps.
+
+Codes of x: integers of one or two bytes with ``keep`` and ``flip`` (`scalars.value`), int32, or bytes that ``table`` decodes.
+``scale`` and ``offset``: two numbers that serve every element, or flat arrays, in float32 or float64; with a scale of None, the
+table's entries are the results. ``divides``: None, or True. ``position``: where in the tensor, in C order, the piece begins.
+Which element of the arrays serves which of x:
+
+- ``runs`` (origin, line, run, stride): every ``run`` elements of a line of ``line`` have one parameter (the last may serve
+  fewer); a line begins ``stride`` parameters after the one before;
+- ``rows`` (origin, row, rows, run, stride): each element of a row of ``row`` has one of its own; ``rows`` rows make a line, each
+  ``run`` of them share theirs, and a line begins ``stride`` rows of parameters after the one before.
+
+``origin`` counts the parameters before the first that is given.
+"""
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from xverify.kernels.compiled.scalars import CHUNK, LINE, get, put, put_chunk, settle, stream, value
+
+BLOCK = 2048
+"""Elements that are computed in the first-level cache before they are streamed: 8 KiB of float32."""
+
+
+@njit(error_model="numpy")
+def _value(code, table, keep, flip, scale, offset, divides, out):
+    if table is None:
+        return value(code, keep, flip, scale, offset, divides, out)
+    return value(get(table, code), keep, flip, scale, offset, divides, out)
+
+
+def _look_up(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    for i in range(stop - first):
+        put(out, to + i, get(table, get(x, first + i)))
+
+
+def _whole(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    for i in range(stop - first):
+        put(out, to + i, _value(get(x, first + i), table, keep, flip, scale, offset, divides, out))
+
+
+def _by_runs(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    origin, line, run, stride = runs
+    lines = position // line
+    within = position - lines * line
+    block = within // run
+    while first < stop:
+        parameter = lines * stride + block - origin
+        own_scale, own_offset = get(scale, parameter), get(offset, parameter)
+        count = min(min((block + 1) * run, line) - within, stop - first)
+        for _ in range(count // CHUNK):
+            put_chunk(x, first, out, to, table, keep, flip, own_scale, own_offset, divides)
+            first += CHUNK
+            to += CHUNK
+        for i in range(count % CHUNK):
+            put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+        first += count % CHUNK
+        to += count % CHUNK
+        within += count
+        block += 1
+        if within == line:
+            within = block = 0
+            lines += 1
+
+
+def _by_rows(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    origin, row, in_line, run, stride = rows
+    number_of_row = position // row
+    within = position - number_of_row * row
+    while first < stop:
+        shared = (number_of_row // in_line) * stride + (number_of_row % in_line) // run
+        parameter = shared * row + within - origin
+        count = min(row - within, stop - first)
+        for i in range(count):
+            own_scale, own_offset = get(scale, parameter + i), get(offset, parameter + i)
+            put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+        first += count
+        to += count
+        within = 0
+        number_of_row += 1
+
+
+def _fill(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    """Write out[to:] from x[first:stop]; the first element is at ``position``."""
+    raise NotImplementedError
+
+
+@overload(_fill)
+def _version(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+    if isinstance(scale, types.NoneType):
+        return _look_up
+    if isinstance(scale, types.Float):
+        return _whole
+    return _by_rows if isinstance(runs, types.NoneType) else _by_runs
+
+
+def linear(x, out, table, keep, flip, scale, offset, divides, runs, rows, position, streamed):
+    """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
+
+    streamed: the output is stored past the caches, a block at a time, but for what shares a cache line at its ends.
+    """
+    size = x.size
+    if not streamed:
+        _fill(x, 0, size, out, 0, table, keep, flip, scale, offset, divides, runs, rows, position)
+        return
+    in_line = LINE // out.itemsize
+    scratch = np.empty(BLOCK, out.dtype)
+    count = min(size, (-out.ctypes.data % LINE) // out.itemsize)
+    first = 0
+    while first < size:
+        whole = count % in_line == 0
+        _fill(
+            x, first, first + count, scratch, 0, table, keep, flip, scale, offset, divides, runs, rows, position + first
+        )
+        if whole:
+            stream(out, first, scratch, count // in_line)
+        else:
+            for i in range(count):
+                out[first + i] = scratch[i]
+        first += count
+        count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
+    settle()

@@ -1,0 +1,106 @@
+"""A large tensor in pieces: flat, contiguous codes in, flat, contiguous elements out, on several threads where that pays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from xverify.kernels.blocks import Index, blocks
+from xverify.kernels.casting import Array
+from xverify.kernels.compiled.pool import each, threads
+
+PIECE = 1 << 18
+"""Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
+
+THREADS_FROM = 1 << 18
+"""Elements from which on several threads share the work: waking one costs what one alone does with so many."""
+
+Write = Callable[[int, int, Array, Array, bool], None]
+"""write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
+
+Read = Callable[[int, int], Array]
+"""read(start, stop): the codes of that part of the tensor, flat and contiguous."""
+
+
+@cache
+def _streamed_from() -> int:
+    """Bytes of output from which on it does not stay in the last-level cache, so that it is stored past the caches."""
+    try:
+        return (os.sysconf("SC_LEVEL3_CACHE_SIZE") or 1 << 25) // 2
+    except (AttributeError, ValueError, OSError):
+        return 1 << 24
+
+
+def is_plain(array: Array) -> bool:
+    """Whether its elements lie as compiled loops take them."""
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned and array.dtype.isnative
+
+
+def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None) -> None:
+    """Call ``write`` for pieces that cover ``out``, with codes from x, or from ``read``."""
+    size = out.size
+    if read is None and is_plain(x):
+        flat = x if x.ndim == 1 else x.reshape(-1)
+        if size <= PIECE and size < THREADS_FROM and is_plain(out):
+            write(0, size, flat, out if out.ndim == 1 else out.reshape(-1), False)
+            return
+        read = _slices(flat)
+    if read is None or not is_plain(out):
+        _for_each_block(write, out, x, read)
+        return
+    elements, codes = out.reshape(-1), read
+    streamed = out.nbytes >= _streamed_from()
+    step = min(PIECE, max(1 << 14, -(-size // (4 * threads()) // 64) * 64)) if size >= THREADS_FROM else PIECE
+
+    def task(number: int) -> None:
+        start = number * step
+        stop = min(start + step, size)
+        write(start, stop, codes(start, stop), elements[start:stop], streamed)
+
+    _each(task, -(-size // step), size)
+
+
+def _slices(flat: Array) -> Read:
+    return lambda start, stop: flat[start:stop]
+
+
+def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> None:
+    """The same for any strides and byte order: what is not plain is copied, a block at a time."""
+    if out.ndim == 0:
+        out, x = out.reshape(1), x.reshape(1) if read is None else x
+    listed = list(_placed(out.shape))
+
+    def task(number: int) -> None:
+        start, stop, index = listed[number]
+        codes = (
+            np.array(x[index], x.dtype.newbyteorder("="), order="C").reshape(-1) if read is None else read(start, stop)
+        )
+        target = out[index]
+        elements = target.reshape(-1) if is_plain(target) else np.empty(stop - start, out.dtype)
+        write(start, stop, codes, elements, False)
+        if elements.base is None:
+            target[...] = elements.reshape(target.shape)
+
+    _each(task, len(listed), out.size)
+
+
+def _placed(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
+    """Blocks and where they begin and end in C order."""
+    start = 0
+    for index in blocks(shape):
+        stop = start + prod(part.stop - part.start for part in index)
+        yield start, stop, index
+        start = stop
+
+
+def _each(task: Callable[[int], None], count: int, size: int) -> None:
+    if size >= THREADS_FROM:
+        each(task, count)
+    else:
+        for number in range(count):
+            task(number)

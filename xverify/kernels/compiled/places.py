@@ -1,0 +1,86 @@
+"""Which parameters serve a piece of a tensor, as `xverify.kernels.compiled.loops` takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xverify.kernels.blocks import BLOCK, Spread
+from xverify.kernels.compiled.scalars import CHUNK
+
+_LONG_ROW = 512
+"""Elements of a row from which on the work between two rows does not count."""
+
+_WORTH_EXPANDING = 1 << 14
+"""Elements of x from which on it pays to lay parameters out anew."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Every ``run`` elements of a line of ``line`` share a parameter; ``stride`` parameters lie between two lines'."""
+
+    line: int
+    run: int
+    stride: int
+
+    def reach(self, start: int, stop: int) -> tuple[int, int]:
+        """The first parameter that elements start ... stop - 1 need, and the one after the last."""
+        first, last = start // self.line, (stop - 1) // self.line
+        if first != last and self.stride == 0:
+            return 0, -(-self.line // self.run)
+        low = first * self.stride + start % self.line // self.run
+        return low, last * self.stride + (stop - 1) % self.line // self.run + 1
+
+    def arguments(self, origin: int) -> tuple[tuple[int, ...], None]:
+        """``runs`` and ``rows`` for parameters of which the first is number ``origin``."""
+        return (origin, self.line, self.run, self.stride), None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Each element of a row has a parameter of its own; ``run`` of a line's ``in_line`` rows share theirs; ``stride`` rows of
+    parameters lie between two lines'. ``repeats``, ``tiles``: how often each parameter, and then all, are laid out anew first.
+    """
+
+    row: int
+    in_line: int = 1
+    run: int = 1
+    stride: int = 0
+    repeats: int = 1
+    tiles: int = 1
+
+    def reach(self, start: int, stop: int) -> tuple[int, int]:
+        """As `Runs.reach`."""
+        first, last = start // self.row, (stop - 1) // self.row
+        low, high = self._base(first), self._base(last)
+        if first == last:
+            return low + start % self.row, high + (stop - 1) % self.row + 1
+        return low, high + self.row
+
+    def _base(self, row: int) -> int:
+        return (row // self.in_line * self.stride + row % self.in_line // self.run) * self.row
+
+    def arguments(self, origin: int) -> tuple[None, tuple[int, ...]]:
+        """As `Runs.arguments`."""
+        return None, (origin, self.row, self.in_line, self.run, self.stride)
+
+
+Places = Runs | Rows
+
+
+def places(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Places | None:
+    """How parameters of that shape serve a tensor in C order that is not empty; None where one serves all."""
+    if spread.axis is None or prod(parameter) == 1:
+        return None
+    extent, inner, size = shape[spread.axis], prod(shape[spread.axis + 1 :]), prod(shape)
+    blocked = len(parameter) == len(shape) and (len(shape) > 1 or spread.run > 1)
+    if blocked and spread.run == 1:
+        return Rows(size)
+    if blocked:
+        count = -(-extent // spread.run)
+        return Runs(extent, spread.run, count) if inner == 1 else Rows(inner, extent, spread.run, count)
+    period = extent * inner
+    if size >= _WORTH_EXPANDING and period <= BLOCK and (inner < CHUNK if inner > 1 else period < _LONG_ROW):
+        tiles = -(-_LONG_ROW // period)
+        return Rows(period * tiles, repeats=inner, tiles=tiles)
+    return Rows(extent) if inner == 1 else Runs(period, inner, 0)
