@@ -8,17 +8,20 @@ few are taken for all types; of the others those that tell apart what these leav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from strategies import values
-from xverify.contracts.lattice import searched, surviving
+from xverify.contracts.lattice import searched
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types, simplified
+from xverify.core.bits import canonical
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
 from xverify.core.dtypes import values as decoded
@@ -87,25 +90,25 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
         operands = first.operands(types)
         codes = truth.evaluate(operands)
         left = [reading for reading in searched(operands, codes, admitted) if reading != truth]
-        left = list(_surviving(left, truth, every.chosen(chosen[FIRST:]).operands(types)))
-        while left:
-            excluded = {place: _excluded(left, truth, every, place, types) for place in range(FIRST, len(every))}
-            best = max(excluded, key=lambda place: len(excluded[place]))
+        differs = _differing(left, truth, every, types)
+        remain = np.asarray(~differs[:, chosen].any(axis=1))
+        while remain.any():
+            excluded = differs[remain].sum(axis=0)
+            best = int(excluded.argmax())
             if not excluded[best]:
                 break
             chosen.append(best)
-            left = [reading for reading in left if reading not in excluded[best]]
-        undecided.update(dict.fromkeys(left))
+            remain &= ~differs[:, best]
+        undecided.update(dict.fromkeys(compress(left, remain)))
     return replace(every.chosen(chosen), left=tuple(undecided))
 
 
-def _excluded(left: list[Stepwise], truth: Stepwise, every: Probes, place: int, types: Types) -> set[Stepwise]:
-    operands = every.chosen([place]).operands(types)
-    return set(left) - set(_surviving(left, truth, operands))
-
-
-def _surviving(left: list[Stepwise], truth: Stepwise, operands: Operands) -> tuple[Stepwise, ...]:
-    return surviving(left, operands, truth.evaluate(operands)) if operands.shape[0] else tuple(left)
+def _differing(readings: Sequence[Stepwise], truth: Stepwise, every: Probes, types: Types) -> NDArray[np.bool_]:
+    """For each reading and each probe, whether it differs there from the truth."""
+    operands = every.operands(types)
+    given = [canonical(reading.evaluate(operands), types.out) for reading in (truth, *readings)]
+    codes = np.stack(given).reshape(len(given), len(every), WIDTH)
+    return np.asarray((codes[1:] != codes[0]).any(axis=2))
 
 
 def pool(types: Types, seed: int = 0) -> Probes:

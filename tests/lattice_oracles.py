@@ -3,7 +3,7 @@ in which one of them is asked, judged and tallied as a run would."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from strategies.probes import WIDTH, Probes
 from strategies.structures import Linear
 from strategies.values import SCALE_RECIPES
 from xverify.contracts.model import Cell, Contract, Operands, Reading
+from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types, types_of
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
@@ -185,3 +186,9 @@ def _differing(readings: list[Reading], some: Probes, types: Types) -> NDArray[n
 def given(reading: Reading, operands: Operands) -> NDArray[Any]:
     """A reading's codes, any NaN equal to any other."""
     return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
+
+
+def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
+    """Those of the readings that give these codes too."""
+    wanted = canonical(np.broadcast_to(codes, operands.shape), operands.output_dtype)
+    return tuple(r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lattice_oracles import surviving
 from linear_operands import STAGES, crossed, drawn_reading, drawn_types, triples
 
-from xverify.contracts.lattice import near, search, searched, simplicity, surviving, taken
+from xverify.contracts.lattice import near, search, searched, simplicity, taken
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise, by_name
 from xverify.contracts.simplify import Types, simplified

@@ -8,6 +8,7 @@ from itertools import groupby, product
 
 import numpy as np
 import pytest
+from lattice_oracles import surviving
 from linear_operands import OUTPUTS, SCALES, crossed, triples
 
 from strategies import build
@@ -15,7 +16,7 @@ from strategies.lap import Probe, lap
 from strategies.probes import FIRST, WIDTH, probes
 from strategies.walk import cell_structures
 from xverify import contracts
-from xverify.contracts.lattice import near, search, surviving, taken
+from xverify.contracts.lattice import near, search, taken
 from xverify.contracts.model import Cell
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of

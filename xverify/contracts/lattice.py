@@ -98,9 +98,10 @@ def search(
     start = _starts(types, tuple(admitted))
     given = stages.decoded(operands)
     wanted = canonical(np.broadcast_to(codes, operands.shape), types.out)
+    lefts = _left_sides(given, types, start, len(wanted))
     found: set[Stepwise] = set()
     for subnormals in get_args(stages.Subnormals):
-        for reading in _matching(given, types, subnormals, wanted, start, most):
+        for reading in _matching(given, types, subnormals, wanted, start, lefts, most):
             found.add(simplified(reading, types))
     return tuple(sorted(found, key=simplicity))
 
@@ -128,14 +129,49 @@ def _once(precision: Any, out: str) -> Any:
     return "once" if precision == out else precision
 
 
+@lru_cache(maxsize=4096)
+def _all_depart(start: tuple[Stepwise, ...], operation: str, precision: str, out: str) -> NDArray[np.int64]:
+    """In how many of the two stages each reading differs."""
+    return np.array([_departs(reading, operation, precision, out) for reading in start], np.int64)
+
+
 def _departs(reading: Stepwise, operation: str, precision: str, out: str) -> int:
     """In how many of the two stages a reading differs."""
     same = _once(reading.precision, out) == _once(precision, out)
     return (reading.operation != operation) + (not same)
 
 
+@dataclass(frozen=True, eq=False)
+class _LeftSides:
+    """What is multiplied: the differences, and for operations without one, for each way to take the operands, x, the zero point
+    and the rows of x."""
+
+    differences: _Rows
+    operands: list[tuple[F64, F64, _Rows]]
+
+
+def _left_sides(given: Triples, types: Types, start: Sequence[Stepwise], width: int) -> _LeftSides:
+    names = ("subtraction", "difference")
+    differences = _merged(((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width)
+    # No difference is rounded, so none is a departure.
+    rounds = dict.fromkeys(("exact", *(reading.difference for reading in start)))
+    operands = []
+    for subtraction in dict.fromkeys(way[0] for way in _subtractions(types)) if types.zero_point else ():
+        if subtraction == "exact" or subtraction.startswith("operands-"):
+            x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(given, subtraction))
+            ways = (((subtraction, difference), x) for difference in rounds)
+            operands.append((x, zero_point, _merged(ways, start, names, width)))
+    return _LeftSides(differences, operands)
+
+
 def _matching(
-    given: Triples, types: Types, subnormals: str, wanted: NDArray[Any], start: Sequence[Stepwise], most: int | None
+    given: Triples,
+    types: Types,
+    subnormals: str,
+    wanted: NDArray[Any],
+    start: tuple[Stepwise, ...],
+    lefts: _LeftSides,
+    most: int | None,
 ) -> Iterator[Stepwise]:
     """Readings with that treatment of subnormals that give the wanted codes."""
     width = len(wanted)
@@ -152,8 +188,8 @@ def _matching(
     ways: list[_Way] = []
     places: list[NDArray[np.int64]] = []
     distances: list[NDArray[np.int64]] = []
-    for operation, precision, lefts, left_rows, right_rows, results in _products(
-        given, types, subnormals, scales, start, departed, limit
+    for operation, precision, sides, left_rows, right_rows, results in _products(
+        given, types, subnormals, scales, lefts, start, departed, limit
     ):
         merged = []
         for left, right, row in zip(left_rows.tolist(), right_rows.tolist(), results, strict=True):
@@ -161,10 +197,10 @@ def _matching(
             if place == len(rows):
                 rows.append(row)
             merged.append(place)
-            ways.append((operation, precision, lefts.ways[left], scales.ways[right]))
-        base = departed + np.array([_departs(r, operation, precision, types.out) for r in start])
+            ways.append((operation, precision, sides.ways[left], scales.ways[right]))
         places.append(np.array(merged))
-        distances.append(base + lefts.far[left_rows] + scales.far[right_rows])
+        base = departed + _all_depart(start, operation, precision, types.out)
+        distances.append(base + sides.far[left_rows] + scales.far[right_rows])
     if not rows:
         return
     table, place_of, far = np.array(rows), np.concatenate(places), np.concatenate(distances)
@@ -194,18 +230,17 @@ def _products(
     types: Types,
     subnormals: str,
     scales: _Rows,
-    start: Sequence[Stepwise],
+    lefts: _LeftSides,
+    start: tuple[Stepwise, ...],
     departed: NDArray[np.int64],
     limit: int,
 ) -> Iterator[_Product]:
     """For each operation and precision: the rows of differences and scales that go into it, and its results."""
-    width = scales.values.shape[1]
-    names = ("subtraction", "difference")
-    differences = _merged(((way, stages.subtracted(given, *way)) for way in _subtractions(types)), start, names, width)
+    differences = lefts.differences
     for operation, precision in _operations(types):
-        base = departed + np.array([_departs(r, operation, precision, types.out) for r in start])
+        base = departed + _all_depart(start, operation, precision, types.out)
         if operation in ("folded", "fused"):
-            yield from _folded(given, types, subnormals, scales, start, base, limit, operation, precision)
+            yield from _folded(given, subnormals, scales, lefts, base, limit, operation, precision)
             continue
         left, right = _near(base, differences, scales, limit)
         if left.size:
@@ -224,30 +259,21 @@ def _near(base: NDArray[np.int64], left: _Rows, right: _Rows, limit: int) -> tup
 
 def _folded(
     given: Triples,
-    types: Types,
     subnormals: str,
     scales: _Rows,
-    start: Sequence[Stepwise],
+    lefts: _LeftSides,
     base: NDArray[np.int64],
     limit: int,
     operation: str,
     precision: str,
 ) -> Iterator[_Product]:
-    width = scales.values.shape[1]
-    for subtraction in dict.fromkeys(way[0] for way in _subtractions(types)):
-        if subtraction != "exact" and not subtraction.startswith("operands-"):
-            continue
-        x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(given, subtraction))
-        # No difference is rounded, so none is a departure.
-        rounds = dict.fromkeys(("exact", *(reading.difference for reading in start)))
-        ways = (((subtraction, difference), x) for difference in rounds)
-        lefts = _merged(ways, start, ("subtraction", "difference"), width)
-        left, right = _near(base, lefts, scales, limit)
+    for x, zero_point, rows in lefts.operands:
+        left, right = _near(base, rows, scales, limit)
         if left.size:
             s = scales.values[right]
             with np.errstate(all="ignore"):
                 results = stages.folded(given, x, zero_point, s, operation == "fused", precision, subnormals)
-            yield operation, precision, lefts, left, right, np.broadcast_to(results, s.shape)
+            yield operation, precision, rows, left, right, np.broadcast_to(results, s.shape)
 
 
 @lru_cache(maxsize=1024)
@@ -322,12 +348,6 @@ def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[
             for option in options
         }
     return tuple(sorted({simplified(reading, types) for reading in found}, key=simplicity))
-
-
-def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
-    """Those of the readings that give these codes too."""
-    wanted = canonical(np.broadcast_to(codes, operands.shape), operands.output_dtype)
-    return tuple(r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted))
 
 
 def taken(operands: Operands, places: NDArray[Any]) -> Operands:

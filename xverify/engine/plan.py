@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count, islice
 from typing import Any
 
@@ -139,16 +141,18 @@ def spoiled_cases(
     domain, of which those calls are; each: so many ways at most."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
-    pool = [s for s in (*cell_structures(within), *shape_structures(within)) if np.prod(s.shape, dtype=int) < 2000]
+    pool = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
+
+    @cache
+    def made(place: int) -> Call:
+        return build(contract, pool[place], f"walk pool {place}")
+
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            tried = (
-                change(contract, build(contract, pool[place], f"walk pool {place}"), name, rng)
-                for place in rng.permutation(len(pool))[:POOL_EACH]
-            )
+            tried = (change(contract, made(place), name, rng) for place in rng.permutation(len(pool))[:POOL_EACH])
             for call in _various([call for call in tried if call is not None])[:each]:
                 yield Case(call, 0, phase)
 

@@ -8,8 +8,9 @@ survives is held against all values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import compress
 from typing import Any, Protocol
 
 import numpy as np
@@ -194,13 +195,8 @@ def _answer(question: _Question) -> tuple[Reading, ...]:
     if question.start:
         found = lattice.searched(some, few, question.start, question.most)
     else:
-        known = affine.range_lattice(operands)
-        given = affine.evaluate_all(known, some)
-        found = tuple(
-            reading
-            for reading, one in zip(known, given, strict=True)
-            if np.array_equal(canonical(one, question.out), few)
-        )
+        same = (_range_table(replace(question, wanted=b"")) == few).all(axis=1)
+        found = tuple(compress(affine.range_lattice(operands), same))
     if len(chosen) == len(wanted):
         return found
     return tuple(
@@ -208,6 +204,18 @@ def _answer(question: _Question) -> tuple[Reading, ...]:
         for reading in found
         if np.array_equal(canonical(np.asarray(reading.evaluate(operands)), question.out), wanted)
     )
+
+
+@lru_cache(maxsize=64)
+def _range_table(question: _Question) -> NDArray[Any]:
+    """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
+    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
+    dtypes = {role: dtype for role, dtype, _ in question.codes}
+    shape = np.broadcast_shapes(*(listed.shape for listed in codes.values()))
+    operands = Operands(codes, dtypes, question.out, shape, dict(question.options))
+    some = lattice.taken(operands, np.frombuffer(question.chosen, np.int64))
+    rows = affine.evaluate_all(affine.range_lattice(operands), some)
+    return canonical(np.stack(list(rows)), question.out)
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
