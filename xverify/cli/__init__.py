@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from xverify.cli.bench import bench
 from xverify.cli.bisect import bisect
 from xverify.cli.gate import gate
 from xverify.cli.ledger import ledger
@@ -19,5 +20,5 @@ def main() -> None:
     specification."""
 
 
-for command in (sweep, gate, replay, bisect, report, ledger, oracles, contracts, explain):
+for command in (sweep, gate, replay, bisect, report, ledger, oracles, contracts, explain, bench):
     main.add_command(command)

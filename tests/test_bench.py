@@ -1,0 +1,280 @@
+"""The bench: what it times, what it says of peers that fail, and its table, JSON and page."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+from dataclasses import replace
+
+import bench_peers
+import numpy as np
+import pytest
+from bench_peers import peer
+from click.testing import CliRunner
+from rich.console import Console
+
+from xverify.bench import cases, memory, page, plot, present, timing
+from xverify.bench.cases import Case
+from xverify.bench.data import other_bits, read, written
+from xverify.bench.processes import Limits
+from xverify.bench.result import Line, Timed, load, save, speed_ratio
+from xverify.bench.run import Options, bench
+from xverify.bench.table import print_bench
+from xverify.cli import main
+from xverify.core.codec import DamagedFileError
+
+LIMITS = Limits(start=30, prepare=3.0, time=1.0)
+CASES = (
+    Case("uint8", "float32", "per-tensor", 1),
+    Case("uint8", "float32", "per-tensor", 96),
+    Case("int8", "float16", "blocked", 1000),
+)
+
+
+def options(*peers, **more):
+    return Options(CASES, threads=1, budget=300.0, peers=peers, limits=LIMITS, rounds=4, **more)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A bench of peers that fail in all ways, and of some that do not."""
+    names = ("slow", "other bits", "dies", "lacks it", "cannot be loaded", "two ways", "takes memory")
+    peers = [peer("right", "kernel"), *map(peer, names), peer("moves", "limit")]
+    absent = replace(peer("absent"), distribution="no-such-distribution-of-anything")
+    return bench(options(*peers, absent, command="xverify bench"))
+
+
+def lines(result, name):
+    return [present.line_of(case, name) for case in result["cases"]]
+
+
+def test_times_are_medians_of_rounds(whole):
+    for line in lines(whole, "slow"):
+        rounds = line["seconds"]["rounds"]
+        assert len(rounds) >= 3
+        assert line["seconds"]["median"] == statistics.median(rounds)
+        assert line["seconds"]["lower_quartile"] <= line["seconds"]["median"] <= line["seconds"]["upper_quartile"]
+        assert min(rounds) >= bench_peers.SLEEP
+    for case, line in zip(whole["cases"], lines(whole, "slow"), strict=True):
+        assert line["elements_per_second"] == case["elements"] / line["seconds"]["median"]
+        right = present.line_of(case, "right")
+        assert right["seconds"]["median"] < line["seconds"]["median"]
+        assert right["ratio_to_fastest_peer"] * line["seconds"]["median"] > right["seconds"]["median"]
+
+
+def test_a_peer_that_dies_loses_its_lines_only(whole):
+    single, *others = lines(whole, "dies")
+    assert single["status"] == "measured"
+    assert [line["status"] for line in others] == ["lost", "lost"]
+    assert all(line["reason"].startswith("killed by SIGABRT") and "seconds" not in line for line in others)
+    assert all(line["status"] == "measured" for name in ("right", "slow") for line in lines(whole, name))
+
+
+def test_a_peer_that_hangs_loses_its_lines_only_and_is_given_up():
+    single = replace(options(peer("right", "kernel"), peer("hangs")), cases=CASES[:2])
+    result = bench(replace(single, limits=replace(LIMITS, prepare=1.0)))
+    assert [line["status"] for line in lines(result, "hangs")] == ["measured", "lost"]
+    assert lines(result, "hangs")[1]["reason"] == "it did not answer within 1 s"
+    assert [line["status"] for line in lines(result, "right")] == ["measured", "measured"]
+
+
+def test_other_bits_are_counted_and_the_peer_still_timed(whole):
+    for case, line in zip(whole["cases"], lines(whole, "other bits"), strict=True):
+        assert line["status"] == "measured"
+        assert line["other_bits"] == min(3, case["elements"])
+    assert {line["other_bits"] for line in lines(whole, "right")} == {0}
+
+
+def test_who_lacks_the_operation_or_is_not_there_is_said_to(whole):
+    assert {line["reason"] for line in lines(whole, "lacks it")} == {"it has no <such> operation"}
+    assert {line["status"] for line in lines(whole, "lacks it")} == {"missing"}
+    said = {entry["name"]: entry["reason"] for entry in whole["peers"]}
+    assert said["cannot be loaded"] == "it cannot be loaded: ImportError: libpeer.so is missing"
+    assert said["absent"] == "not installed: pip install no-such-distribution-of-anything"
+    assert {line["reason"] for line in lines(whole, "absent")} == {said["absent"]}
+
+
+def test_of_several_ways_one_with_the_right_bits_is_timed(whole):
+    assert {line["way"] for line in lines(whole, "two ways")} == {"as it is"}
+    assert {line["other_bits"] for line in lines(whole, "two ways")} == {0}
+
+
+@pytest.mark.skipif(memory.peak_beyond(lambda: None) is None, reason="this platform does not tell")
+def test_memory_beside_operands_and_output_is_told(whole):
+    took = 8 << 22
+    for line in lines(whole, "takes memory"):
+        assert abs(line["peak_bytes"] - took) < 1 << 20
+    assert all(line["peak_bytes"] < 1 << 20 for line in lines(whole, "right"))
+
+
+def test_json_is_valid_and_read_again(whole, tmp_path):
+    save(whole, tmp_path / "bench.json")
+    assert load(tmp_path / "bench.json") == whole
+    assert whole["schema"] == "xverify.bench/1"
+    assert whole["run"]["complete"] is True
+    (tmp_path / "other.json").write_text(json.dumps({"schema": "xverify.report/1"}))
+    with pytest.raises(DamagedFileError, match=r"other\.json is no xverify\.bench/1"):
+        load(tmp_path / "other.json")
+
+
+def test_the_page_escapes_everything(whole):
+    nasty = "<script>alert(1)</script>"
+    changed = json.loads(json.dumps(whole).replace("slow", nasty).replace("such>", nasty))
+    changed["run"]["command"] = changed["run"]["machine"]["processor"] = nasty
+    changed["cases"][1]["x_dtype"] = nasty
+    text = page.page(changed)
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") > 5
+    assert text.count("<svg") == 2
+
+
+def test_the_page_without_matplotlib_has_tables_and_the_line_that_installs_it(whole, monkeypatch):
+    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    text = page.page(whole)
+    assert "pip install &#39;xverify[bench]&#39;" in text
+    assert "<svg" not in text
+    assert "int8 to float16" in text
+
+
+def test_the_table_says_who_was_lost_and_why(whole):
+    console = Console(width=150, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    print_bench(whole, console)
+    text = console.export_text()
+    assert "dies was lost: killed by SIGABRT" in text
+    assert "lacks it is not shown: it has no <such> operation" in text
+    assert "other bits computes other bits than the kernel (*), on up to 3.12 % of the values" in text
+    assert "The limit: as it is (96)" in text
+
+
+class Interrupts:
+    """Ctrl-C when the second case begins."""
+
+    def begin(self, cases):
+        self.cases = cases
+
+    def case(self, case):
+        if case is CASES[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def done(self, measured):
+        pass
+
+
+def test_an_interrupt_gives_what_was_measured_so_far():
+    result = bench(options(peer("right", "kernel")), Interrupts())
+    assert result["run"]["complete"] is False
+    assert [case["elements"] for case in result["cases"]] == [1]
+    assert lines(result, "right")[0]["status"] == "measured"
+
+
+def test_an_interrupted_command_writes_its_files_and_exits_as_a_sweep_does(whole, monkeypatch, tmp_path):
+    part = json.loads(json.dumps(whole))
+    part["run"]["complete"] = False
+    monkeypatch.setattr("xverify.bench.run.bench", lambda options, progress: part)
+    files = [str(tmp_path / name) for name in ("b.json", "b.html")]
+    done = CliRunner().invoke(main, ["bench", "--json", files[0], "--html", files[1]])
+    assert done.exit_code == 3
+    assert "interrupted" in done.output
+    assert load(tmp_path / "b.json") == part
+    assert "Interrupted" in (tmp_path / "b.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--dtypes", "uint9"], "'uint9' is no type of x"),
+        (["--dtypes", "uint8:int8"], "'int8' is no type of an output"),
+        (["--granularity", "per-row"], "'per-row' is no granularity"),
+        (["--sizes", "1k"], "'1k' is no number of elements"),
+        (["--budget", "soon"], "a budget is a time above zero"),
+    ],
+)
+def test_a_mistake_is_one_sentence(arguments, sentence):
+    done = CliRunner().invoke(main, ["bench", *arguments])
+    assert done.exit_code == 2
+    assert sentence in done.output
+
+
+def test_a_case_beyond_the_budget_is_said_to_be_left_out():
+    result = bench(replace(options(), budget=1e-9))
+    assert {case["reason"] for case in result["cases"]} == {"the budget of 1e-09 s was spent"}
+
+
+def test_sizes_and_pairs_are_read():
+    assert cases.sizes_of("1000, 64Ki,16Mi,1000") == (1000, 1 << 16, 1 << 24)
+    assert [cases.size_in_words(n) for n in (1000, 1 << 16, 3 << 20)] == ["1 000", "64 Ki", "3 Mi"]
+    assert cases.pairs_of("int4:float16,uint8") == (("int4", "float16"), ("uint8", "float32"))
+    assert len(cases.cases_of((("uint8", "float32"),), ("per-tensor", "blocked"), (1, 96))) == 3
+
+
+@pytest.mark.parametrize(
+    ("x", "out", "granularity"),
+    [
+        ("uint8", "float32", "per-tensor"),
+        ("int8", "float32", "per-axis"),
+        ("int4", "float16", "blocked"),
+        ("uint16", "float32", "blocked-first"),
+        ("float8_e5m2", "bfloat16", "per-axis-last"),
+    ],
+)
+def test_operands_are_the_same_in_every_process_and_answer_the_formula(x, out, granularity):
+    case = Case(x, out, granularity, 1000)
+    with written(case, 7) as folder:
+        operands = read(case, folder)
+        problem = bench_peers.Problem(case, *operands, np.zeros(case.shape, operands[1].dtype))
+        bench_peers.compute(problem)
+        assert other_bits(case, folder, problem.out) == 0
+        assert np.unique(problem.x.view(np.uint8)).size > 10
+        changed = problem.out.reshape(-1).copy()
+        changed[[5, 999]] += 1
+        assert other_bits(case, folder, changed) == 2
+        with pytest.raises(ValueError, match="999 values"):
+            other_bits(case, folder, changed[:-1])
+
+
+def test_scales_are_exact_in_the_range_that_tensorflow_is_told():
+    operands = cases.draw(Case("int8", "float32", "per-axis", 1 << 16), 0)
+    scale = operands.scale.view(np.float32).astype(np.float64)
+    for end in (-128, 127):
+        assert np.array_equal((scale * (end - 127)).astype(np.float32), scale * (end - 127))
+
+
+def test_a_ratio_is_the_median_over_rounds_that_both_have():
+    mine, theirs = Line(peer("a")), Line(peer("b"))
+    mine.ways = [Timed("w", None, 0, {0: 1.0, 1: 1.0, 2: 4.0})]
+    theirs.ways = [Timed("w", None, 0, {0: 2.0, 2: 12.0, 5: 1.0})]
+    assert speed_ratio(mine, theirs) == 2.5
+    assert speed_ratio(mine, Line(peer("c"))) is None
+
+
+def test_calls_shorter_than_a_sample_are_timed_together():
+    calls = []
+    assert timing.seconds_per_call(lambda: calls.append(0), 0.005) < 1e-4
+    assert len(calls) > 1000
+
+
+def test_labels_are_spread_as_little_as_may_be():
+    assert plot.spread([0.1, 0.5, 0.9], 0.1) == [0.1, 0.5, 0.9]
+    moved = plot.spread([0.5, 0.52, 0.5], 0.1)
+    assert sorted(round(high, 6) for high in moved) == [0.406667, 0.506667, 0.606667]
+    assert max(moved) == moved[1]
+
+
+@pytest.mark.parametrize(("loads", "stores", "steps"), [(1, 4, 5), (1, 1, 8), (2, 1, 3), (1, 3, 5)])
+def test_the_limits_loops_read_and_write_every_vector(loads, stores, steps):
+    pytest.importorskip("numba")
+    from xverify.bench import loops
+    from xverify.bench.data import aligned
+
+    x, out = aligned((64 * loads * steps,), "uint8"), aligned((64 * stores * steps,), "uint8")
+    x[...] = np.random.default_rng(0).integers(0, 256, x.size)
+    vectors = x.reshape(steps, loads, 64)
+    wanted = np.broadcast_to(np.bitwise_xor.reduce(vectors, axis=1, keepdims=True), (steps, stores, 64))
+    found = loops.loops(x.size, out.size, 1)
+    assert list(found) == ["vectors, plain stores, 1 thread", "vectors, non-temporal stores, 1 thread"]
+    for loop in found.values():
+        out[...] = 0xA5
+        loop(x, out)
+        assert np.array_equal(out.reshape(steps, stores, 64), wanted)

@@ -1,0 +1,184 @@
+"""What is benched: types, granularity and size, and the operands, which are drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isqrt, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import FLOATS, INTEGERS, QUANTIZED, encode, integer_range, numpy_dtype
+
+GRANULARITIES = ("per-tensor", "per-axis", "per-axis-last", "blocked", "blocked-first")
+"""One scale; one for each row; for each column, where neighbours in memory have other scales; for 32 in a row; in a column."""
+
+BLOCK = 32
+"""Elements of a block, as in most files of 4-bit weights."""
+
+SIZES = (1_000, 1 << 16, 1 << 20, 1 << 24, 1 << 26)
+
+SCALE_BITS = 15
+"""Significant bits of a scale: its products with differences of 8-bit codes are exact in float32, and so TensorFlow, which is
+told a range and not a scale, computes the same bits."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure. The scale has the output's type; the zero point x's, where that is an integer of up to 16 bits."""
+
+    x_dtype: str
+    out_dtype: str
+    granularity: str
+    elements: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(elements,), or rows and columns, as square as they can be."""
+        if self.granularity == "per-tensor":
+            return (self.elements,)
+        rows = next(rows for rows in range(isqrt(self.elements), 0, -1) if self.elements % rows == 0)
+        return (rows, self.elements // rows)
+
+    @property
+    def axis(self) -> int | None:
+        """Of the parameters; None per tensor."""
+        return {"per-tensor": None, "per-axis": 0, "per-axis-last": 1, "blocked": 1, "blocked-first": 0}[
+            self.granularity
+        ]
+
+    @property
+    def block_size(self) -> int:
+        return BLOCK if self.granularity.startswith("blocked") else 0
+
+    @property
+    def parameter_shape(self) -> tuple[int, ...]:
+        """Of scale and zero point."""
+        if self.axis is None:
+            return ()
+        if not self.block_size:
+            return (self.shape[self.axis],)
+        return tuple(-(-n // self.block_size) if i == self.axis else n for i, n in enumerate(self.shape))
+
+    @property
+    def has_zero_point(self) -> bool:
+        """ONNX wants 0 or none for int32 and for floats."""
+        return self.x_dtype in INTEGERS and self.x_dtype != "int32"
+
+    @property
+    def bytes_read(self) -> int:
+        """Of x, as NumPy holds it: types of less than a byte take one."""
+        return self.elements * code_dtype(self.x_dtype).itemsize
+
+    @property
+    def bytes_written(self) -> int:
+        return self.elements * code_dtype(self.out_dtype).itemsize
+
+    @property
+    def bytes_of_parameters(self) -> int:
+        return prod(self.parameter_shape) * (code_dtype(self.out_dtype).itemsize + code_dtype(self.x_dtype).itemsize)
+
+    def __str__(self) -> str:
+        return f"{self.x_dtype} to {self.out_dtype}, {self.granularity}, {self.elements} elements"
+
+
+def cases_of(pairs: Sequence[tuple[str, str]], granularities: Sequence[str], sizes: Sequence[int]) -> tuple[Case, ...]:
+    """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call."""
+    single = tuple(Case(x, out, "per-tensor", 1) for x, out in pairs)
+    return single + tuple(Case(x, out, g, n) for x, out in pairs for g in granularities for n in sizes if n > 1)
+
+
+def pairs_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of types from "uint8:float32,int4:float16", or "all". ValueError with a sentence."""
+    if text == "all":
+        return tuple((x, out) for x in QUANTIZED for out in FLOATS)
+    pairs = []
+    for part in _parts(text, "pair of types"):
+        x, colon, out = part.partition(":")
+        out = out if colon else "float32"
+        if x not in QUANTIZED:
+            raise ValueError(f"{x!r} is no type of x; there are {', '.join(QUANTIZED)}")
+        if out not in FLOATS:
+            raise ValueError(f"{out!r} is no type of an output; there are {', '.join(FLOATS)}")
+        pairs.append((x, out))
+    return tuple(dict.fromkeys(pairs))
+
+
+def granularities_of(text: str) -> tuple[str, ...]:
+    """Granularities by their names, or "all". ValueError with a sentence."""
+    if text == "all":
+        return GRANULARITIES
+    for part in _parts(text, "granularity"):
+        if part not in GRANULARITIES:
+            raise ValueError(f"{part!r} is no granularity; there are {', '.join(GRANULARITIES)}")
+    return tuple(dict.fromkeys(_parts(text, "granularity")))
+
+
+def sizes_of(text: str) -> tuple[int, ...]:
+    """Numbers of elements such as "1000,64Ki,1Mi". ValueError with a sentence."""
+    sizes = set()
+    for part in _parts(text, "size"):
+        number, factor = part, 1
+        for suffix, value in (("Ki", 1 << 10), ("Mi", 1 << 20), ("Gi", 1 << 30)):
+            if part.endswith(suffix):
+                number, factor = part[: -len(suffix)], value
+        if not number.isdecimal() or int(number) == 0:
+            raise ValueError(f"{part!r} is no number of elements; write 1000, 64Ki or 16Mi")
+        sizes.add(int(number) * factor)
+    return tuple(sorted(sizes))
+
+
+def size_in_words(elements: int) -> str:
+    """64 Ki for 65536, 1 000 for 1000."""
+    for factor, suffix in ((1 << 30, " Gi"), (1 << 20, " Mi"), (1 << 10, " Ki")):
+        if elements % factor == 0:
+            return f"{elements // factor}{suffix}"
+    return f"{elements:,}".replace(",", " ")
+
+
+def _parts(text: str, what: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise ValueError(f"no {what} is named in {text!r}")
+    return parts
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """Codes of x, scale and zero point (None where there is none)."""
+
+    x: NDArray[Any]
+    scale: NDArray[Any]
+    zero_point: NDArray[Any] | None
+
+
+def draw(case: Case, seed: int) -> Operands:
+    """Every code of x's type but NaN and infinities, all as likely; scales of `SCALE_BITS` significant bits about 2^-6; zero
+    points from the middle of their range, where all but the farthest differences stay small."""
+    random = np.random.default_rng([seed, case.elements])
+    shape = case.parameter_shape
+    # Scales of float16 and bfloat16 have their own 11 and 8 bits.
+    mantissa = min(SCALE_BITS, {"float16": 11, "bfloat16": 8}.get(case.out_dtype, SCALE_BITS))
+    scale = encode(case.out_dtype, random.integers(1 << (mantissa - 1), 1 << mantissa, shape) * 2.0 ** (-6 - mantissa))
+    zero_point = None
+    if case.has_zero_point:
+        low, high = integer_range(case.x_dtype)
+        # Within 2^7 of 0 for wider types: the differences stay exact in float32.
+        low, high = max(low, -128), min(high, 255)
+        zero_point = encode(case.x_dtype, random.integers(low // 2, high // 2 + 1, shape))
+    return Operands(_codes(case, random), scale, zero_point)
+
+
+def _codes(case: Case, random: np.random.Generator) -> NDArray[Any]:
+    dtype = code_dtype(case.x_dtype)
+    count = 1 << BITS[case.x_dtype]
+    # Bytes are drawn, of which each code is made: the quickest way to many.
+    raw = np.frombuffer(random.bytes(case.elements * dtype.itemsize), dtype).reshape(case.shape)
+    if case.x_dtype in INTEGERS:
+        return raw if BITS[case.x_dtype] >= 8 else raw & np.uint8(count - 1)
+    finite = np.arange(count, dtype=np.uint8)
+    finite = finite[np.isfinite(finite.view(numpy_dtype(case.x_dtype)).astype(np.float32))]
+    return np.asarray(finite[raw % finite.size])

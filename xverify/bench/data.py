@@ -1,0 +1,100 @@
+"""A case's operands and expected output as files, which every peer's process reads: nothing large goes through a pipe."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.bench.cases import Case, Operands, draw
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import numpy_dtype
+
+ALIGNMENT = 64
+"""Bytes: a line of the cache, and the widest vector."""
+
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+@contextmanager
+def written(case: Case, seed: int) -> Iterator[Path]:
+    """A folder with the case's files, until the context ends. In memory where there is room: writing files back to a disk
+    would go on while others are timed."""
+    needed = 2 * (case.bytes_read + case.bytes_written)
+    room = os.statvfs(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None
+    fits = room is not None and room.f_bavail * room.f_frsize > needed and os.access(_SHARED_MEMORY, os.W_OK)
+    with tempfile.TemporaryDirectory(prefix="xverify-bench-", dir=_SHARED_MEMORY if fits else None) as name:
+        folder = Path(name)
+        operands = draw(case, seed)
+        for role, codes in (("x", operands.x), ("scale", operands.scale), ("zero_point", operands.zero_point)):
+            if codes is not None:
+                codes.tofile(folder / role)
+        expected(case, operands).view(code_dtype(case.out_dtype)).tofile(folder / "expected")
+        yield folder
+
+
+def expected(case: Case, operands: Operands) -> NDArray[Any]:
+    """What the in-house kernel in NumPy gives."""
+    from xverify.kernels import dequantize_linear
+
+    x, scale, zero_point = typed(case, operands)
+    return dequantize_linear(x, scale, zero_point, axis=case.axis, block_size=case.block_size or None)
+
+
+def typed(case: Case, operands: Operands) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """x, scale and zero point as arrays of their types."""
+    x, scale = operands.x.view(numpy_dtype(case.x_dtype)), operands.scale.view(numpy_dtype(case.out_dtype))
+    zero_point = None if operands.zero_point is None else operands.zero_point.view(numpy_dtype(case.x_dtype))
+    return x, scale, zero_point
+
+
+def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """x, scale and zero point, in aligned memory of this process."""
+
+    def loaded(role: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = aligned(shape, dtype)
+        codes = array.view(code_dtype(dtype))
+        codes[...] = np.fromfile(folder / role, codes.dtype).reshape(shape)
+        if dtype.startswith("int") and BITS[dtype] < 8:  # ml_dtypes fills the unused high bits with the sign
+            unused = 8 - BITS[dtype]
+            codes.view(np.int8)[...] = (codes << unused).view(np.int8) >> unused
+        return array
+
+    zero_point = loaded("zero_point", case.x_dtype, case.parameter_shape) if case.has_zero_point else None
+    scale = loaded("scale", case.out_dtype, case.parameter_shape)
+    return loaded("x", case.x_dtype, case.shape), scale, zero_point
+
+
+def aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """An array on a line of the cache, with its pages there (their first touch is not what is timed)."""
+    kind = numpy_dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    raw.fill(0xA5)
+    start = -raw.ctypes.data % ALIGNMENT
+    array: NDArray[Any] = raw[start : start + size].view(kind).reshape(shape)
+    return array
+
+
+def other_bits(case: Case, folder: Path, got: NDArray[Any]) -> int:
+    """How many values have other bits than the in-house kernel's; any NaN equals any NaN. ValueError for another type or number
+    of values."""
+    kind = numpy_dtype(case.out_dtype)
+    if got.dtype != kind or got.size != case.elements:
+        raise ValueError(f"it gives {got.size} values of {got.dtype}; expected {case.elements} of {kind}")
+    codes = np.ascontiguousarray(got).reshape(-1).view(code_dtype(case.out_dtype))
+    wanted = np.memmap(folder / "expected", codes.dtype, "r")
+    others = 0
+    for start in range(0, codes.size, 1 << 20):
+        mine, theirs = codes[start : start + (1 << 20)], wanted[start : start + (1 << 20)]
+        differs = mine != theirs
+        if differs.any():
+            numbers = [part[differs].view(kind).astype(np.float32) for part in (mine, theirs)]
+            others += int(np.count_nonzero(~(np.isnan(numbers[0]) & np.isnan(numbers[1]))))
+    return others

@@ -1,0 +1,75 @@
+"""Versions and the machine, for whoever reads a bench elsewhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+_DISTRIBUTIONS = ("numpy", "ml_dtypes", "numba", "llvmlite", "matplotlib")
+"""Besides those of the peers."""
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def versions() -> dict[str, str]:
+    """Of xverify, Python, and what kernels and loops are compiled with."""
+    from xverify import __version__
+
+    found = {"xverify": __version__, "python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """The processor, its cores that this process may use, and bytes of the last-level cache and of memory; None where the
+    platform does not tell."""
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "last_level_cache": _last_level_cache(),
+        "memory": _memory(),
+    }
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _last_level_cache() -> int | None:
+    try:
+        levels = [
+            (int((entry / "level").read_text()), (entry / "size").read_text()) for entry in _CACHES.glob("index*")
+        ]
+        size = max(levels)[1].strip()
+        return int(size.rstrip("KMG")) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[size[-1]]
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -1,0 +1,28 @@
+"""A bench as one HTML file that needs nothing else. All text in it is escaped, and its policy lets no script run."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.util import find_spec
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from xverify.bench import plot, present
+from xverify.bench.present import Json
+
+
+def page(bench: Json) -> str:
+    """The whole file; without matplotlib it has the tables only, and says what to install."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.globals.update(present=present)
+    template = environment.from_string(files("xverify.bench").joinpath("bench.html").read_text("utf-8"))
+    plots = find_spec("matplotlib") is not None
+    groups = present.groups(bench)
+    return template.render(
+        bench=bench,
+        # matplotlib escapes the text that it writes.
+        groups=[(group, Markup(plot.svg(group)) if plots and group.peers else None) for group in groups],
+        singles=present.single_calls(bench),
+        install=None if plots else plot.INSTALL,
+    )

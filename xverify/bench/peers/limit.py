@@ -1,0 +1,56 @@
+"""The limit: the bytes of a case, moved by whichever loop is fastest at its size, with nothing computed.
+
+Candidates: the C library (x is copied to the beginning of the output, the rest is set), NumPy's copy and fill, and, where
+Numba is installed, loops over explicit vectors, on one thread and on all, with plain stores and with stores that
+bypass the caches (`xverify.bench.loops`). Each reads every byte of x once and writes every byte of the output once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+
+from xverify.bench.problem import Problem, Solve, Way
+
+FILL = 0xA5
+"""Not zero: processors have an instruction that clears a line of the cache, and moves fewer bytes."""
+
+
+def load(threads: int) -> Solve:
+    """Compile the loops, or find them compiled."""
+    library = ctypes.CDLL(None)
+    move, fill = library.memcpy, library.memset
+    move.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    fill.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+    vectors = find_spec("numba") is not None
+
+    def solve(problem: Problem) -> list[Way]:
+        x, out = (array.reshape(-1).view(np.uint8) for array in (problem.x, problem.out))
+        copied = min(x.size, out.size)
+        source, target, rest = x.ctypes.data, out.ctypes.data, out.size - copied
+
+        def with_c() -> None:
+            move(target, source, copied)
+            if rest:
+                fill(target + copied, FILL, rest)
+
+        beginning, end, head = out[:copied], out[copied:], x[:copied]
+
+        def with_numpy() -> None:
+            beginning[...] = head
+            if rest:
+                end.fill(FILL)
+
+        # Where more is read than written, neither reads all of x.
+        ways = [] if x.size > out.size else [Way("C library", with_c), Way("NumPy", with_numpy)]
+        if vectors:
+            from xverify.bench import loops
+
+            for name, loop in loops.loops(x.size, out.size, threads).items():
+                ways.append(Way(name, partial(loop, x, out)))
+        return ways
+
+    return solve

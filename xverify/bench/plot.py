@@ -1,0 +1,137 @@
+"""One group of cases as a plot: log size against log elements per second, a line for each implementation, as SVG."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from xverify.bench.present import Group, giga, line_of, sizes
+
+INSTALL = "pip install 'xverify[bench]'"
+
+STYLES: dict[str, tuple[str, str]] = {
+    "xverify-numba": ("#D55E00", "o"),
+    "xverify-numpy": ("#E69F00", "s"),
+    "onnxruntime": ("#0072B2", "^"),
+    "onednn": ("#56B4E9", "v"),
+    "tensorflow": ("#009E73", "D"),
+    "torch": ("#CC79A7", "P"),
+    "numpy": ("#7F7F7F", "X"),
+    "limit": ("#000000", ""),
+}
+"""Colours that people with any kind of colour vision tell apart (M. Okabe, K. Ito, "Color Universal Design", 2008), and
+markers for those who see none."""
+
+OTHERS = ("#8C564B", "*")
+
+LEAST_GAP = 0.052
+"""Between the labels at the lines' ends, of the plot's height."""
+
+
+def svg(group: Group) -> str:
+    """The plot as an element of HTML. ImportError where matplotlib is not installed."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": group.title, "font.family": "sans-serif"}):
+        figure = Figure(figsize=(9.6, 4.6), layout="constrained")
+        axes = figure.add_subplot()
+        ends: list[tuple[float, str, str]] = []
+        for name in group.peers:
+            points = [(case["elements"], giga(line_of(case, name))) for case in group.measured]
+            known = [(n, value) for n, value in points if value is not None]
+            colour, marker = STYLES.get(name, OTHERS)
+            axes.plot(*zip(*known, strict=True), **_line(group, name, colour, marker))
+            ends.append((known[-1][1], name, colour))
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ticks = [case["elements"] for case in group.measured]
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: sizes(round(n))))
+        axes.xaxis.set_minor_locator(FixedLocator([]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        low, high = axes.get_ylim()
+        if high / low < 30:  # the powers of ten alone would be too few
+            axes.yaxis.set_minor_formatter(FuncFormatter(_some_minor))
+        else:
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("elements")
+        axes.set_ylabel("10⁹ elements per second")
+        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.8)
+        axes.grid(True, which="minor", axis="y", color="#F1F1F1", linewidth=0.6)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        _label_ends(axes, ends, max(ticks))
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = written.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _line(group: Group, name: str, colour: str, marker: str) -> dict[str, Any]:
+    roles = {line["peer"]: line["role"] for case in group.measured for line in case["lines"]}
+    if roles[name] == "limit":
+        return {"color": colour, "linestyle": (0, (4, 3)), "linewidth": 1.4, "zorder": 1.5}
+    kernel = roles[name] == "kernel"
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": 7 if kernel else 6,
+        "linewidth": 2.6 if kernel else 1.5,
+        "zorder": 3 if kernel else 2,
+    }
+
+
+def _some_minor(value: float, _: object) -> str:
+    """2 and 5 of a decade."""
+    return f"{value:g}" if f"{value:e}"[0] in "25" else ""
+
+
+def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float) -> None:
+    """Each line's name at its end, moved up or down where names would lie on one another."""
+    from_axes, to_axes = axes.transAxes.inverted(), axes.transData
+    wanted = [float(from_axes.transform(to_axes.transform((at, value)))[1]) for value, _, _ in ends]
+    for (value, name, colour), height in zip(ends, spread(wanted, LEAST_GAP), strict=True):
+        axes.annotate(
+            name,
+            xy=(at, value),
+            xytext=(1.03, height),
+            textcoords="axes fraction",
+            color=_darker(colour),
+            va="center",
+            fontweight="bold" if name.startswith("xverify") else "normal",
+            annotation_clip=False,
+        )
+
+
+def _darker(colour: str) -> str:
+    """For text, which is thinner than lines."""
+    return "#" + "".join(f"{int(colour[i : i + 2], 16) * 7 // 10:02x}" for i in (1, 3, 5))
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """The heights, moved as little as may be so that neighbours are that far apart: groups that touch are centred on what they
+    wanted."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    groups: list[list[int]] = []
+    for i in order:
+        groups.append([i])
+        while len(groups) > 1 and _bottom(groups[-1], heights, gap) < _top(groups[-2], heights, gap) + gap:
+            last = groups.pop()
+            groups[-1] += last
+    moved = [0.0] * len(heights)
+    for group in groups:
+        for place, i in enumerate(group):
+            moved[i] = _bottom(group, heights, gap) + place * gap
+    return moved
+
+
+def _bottom(group: list[int], heights: Sequence[float], gap: float) -> float:
+    return sum(heights[i] for i in group) / len(group) - gap * (len(group) - 1) / 2
+
+
+def _top(group: list[int], heights: Sequence[float], gap: float) -> float:
+    return _bottom(group, heights, gap) + gap * (len(group) - 1)

@@ -1,0 +1,172 @@
+"""A bench's JSON in the words of its table and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xverify.bench.cases import size_in_words
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cases of one pair of types and one granularity, by size."""
+
+    x_dtype: str
+    out_dtype: str
+    granularity: str
+    cases: tuple[Json, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.x_dtype} to {self.out_dtype}, {in_words(self.granularity)}"
+
+    @property
+    def measured(self) -> tuple[Json, ...]:
+        return tuple(case for case in self.cases if case["lines"])
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Of those that were measured at some size, in the bench's order."""
+        names = dict.fromkeys(line["peer"] for case in self.cases for line in case["lines"])
+        return tuple(name for name in names if any(_timed(line_of(case, name)) for case in self.cases))
+
+
+_WORDS = {
+    "per-tensor": "one scale",
+    "per-axis": "a scale for each row",
+    "per-axis-last": "a scale for each column",
+    "blocked": "blocks of 32 in a row",
+    "blocked-first": "blocks of 32 in a column",
+}
+
+
+def in_words(granularity: str) -> str:
+    """per-axis (a scale for each row)."""
+    return f"{granularity} ({_WORDS[granularity]})" if granularity in _WORDS else granularity
+
+
+def groups(bench: Json) -> tuple[Group, ...]:
+    """All but the cases of one element."""
+    found: dict[tuple[str, str, str], list[Json]] = {}
+    for case in bench["cases"]:
+        if case["elements"] > 1:
+            found.setdefault((case["x_dtype"], case["out_dtype"], case["granularity"]), []).append(case)
+    return tuple(
+        Group(*key, tuple(sorted(cases, key=lambda case: int(case["elements"])))) for key, cases in found.items()
+    )
+
+
+def single_calls(bench: Json) -> tuple[Json, ...]:
+    """The cases of one element: what a call costs."""
+    return tuple(case for case in bench["cases"] if case["elements"] == 1 and case["lines"])
+
+
+def line_of(case: Json, peer: str) -> Json | None:
+    """A peer's line in a case."""
+    return next((line for line in case["lines"] if line["peer"] == peer), None)
+
+
+def giga(line: Json | None) -> float | None:
+    """10^9 elements per second; None where nothing was measured."""
+    return line["elements_per_second"] / 1e9 if line is not None and _timed(line) else None
+
+
+def speed(line: Json) -> str:
+    """Three digits of `giga`."""
+    value = giga(line)
+    return "" if value is None else f"{value:.0f}" if value >= 99.5 else f"{value:#.3g}"
+
+
+def microseconds(line: Json) -> str:
+    value = line["seconds"]["median"] * 1e6
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.2f}"
+
+
+def ratio(line: Json) -> str:
+    """1.41x: how many times as fast as the fastest peer."""
+    value = line["ratio_to_fastest_peer"]
+    return "" if value is None else f"{value:.2f}×"
+
+
+def part(line: Json) -> str:
+    """92 %: of the limit."""
+    value = line["part_of_limit"]
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def mebibytes(count: int | None) -> str:
+    """Memory; what is below a quarter of a MiB is within what the kernel counts late."""
+    if count is None:
+        return "not known"
+    return "< 0.25 MiB" if count < 1 << 18 else f"{count / (1 << 20):.1f} MiB"
+
+
+def sizes(elements: int) -> str:
+    return size_in_words(elements)
+
+
+def notes(group: Group) -> list[str]:
+    """Sentences: which loop was the limit, who computes other bits, who could not do it or was lost, what was left out."""
+    limits: dict[str, list[str]] = {}
+    others: dict[str, float] = {}
+    gone: dict[str, list[str]] = {}
+    for case in group.cases:
+        size = size_in_words(case["elements"])
+        if case["reason"]:
+            gone.setdefault(f"not measured, since {case['reason']}", []).append(size)
+        for line in case["lines"]:
+            if line["reason"]:
+                gone.setdefault(_absence(line), []).append(size)
+            if line.get("other_bits"):
+                share = 100 * line["other_bits"] / case["elements"]
+                others[line["peer"]] = max(share, others.get(line["peer"], 0.0))
+            if line["role"] == "limit" and _timed(line):
+                limits.setdefault(line["way"], []).append(size)
+    winners = "; ".join(f"{way} ({', '.join(where)})" for way, where in limits.items())
+    return [
+        *([f"The limit: {winners}."] if winners else []),
+        *(
+            f"{name} computes other bits than the kernel (*), on up to {share:.3g} % of the values."
+            for name, share in others.items()
+        ),
+        *(
+            why + "." if len(where) == len(group.cases) else f"{', '.join(where)}: {why}."
+            for why, where in gone.items()
+        ),
+    ]
+
+
+def _absence(line: Json) -> str:
+    if line["status"] == "missing":
+        return f"{line['peer']} is not shown: {line['reason']}"
+    return f"{line['peer']} was lost: {line['reason']}"
+
+
+def _timed(line: Json | None) -> bool:
+    return line is not None and "seconds" in line
+
+
+def head(bench: Json) -> list[tuple[str, str]]:
+    """What stands above everything: names and values."""
+    run, machine = bench["run"], bench["run"]["machine"]
+    cache, memory = machine["last_level_cache"], machine["memory"]
+    return [
+        ("Processor", f"{machine['processor']}, {machine['cores']} cores, {machine['architecture']}"),
+        ("Last-level cache", f"{cache >> 20} MiB" if cache else "not known"),
+        ("Memory", f"{memory / (1 << 30):.0f} GiB" if memory else "not known"),
+        ("Threads", str(run["threads"])),
+        ("Started", run["started"]),
+        ("Took", f"{run['seconds']:.0f} s of {run['budget']:g} s"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in run["versions"].items())),
+    ]
+
+
+def peer_in_words(peer: Json) -> str:
+    """Version of a peer, or why it is not there."""
+    if peer["reason"]:
+        return str(peer["reason"])
+    return f"{peer['distribution']} {peer['version']}" if peer["distribution"] else ""

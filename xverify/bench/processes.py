@@ -1,0 +1,120 @@
+"""Peers in processes of their own, so that one's threads, memory and death are its own; asked by messages, with time limits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import execnet
+
+import xverify
+from xverify.bench.problem import Peer
+from xverify.engine.last_words import in_words, last_words
+
+_BOOTSTRAP = """
+import os, sys
+settings = channel.receive()
+os.environ.update(settings["environment"])
+sys.path[:] = settings["path"] + [entry for entry in sys.path if entry]
+from xverify.bench.worker import serve
+serve(channel, settings)
+"""
+
+END_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a process may take to start, to prepare a case, and to time it beyond what it was asked to spend."""
+
+    start: float = 120.0
+    prepare: float = 120.0
+    time: float = 30.0
+
+
+class LostError(RuntimeError):
+    """The peer's process died, or did not answer in time; the message says which."""
+
+
+class RefusedError(RuntimeError):
+    """The peer cannot do what it was asked; the message is its own sentence."""
+
+
+class PeerProcess:
+    """One peer's process. `ask` sends, `answer` waits; so several can be asked at once."""
+
+    def __init__(self, peer: Peer, threads: int, directory: Path, limits: Limits) -> None:
+        self.peer, self.limits = peer, limits
+        self._threads = threads
+        self._log = directory / f"{peer.name}.log"
+        self._group = execnet.Group()
+        self._gateway: Any = None
+        self._channel: Any = None
+
+    def start(self) -> None:
+        """Start the process; its first `answer` comes when what it times is imported. LostError."""
+        self._log.write_bytes(b"")
+        ours = str(Path(xverify.__file__).resolve().parents[1])
+        environment = {name: value.format(threads=self._threads) for name, value in self.peer.environment}
+        settings = {
+            "path": [ours, *self.peer.search_path],
+            "environment": environment,
+            "module": self.peer.module,
+            "threads": self._threads,
+            "checks": self.peer.role != "limit",
+            "log": str(self._log),
+        }
+        try:
+            self._gateway = self._group.makegateway("popen//python=" + shlex.quote(sys.executable))
+            self._channel = self._gateway.remote_exec(_BOOTSTRAP)
+            self._channel.send(settings)
+        except (OSError, EOFError, execnet.RemoteError) as error:
+            raise LostError(f"it could not be started: {error}") from None
+
+    def ask(self, request: str, *arguments: Any) -> None:
+        """Send a request. LostError when nobody is there to read it."""
+        try:
+            self._channel.send((request, arguments))
+        except OSError:
+            raise LostError(self._ending()) from None
+
+    def answer(self, seconds: float) -> Any:
+        """What the last request gave. RefusedError; LostError when the process died or took longer than that."""
+        try:
+            kind, result = self._channel.receive(timeout=seconds)
+        except execnet.TimeoutError:
+            raise LostError(f"it did not answer within {seconds:g} s") from None
+        except (EOFError, execnet.RemoteError):
+            raise LostError(self._ending()) from None
+        if kind == "refused":
+            raise RefusedError(result)
+        return result
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        if self._gateway is None:
+            return
+        popen = self._gateway._io.popen
+        with contextlib.suppress(OSError):
+            self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(popen.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            popen.wait(END_SECONDS)
+        self._group.terminate(timeout=0.5)
+        self._gateway = self._channel = None
+
+    def _ending(self) -> str:
+        """How it died, and the last line that it wrote."""
+        status = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = int(self._gateway._io.popen.wait(END_SECONDS))
+        said = [line for line in last_words("", self._log, 0).splitlines() if line.strip()]
+        return ": ".join([in_words(status, 0), *(line.strip() for line in said[-1:])])

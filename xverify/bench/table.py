@@ -1,0 +1,104 @@
+"""A bench in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from xverify.bench import present
+from xverify.bench.cases import Case
+from xverify.bench.present import Group, Json
+from xverify.bench.result import Measured
+
+LEGEND = (
+    "Gelem/s: 10⁹ elements per second, medians. Below: as many times as fast as the fastest peer; part of the limit."
+)
+
+
+class TableProgress:
+    """A bar with the case at hand."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("starting the implementations", total=None)
+        self._bar.start()
+
+    def begin(self, cases: int) -> None:
+        self._bar.update(self._task, total=cases)
+
+    def case(self, case: Case) -> None:
+        self._bar.update(self._task, description=escape(str(case)))
+
+    def done(self, measured: Measured) -> None:
+        self._bar.advance(self._task)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._bar.stop()
+
+
+def print_bench(bench: Json, console: Console) -> None:
+    """The tables, and what is to be said about them."""
+    for group in present.groups(bench):
+        _print_group(group, console)
+    _print_single(present.single_calls(bench), console)
+    for peer in bench["peers"]:
+        if peer["reason"]:
+            console.print(f"{escape(peer['name'])}: {escape(peer['reason'])}", style="yellow")
+    console.print(LEGEND, style="dim")
+
+
+def _print_group(group: Group, console: Console) -> None:
+    table = Table(title=escape(group.title), title_justify="left", title_style="bold")
+    table.add_column("Gelem/s")
+    for case in group.measured:
+        table.add_column(present.sizes(case["elements"]), justify="right")
+    table.add_column("memory beside", justify="right")
+    for name in group.peers:
+        found = [present.line_of(case, name) for case in group.measured]
+        role = next(line["role"] for line in found if line is not None)
+        shown = f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name)
+        table.add_row(shown, *(_cell(line) for line in found), _memory(found))
+    if group.peers:
+        console.print(table)
+    for sentence in present.notes(group):
+        console.print(f"  {escape(sentence)}", style="dim")
+    console.print()
+
+
+def _cell(line: Json | None) -> str:
+    if line is None or "seconds" not in line:
+        return "-"
+    star = "*" if line["other_bits"] else ""
+    if line["role"] == "limit":
+        return present.speed(line)
+    return f"{present.speed(line)}{star}\n[dim]{present.ratio(line)} {present.part(line)}[/]"
+
+
+def _memory(lines: Sequence[Json | None]) -> str:
+    """The most that the peer took beside operands and output, at the largest size that it did."""
+    for line in reversed(lines):
+        if line is not None and "seconds" in line:
+            return present.mebibytes(line["peak_bytes"])
+    return ""
+
+
+def _print_single(cases: Sequence[Json], console: Console) -> None:
+    if not cases:
+        return
+    names = dict.fromkeys(line["peer"] for case in cases for line in case["lines"] if line["role"] != "limit")
+    table = Table(title="A call of one element", title_justify="left", title_style="bold")
+    table.add_column("microseconds")
+    for case in cases:
+        table.add_column(f"{case['x_dtype']} to {case['out_dtype']}", justify="right")
+    for name in names:
+        found = [present.line_of(case, name) for case in cases]
+        cells = [present.microseconds(line) if line and "seconds" in line else "-" for line in found]
+        table.add_row(escape(name), *cells)
+    console.print(table)
+    console.print()

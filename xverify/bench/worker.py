@@ -1,0 +1,109 @@
+"""A peer's own process: it prepares a case, checks and measures what it takes, and times calls when it is asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xverify.bench.cases import Case
+from xverify.bench.data import aligned, other_bits, read
+from xverify.bench.memory import as_after_long_use, peak_beyond
+from xverify.bench.problem import Problem, Solve, Way
+from xverify.bench.timing import seconds_per_call
+
+TRIAL_SECONDS = 0.004
+
+HOPELESS = 2.5
+"""A way that took so many times as long as the fastest in its trial is not timed any more."""
+
+MOST_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a way before it is timed. other_bits: None for the limit, which computes nothing."""
+
+    name: str
+    peak_bytes: int | None
+    other_bits: int | None
+
+
+def serve(channel: Any, settings: dict[str, Any]) -> None:
+    """Answer messages until the channel is closed: (request, arguments) by ("done", result) or ("refused", sentence)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and tells
+    log = os.open(settings["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    as_after_long_use()
+    try:
+        solve: Solve = import_module(settings["module"]).load(settings["threads"])
+    except Exception as error:
+        channel.send(("refused", _sentence(error)))
+        return
+    desk = _Desk(solve, settings["checks"])
+    requests: dict[str, Callable[..., Any]] = {"prepare": desk.prepare, "time": desk.time}
+    channel.send(("done", None))
+    for request, arguments in channel:
+        try:
+            channel.send(("done", requests[request](*arguments)))
+        except Exception as error:
+            channel.send(("refused", _sentence(error)))
+
+
+class _Desk:
+    """The ways of the case at hand."""
+
+    def __init__(self, solve: Solve, checks: bool) -> None:
+        self._solve, self._checks = solve, checks
+        self._ways: list[Way] = []
+        self._problem: Problem | None = None  # its memory lives as long as the ways that point to it
+
+    def prepare(self, wire: dict[str, Any], folder: str) -> list[dict[str, Any]]:
+        """Take up a case: the ways that are worth timing. An exception where there is none."""
+        self._ways, self._problem = [], None  # so that the memory of the case before is free
+        case = Case(**wire)
+        x, scale, zero_point = read(case, Path(folder))
+        self._problem = problem = Problem(case, x, scale, zero_point, aligned(case.shape, case.out_dtype))
+        errors: list[Exception] = []
+        found: list[tuple[Way, Prepared]] = []
+        for way in self._solve(problem):
+            try:
+                found.append((way, self._prepared(way, problem, Path(folder))))
+            except Exception as error:
+                errors.append(error)
+        if not found:
+            raise errors[0] if errors else NotImplementedError("it has no way of doing this")
+        right = [entry for entry in found if not entry[1].other_bits] or found
+        trials = [seconds_per_call(way.run, TRIAL_SECONDS) for way, _ in right] if len(right) > 1 else [0.0]
+        kept = [entry for entry, took in zip(right, trials, strict=True) if took <= HOPELESS * min(trials)]
+        self._ways = [way for way, _ in kept]
+        return [asdict(prepared) for _, prepared in kept]
+
+    def _prepared(self, way: Way, problem: Problem, folder: Path) -> Prepared:
+        case = problem.case
+        returned = way.run()
+        others = None
+        if self._checks:
+            others = other_bits(case, folder, problem.out if way.read is None else way.read(returned))
+        del returned
+        # By now what is made once is made: compiled code, threads, pools.
+        peak = peak_beyond(way.run)
+        if peak is not None and way.owns_output:
+            peak = max(0, peak - case.bytes_written)
+        return Prepared(way.name, peak, others)
+
+    def time(self, seconds: float) -> dict[str, float]:
+        """Seconds of one call in each way, so many seconds being spent on all."""
+        return {way.name: seconds_per_call(way.run, seconds / len(self._ways)) for way in self._ways}
+
+
+def _sentence(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    if not isinstance(error, NotImplementedError) or not said:
+        said = f"{type(error).__name__}: {said}"
+    return said[:MOST_CHARACTERS]

@@ -1,0 +1,90 @@
+"""xverify bench."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from xverify.cli.common import PASS, UNABLE, clear
+
+DTYPES = "uint8:float32,int8:float32,int4:float16"
+GRANULARITY = "per-tensor,per-axis,blocked"
+SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
+
+
+@click.command()
+@click.option(
+    "--dtypes", default=DTYPES, show_default=True, metavar="X:OUT,...", help="Types of x and of the output, or all."
+)
+@click.option(
+    "--granularity",
+    default=GRANULARITY,
+    show_default=True,
+    metavar="LIST",
+    help="Some of per-tensor, per-axis, per-axis-last, blocked, blocked-first, or all.",
+)
+@click.option("--sizes", default=SIZES, show_default=True, metavar="LIST", help="Numbers of elements: 1000,64Ki,16Mi.")
+@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of each (default: the usable cores).")
+@click.option("--budget", default="120s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the operands.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every figure to this file.")
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write tables and plots to this file.")
+@clear
+def bench(
+    dtypes: str,
+    granularity: str,
+    sizes: str,
+    threads: int | None,
+    budget: str,
+    seed: int,
+    json_file: Path | None,
+    html_file: Path | None,
+) -> int:
+    """Time the in-house kernels beside every installed implementation, and beside the limit that memory sets.
+
+    Each runs in a process of its own, in turns; figures are medians. Ctrl-C ends it with what was measured so far."""
+    from rich.console import Console
+
+    from xverify.bench import cases as listed
+    from xverify.bench.machine import usable_cores
+    from xverify.bench.plot import INSTALL
+    from xverify.bench.result import save
+    from xverify.bench.run import Options
+    from xverify.bench.run import bench as run_bench
+    from xverify.bench.table import TableProgress, print_bench
+    from xverify.engine import select
+
+    try:
+        pairs, kinds = listed.pairs_of(dtypes), listed.granularities_of(granularity)
+        chosen = listed.cases_of(pairs, kinds, listed.sizes_of(sizes))
+    except ValueError as error:
+        raise select.UsageError(str(error)) from None
+    for path in (json_file, html_file):
+        if path is not None:
+            select.writable(path.resolve().parent)
+    command = shlex.join(["xverify", *sys.argv[1:]])
+    options = Options(chosen, threads or usable_cores(), select.seconds(budget), seed, command)
+    console = Console()
+    progress = TableProgress(console)
+    try:
+        result = run_bench(options, progress)
+    finally:
+        progress.close()
+    if json_file is not None:
+        save(result, json_file)
+    if html_file is not None:
+        from importlib.util import find_spec
+
+        from xverify.bench.page import page
+
+        html_file.write_text(page(result), encoding="utf-8")
+        if find_spec("matplotlib") is None:
+            click.echo(f"xverify: the page has no plots, since matplotlib is not installed: {INSTALL}", err=True)
+    print_bench(result, console)
+    if not result["run"]["complete"]:
+        click.echo("xverify: interrupted; these are the cases that were measured", err=True)
+        return UNABLE
+    return PASS
