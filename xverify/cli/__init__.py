@@ -6,6 +6,7 @@ import click
 
 from xverify.cli.bench import bench
 from xverify.cli.bisect import bisect
+from xverify.cli.certify import certify
 from xverify.cli.gate import gate
 from xverify.cli.ledger import ledger
 from xverify.cli.look import contracts, explain, oracles
@@ -20,5 +21,5 @@ def main() -> None:
     specification."""
 
 
-for command in (sweep, gate, replay, bisect, report, ledger, oracles, contracts, explain, bench):
+for command in (sweep, gate, certify, replay, bisect, report, ledger, oracles, contracts, explain, bench):
     main.add_command(command)

@@ -54,13 +54,16 @@ def replay(
 ) -> int:
     """Run a finding again: FIXED, STILL or CHANGED.
 
-    FINDING is a finding's id; a report's FILE: then every finding of it is run; or a CALL as the gate prints it, which needs
-    no report."""
+    FINDING is a finding's id; a report's FILE: then every finding of it is run; a certificate's FILE: then a sample of what is
+    proven is asked again, HOLDS or CHANGED, and its counterexamples; or a CALL as the gate prints it, which needs no report."""
+    from xverify.certify import certificate as certificates
     from xverify.engine import select
     from xverify.engine.replay import asking
 
+    if certificates.is_certificate(Path(finding)):
+        return _certificate(Path(finding), target, files)
     is_call = " " in finding.strip()
-    kernel = select.kernel_under_test(target or select.KERNEL, strict) if target or is_call else None
+    kernel = _kernel(target or select.KERNEL, strict) if target or is_call else None
     others = [select.oracle_named(name, say) for name in names]
     unfixed = False
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
@@ -75,6 +78,29 @@ def replay(
             if result.got:
                 click.echo(f"        gives {result.got}")
     return FINDINGS if unfixed else PASS
+
+
+def _kernel(target: str, strict: bool) -> Oracle:
+    """A kernel watched as in the gate, or an implementation that was certified, by its name."""
+    from xverify.certify.subjects import subject_named
+    from xverify.engine import select
+
+    named = subject_named(target, say)
+    return select.kernel_under_test(target, strict) if named.role == "kernel" else named
+
+
+def _certificate(path: Path, target: str | None, files: tuple[str, ...]) -> int:
+    from xverify.certify.certificate import load
+    from xverify.certify.replay import replay as ask_again
+    from xverify.certify.replay import subject_of
+
+    certificate = load(path)
+    oracle = subject_of(certificate, target, say)
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+        results = list(ask_again(certificate, oracle, files[0] if files else None, Path(scratch)))
+    for result in results:
+        click.echo(f"{result.state:7} {result.summary}")
+    return FINDINGS if any(result.state in ("STILL", "CHANGED") for result in results) else PASS
 
 
 def _of_report(

@@ -46,7 +46,7 @@ def check(report: object) -> None:
     if name != SCHEMA:
         shown = f"its schema is {name!r}"[:100] if "schema" in report else "it names no schema"
         raise ValueError(f"it is not a report of xverify: {shown}; {hint}")
-    for sentence in _errors(schema(), report, "the report"):
+    for sentence in errors(schema(), report, "the report"):
         raise ValueError(f"the report is damaged: {sentence}")
 
 
@@ -58,12 +58,12 @@ def _is(value: object, kind: str, types: tuple[type, ...]) -> bool:
     return isinstance(value, types) and (kind == "boolean" or not isinstance(value, bool))
 
 
-def _errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
-    """What is wrong with a value, first things first."""
+def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
+    """What is wrong with a value by a rule of JSON Schema, first things first. A rule of another schema may have no references."""
     if "$ref" in rule:
         rule = schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in rule:
-        tried = [list(_errors(choice, value, where)) for choice in rule["anyOf"]]
+        tried = [list(errors(choice, value, where)) for choice in rule["anyOf"]]
         if all(tried):
             # The choice that came furthest says best what is wrong.
             yield max((sentences[0] for sentences in tried), key=lambda sentence: sentence.count("."))
@@ -83,7 +83,7 @@ def _errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
         if len(value) > rule.get("maxItems", len(value)):
             yield f"{where} has {len(value)} entries, more than {rule['maxItems']}"
         for place, item in enumerate(value):
-            yield from _errors(rule.get("items", {}), item, f"{where}[{place}]")
+            yield from errors(rule.get("items", {}), item, f"{where}[{place}]")
     elif isinstance(value, str):
         if "pattern" in rule and not re.search(rule["pattern"], value):
             yield f"{where} does not match {rule['pattern']}"
@@ -99,4 +99,4 @@ def _in_object(rule: Mapping[str, Any], value: dict[str, Any], where: str) -> It
     for name, item in value.items():
         inner = known.get(name, rule.get("additionalProperties"))
         if inner is not None:
-            yield from _errors(inner, item, f"{where}.{name[:60]}")
+            yield from errors(inner, item, f"{where}.{name[:60]}")

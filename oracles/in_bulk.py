@@ -1,0 +1,184 @@
+"""Many triples for any oracle at once: operands and results lie in a file that both processes map, so only numbers travel.
+
+The oracle `in_bulk` makes of another one answers requests whose call has attributes only; the path says, in JSON, where
+the operands lie (see `Request`), in how many calls they are asked, and where the results go. Users' Python functions are called
+once, without the watching of `oracles.python_kernel`; all others answer as they do elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import warnings
+from dataclasses import replace
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from oracles.arrays import from_array, hand_out
+from oracles.protocol import Answer, Loaded, Oracle, Path
+from xverify.core.call import Call, Outcome, Tensor, code_dtype
+
+SOURCES = "sources"
+"""The path on which the oracle gives the names of the files that its code was imported from: JSON, as uint8."""
+
+PYTHON_KERNEL = "oracles.python_kernel"
+
+Array = Any
+
+
+class Request(NamedTuple):
+    """Columns of triples: a column has one scale and one zero point, and so many codes of x.
+
+    columns, codes: how many columns, and codes of each. each: columns of one call. granularity: of the calls: "per_tensor" (one
+    column each), "per_axis" or "blocked". rank: of a parameter per tensor. x_rows: 1 where all columns have the same codes of x,
+    else columns. dtypes: of x, scale, zero point ("" where there is none) and result. places: the byte in the file where each
+    of them begins.
+    """
+
+    columns: int
+    codes: int
+    each: int
+    granularity: str
+    rank: int
+    x_rows: int
+    dtypes: Tuple[str, str, str, str]
+    places: Tuple[int, int, int, int]
+
+    def text(self) -> str:
+        return json.dumps(self._asdict(), separators=(",", ":"))
+
+
+def in_bulk(oracle: Oracle, path: str) -> Oracle:
+    """The oracle that answers requests in the file ``path`` by asking another one."""
+    arguments = (path, oracle.module, oracle.load, *oracle.arguments)
+    return replace(
+        oracle, module=__name__, load="load", arguments=arguments, paths=(Path("", 1.0),), surrounded=(), varies=()
+    )
+
+
+def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point: Any) -> Call:
+    """The call on some columns: x of shape (columns or 1, codes), scale and zero point of shape (columns,).
+
+    Several codes go along the last axis of x, one block or one index of axis 0 for each column; single ones along axis 1.
+    """
+    count, codes = scale.size, x.shape[1]
+    shape: Tuple[int, ...] = (count, codes) if codes > 1 else (1, count)
+    parameter: Tuple[int, ...]
+    if request.granularity == "per_tensor":
+        shape, parameter = (codes,), (1,) * request.rank
+    elif request.granularity == "blocked":
+        parameter = (count, 1) if codes > 1 else (1, count)
+    else:
+        parameter = (count,)
+    whole = np.broadcast_to(x, (count, codes))
+    # One row for all is not copied here: what is handed out is a fresh array anyway.
+    tensors = {"x": Tensor(request.dtypes[0], whole if whole.shape == shape else whole.reshape(shape))}
+    tensors["scale"] = Tensor(request.dtypes[1], scale.reshape(parameter))
+    if zero_point is not None:
+        tensors["zero_point"] = Tensor(request.dtypes[2], zero_point.reshape(parameter))
+    return replace(template, tensors=tensors)
+
+
+def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
+    """The oracle that ``module.function(*arguments)`` loads, asked in bulk. What loading it raises is raised."""
+    inner = _loaded(module, function, arguments)
+    memory = np.memmap(path, np.uint8, "r+")
+
+    def answer(call: Call, options: str) -> Outcome:
+        if options == SOURCES:
+            listed = json.dumps(_sources(module, arguments)).encode()
+            return Outcome("tensor", Tensor("uint8", np.frombuffer(listed, np.uint8)))
+        return _answer(inner.answer, memory, call, Request(**json.loads(options)))
+
+    return replace(inner, answer=answer)
+
+
+def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:
+    if module == PYTHON_KERNEL:
+        from oracles.python_target import find_function
+
+        warnings.simplefilter("ignore")
+        return Loaded(_called_once(find_function(*arguments)), fatal=(MemoryError,))
+    loaded: Loaded = getattr(importlib.import_module(module), function)(*arguments)
+    return loaded
+
+
+def _called_once(function: Any) -> Answer:
+    """How a user's function answers without being watched."""
+    from oracles.python_kernel import arguments
+
+    def answer(call: Call, path: str) -> Tensor:
+        operands, keywords = arguments(call, hand_out(call))
+        with np.errstate(all="ignore"):
+            return from_array(function(*operands, **keywords))
+
+    return answer
+
+
+def _answer(ask: Answer, memory: Array, call: Call, request: Request) -> Outcome:
+    x, scale, zero_point, y = _views(memory, request)
+    for first in range(0, request.columns, request.each):
+        some = slice(first, min(first + request.each, request.columns))
+        of_x = x if request.x_rows == 1 else x[some]
+        given = ask(call_of(call, request, of_x, scale[some], None if zero_point is None else zero_point[some]), "")
+        outcome = given if isinstance(given, Outcome) else Outcome("tensor", given)
+        result = outcome.tensor
+        if result is None or outcome.notes:
+            return outcome
+        expected = (request.codes,) if request.granularity == "per_tensor" else _shape(some, request.codes)
+        if result.dtype != request.dtypes[3] or result.shape != expected:
+            what = "%s%s, expected %s%s" % (result.dtype, list(result.shape), request.dtypes[3], list(expected))
+            return Outcome("rejected", error="WrongResult", message="the result is " + what)
+        y[some] = result.codes.reshape(-1, request.codes)
+    return Outcome("tensor", Tensor("uint8", np.zeros(0, np.uint8)))
+
+
+def _shape(some: slice, codes: int) -> Tuple[int, ...]:
+    count = some.stop - some.start
+    return (count, codes) if codes > 1 else (1, count)
+
+
+def _views(memory: Array, request: Request) -> List[Any]:
+    """x, scale, zero point (or None) and y in the file."""
+    shapes = ((request.x_rows, request.codes), (request.columns,), (request.columns,), (request.columns, request.codes))
+    found: List[Any] = []
+    for dtype, place, shape in zip(request.dtypes, request.places, shapes):  # noqa: B905
+        if not dtype:
+            found.append(None)
+            continue
+        code = code_dtype(dtype)
+        count = int(np.prod(shape, dtype=np.int64))
+        found.append(np.frombuffer(memory, code, count, place).reshape(shape))
+    return found
+
+
+def views(memory: Array, request: Request) -> Dict[str, Any]:
+    """The same by name, for the process that asks."""
+    x, scale, zero_point, y = _views(memory, request)
+    return {"x": x, "scale": scale, "zero_point": zero_point, "y": y}
+
+
+def _sources(module: str, arguments: Tuple[str, ...]) -> List[str]:
+    """The files that were imported from where a user's Python kernel lies: its folder, or its package."""
+    if module != PYTHON_KERNEL:
+        return []
+    place = arguments[0].rpartition(":")[0]
+    if place.endswith(".py"):
+        root = os.path.dirname(os.path.abspath(place))
+    else:
+        top = sys.modules[place.partition(".")[0]]
+        root = os.path.dirname(os.path.abspath(top.__file__ or "")) if getattr(top, "__file__", None) else ""
+        if root and not hasattr(top, "__path__"):
+            return [os.path.abspath(str(top.__file__))]
+        root = root or os.path.abspath(next(iter(top.__path__)))
+    found = {os.path.abspath(str(m.__file__)) for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
+    inner = os.path.join(root, "")
+    return sorted(file for file in found if file.startswith(inner) and not _installed(file[len(inner) :]))
+
+
+def _installed(below: str) -> bool:
+    """Whether a file below the root belongs to another project that is installed there."""
+    return any(part in ("site-packages", "dist-packages") for part in below.split(os.sep))

@@ -1,0 +1,249 @@
+"""The certificate: a JSON file that says at every moment what is proven so far."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from xverify.certify import ranges
+from xverify.certify.bulk import Through
+from xverify.certify.domains import Domain, GivenScales, named, size, triples_of_unit
+from xverify.certify.ranges import Range, Ranges
+from xverify.core.codec import DamagedFileError, read_json
+from xverify.engine.store import write_json
+from xverify.report.check import errors
+
+SCHEMA = "xverify.certificate/1"
+MOST_BYTES = 16 << 20
+MOST_COUNTEREXAMPLES = 64
+EQUALITY = "bit for bit; any NaN is any NaN, -0 is not +0, subnormals are kept"
+
+IDENTITY = ("subject", "contract", "domain", "through", "versions", "machine")
+"""The parts that must be the same for a run to go on with a certificate."""
+
+
+@cache
+def schema() -> Mapping[str, Any]:
+    """The JSON Schema of a certificate, as it is published."""
+    loaded: dict[str, Any] = json.loads(files("xverify.certify").joinpath("schema.json").read_text("utf-8"))
+    return loaded
+
+
+def is_certificate(path: Path) -> bool:
+    """Whether a file says of itself that it is one."""
+    try:
+        found = read_json(path, MOST_BYTES)
+    except DamagedFileError:
+        return False
+    return isinstance(found, dict) and str(found.get("schema", "")).startswith("xverify.certificate/")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The certificate in a file. Raises DamagedFileError, with one sentence, when it is too large, damaged, or of another
+    version of xverify."""
+    found = read_json(path, MOST_BYTES)
+    name = found.get("schema") if isinstance(found, dict) else None
+    if name != SCHEMA:
+        shown = f"its schema is {name!r}"[:100] if name is not None else "it names no schema"
+        raise DamagedFileError(f"{path} is no certificate that this version reads: {shown}; expected is {SCHEMA!r}")
+    for sentence in errors(schema(), found, "the certificate"):
+        raise DamagedFileError(f"{path} is damaged: {sentence}")
+    certificate: dict[str, Any] = found
+    sentence = _contradiction(certificate)
+    if sentence:
+        raise DamagedFileError(f"{path} is damaged: {sentence}")
+    return certificate
+
+
+def _contradiction(certificate: Mapping[str, Any]) -> str:
+    """How a certificate contradicts itself, as one sentence; "" when it does not."""
+    try:
+        domain = domain_of(certificate["domain"])
+    except (KeyError, ValueError):
+        return f"there is no domain {certificate['domain']['name']!r} with such zero points"
+    told = certificate["domain"]
+    if told != domain_to_json(domain, told["out_dtype"]):
+        return f"the domain {domain.name} is not described as it is"
+    proven = proven_of(certificate)
+    entries = certificate["proven"]
+    if len(proven) != len(entries) or any(
+        [list(one) for one in proven[entry["slice"]]] != entry["ranges"] for entry in entries
+    ):
+        return "its proven ranges are not in order, or empty"
+    if set(proven) - set(domain.slices) or any(r[-1][1] > domain.units for r in proven.values()):
+        return "a proven range is outside the domain"
+    counts, total = certificate["counts"], size(domain)
+    if counts != {"triples": total, "proven": triples(domain, proven)}:
+        return "its counts are not those of its ranges"
+    if certificate["status"] != status(domain, proven, certificate["counterexamples"]):
+        return f"it is not {certificate['status']}, by its ranges and counterexamples"
+    readings = certificate["readings"]
+    if set(readings["explain"]) - set(readings["admitted"]) or not readings["explain"]:
+        return "the readings that explain it are none of those that are admitted"
+    return ""
+
+
+def domain_to_json(domain: Domain, out: str) -> dict[str, Any]:
+    return {
+        "name": domain.name,
+        "words": domain.words,
+        "x_dtype": domain.x_dtype,
+        "scale_dtype": domain.scale_dtype,
+        "out_dtype": out,
+        "zero_points": "all" if domain.has_zero_point else "absent",
+        "slice": domain.slice_words,
+        "slices": list(domain.slices),
+        "unit": domain.unit,
+        "units": domain.units,
+        "triples_of_unit": triples_of_unit(domain),
+    }
+
+
+def domain_of(entry: Mapping[str, Any]) -> Domain:
+    """Inverse of `domain_to_json`. KeyError or ValueError when there is none such."""
+    domain = named(entry["name"], entry["zero_points"] == "all", entry["slices"])
+    if isinstance(domain, GivenScales) and not domain.slices:
+        raise ValueError("no scale")
+    if isinstance(domain, GivenScales) and not 0 <= domain.slices[0] <= domain.slices[-1] < 1 << 32:
+        raise ValueError("no code of a scale")
+    return domain
+
+
+def proven_of(certificate: Mapping[str, Any]) -> dict[int, Ranges]:
+    """What a certificate says is proven, by slice; empty ranges left out."""
+    found = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
+    return {part: united for part, united in found.items() if united}
+
+
+def _pairs(entries: Sequence[Sequence[int]]) -> list[Range]:
+    return [(entry[0], entry[1]) for entry in entries if len(entry) == 2]
+
+
+def triples(domain: Domain, proven: Mapping[int, Ranges]) -> int:
+    """How many triples ranges of units hold."""
+    return sum(map(ranges.count, proven.values())) * triples_of_unit(domain)
+
+
+def status(domain: Domain, proven: Mapping[int, Ranges], counterexamples: Sequence[Any]) -> str:
+    if counterexamples:
+        return "refuted"
+    return "proven" if triples(domain, proven) == size(domain) else "partial"
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between the identities of two certificates, each in a few words."""
+    words = []
+    for part in IDENTITY:
+        if old[part] == new[part] or not isinstance(new[part], dict):
+            words += [] if old[part] == new[part] else [f"{part} was {old[part]}, is {new[part]}"]
+            continue
+        names = [name for name in {**old[part], **new[part]} if old[part].get(name) != new[part].get(name)]
+        if part == "machine":
+            names = [name for name in names if name != "cores"]
+        for name in names:
+            words.append(_difference(part, name, old[part].get(name), new[part].get(name)))
+    return words
+
+
+def _difference(part: str, name: str, old: Any, new: Any) -> str:
+    if name in ("digest", "sources"):
+        return f"the code of the {part} ({name})"
+    if isinstance(old, list) or isinstance(new, list):
+        return f"the {name} of the {part}"
+    return f"the {name} of the {part} was {old}, is {new}" if part != "versions" else f"{name} was {old}, is {new}"
+
+
+@dataclass(eq=False)
+class Book:
+    """A certificate that is being made; written to its file after everything that is added. Used by several threads.
+
+    head: the parts of `IDENTITY`. admitted: the readings of the edition; explaining: those that give all that is proven.
+    """
+
+    path: Path
+    head: Mapping[str, Any]
+    through: Through
+    admitted: tuple[str, ...]
+    workers: int
+    explaining: tuple[str, ...] = ()
+    proven: dict[int, Ranges] = field(default_factory=dict)
+    counterexamples: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _began: float = field(default_factory=time.time)
+    _before: int = 0
+
+    def __post_init__(self) -> None:
+        self.explaining = self.explaining or self.admitted
+
+    @property
+    def domain(self) -> Domain:
+        return self.through.domain
+
+    def go_on(self, certificate: Mapping[str, Any]) -> None:
+        """Take over what an earlier run has proven."""
+        self.proven = proven_of(certificate)
+        self.explaining = tuple(certificate["readings"]["explain"])
+        self.counterexamples = list(certificate["counterexamples"])
+        self.runs = list(certificate["runs"])
+        self._before = self.triples()
+
+    def triples(self) -> int:
+        """How many are proven."""
+        return triples(self.domain, self.proven)
+
+    def refuted(self, part: int) -> Ranges:
+        """Units of a slice in which there is a counterexample."""
+        return ranges.united(entry["range"] for entry in self.counterexamples if entry["slice"] == part)
+
+    def add(self, part: int, units: Range, explaining: Sequence[str]) -> bool:
+        """Units whose values those readings give, each all of them. False, and nothing added, when none of them gives everything
+        that was proven before."""
+        with self._lock:
+            left = tuple(name for name in self.explaining if name in explaining)
+            if not left:
+                return False
+            self.explaining = left
+            self.proven[part] = ranges.united([*self.proven.get(part, ()), units])
+            self.write()
+            return True
+
+    def refute(self, counterexample: dict[str, Any]) -> None:
+        with self._lock:
+            if len(self.counterexamples) < MOST_COUNTEREXAMPLES:
+                self.counterexamples.append(counterexample)
+                self.counterexamples.sort(key=lambda entry: (entry["slice"], entry["range"]))
+            self.write()
+
+    def write(self) -> None:
+        """Write the file: it is the old one or the whole new one at every moment."""
+        with self._lock:
+            write_json(self.path, self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        now = {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
+            "seconds": round(time.time() - self._began, 1),
+            "proven": self.triples() - self._before,
+            "workers": self.workers,
+        }
+        order = [part for part in self.domain.slices if self.proven.get(part)]
+        return {
+            "schema": SCHEMA,
+            "status": status(self.domain, self.proven, self.counterexamples),
+            **{part: self.head[part] for part in ("subject", "contract", "domain", "through")},
+            "readings": {"admitted": list(self.admitted), "explain": list(self.explaining)},
+            "equality": EQUALITY,
+            "proven": [{"slice": part, "ranges": [list(one) for one in self.proven[part]]} for part in order],
+            "counts": {"triples": size(self.domain), "proven": self.triples()},
+            "counterexamples": self.counterexamples,
+            **{part: self.head[part] for part in ("versions", "machine")},
+            "runs": [*self.runs, now],
+        }

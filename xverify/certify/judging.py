@@ -1,0 +1,186 @@
+"""Whether results are what they must be, and the smallest triple of which one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.certify.domains import Columns, Domain, Pairs
+from xverify.certify.expected import FORMATS, RECIPES, Recipe, bits_of, difference, result, simplified, values
+
+Codes = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+AT_ONCE = 1 << 15
+"""Values that are computed together: what is made of them on the way stays in the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """For all pairs of codes the number of their difference: index, shape (zero points, codes of x); and the differences."""
+
+    differences: NDArray[np.float64]
+    index: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A result that is none of those that are due: the codes of the triple, what came, what each reading gives, and where it
+    stands among the columns that were asked together. wrong: how many results of those columns are."""
+
+    x: int
+    zero_point: int | None
+    scale: int
+    got: int
+    due: Mapping[str, int]
+    column: int
+    code: int
+    wrong: int
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Compares the results of columns of a domain with what the readings of those names give in the output type."""
+
+    domain: Domain
+    out: str
+    readings: tuple[str, ...]
+    _tables: dict[Recipe, _Table] = field(default_factory=dict)
+
+    @cached_property
+    def recipes(self) -> Mapping[str, Recipe]:
+        """By reading; those that cannot differ in this domain have the same."""
+        domain = self.domain
+        return {
+            name: simplified(RECIPES[name], domain.x_dtype, domain.has_zero_point, domain.scale_dtype, self.out)
+            for name in self.readings
+        }
+
+    def prepare(self) -> None:
+        """Make what all comparisons need, before several threads do."""
+        if isinstance(self.domain, Pairs):
+            for recipe in set(self.recipes.values()):
+                self._tables[recipe] = _tabulated(recipe, self.domain, self.out)
+
+    def explaining(self, names: Sequence[str], columns: Columns, y: Codes, whole: bool) -> tuple[str, ...]:
+        """Those of the readings that give every result; y: codes, shape (columns, codes). whole: whether these are the columns of
+        whole units."""
+        right = {
+            recipe: self._differing(recipe, columns, y, whole) is None
+            for recipe in dict.fromkeys(self.recipes[name] for name in names)
+        }
+        return tuple(name for name in names if right[self.recipes[name]])
+
+    def smallest(self, names: Sequence[str], columns: Columns, y: Codes) -> Wrong:
+        """The smallest triple whose result no reading of those names gives; if each result is given by some of them, the
+        smallest that the first does not give: zero point, then x, then scale nearest 0. Some result must be wrong."""
+        recipes = list(dict.fromkeys(self.recipes[name] for name in names))
+        masks = [self._mask(recipe, columns, y) for recipe in recipes]
+        nowhere: Mask = np.logical_and.reduce(masks)
+        mask = nowhere if nowhere.any() else masks[0]
+        column, code = self._least(mask, columns)
+        one = columns.some(slice(column, column + 1), slice(code, code + 1))
+        return Wrong(
+            x=int(one.x[0, 0]),
+            zero_point=None if one.zero_point is None else int(one.zero_point[0]),
+            scale=int(one.scale[0]),
+            got=int(y[column, code]),
+            due={name: int(next(self._elementwise(self.recipes[name], one))[1][0, 0]) for name in self.readings},
+            column=column,
+            code=code,
+            wrong=int(mask.sum()),
+        )
+
+    # -- comparing ----------------------------------------------------------------------------------------
+
+    def _differing(self, recipe: Recipe, columns: Columns, y: Codes, whole: bool) -> slice | None:
+        """The first columns of which some result is not the recipe's."""
+        for place, due in self._due(recipe, columns, whole):
+            got = y[place]
+            if not np.array_equal(got, due) and different(got, due, self.out).any():
+                return place
+        return None
+
+    def _mask(self, recipe: Recipe, columns: Columns, y: Codes) -> Mask:
+        parts = [different(y[place], due, self.out) for place, due in self._elementwise(recipe, columns)]
+        return np.concatenate(parts)
+
+    def _due(self, recipe: Recipe, columns: Columns, whole: bool) -> Iterator[tuple[slice, Codes]]:
+        table = self._tables.get(recipe) if whole else None
+        return self._elementwise(recipe, columns) if table is None else self._looked_up(recipe, table, columns)
+
+    def _looked_up(self, recipe: Recipe, table: _Table, columns: Columns) -> Iterator[tuple[slice, Codes]]:
+        zero_points = len(table.index)
+        scales = values(self.domain.scale_dtype, columns.scale[::zero_points])
+        step = max(1, AT_ONCE // table.differences.size)
+        for first in range(0, scales.size, step):
+            rows = result(recipe, table.differences[None, :], scales[first : first + step, None], self.out)
+            for number, row in enumerate(rows, first):
+                yield slice(number * zero_points, (number + 1) * zero_points), row.take(table.index)
+
+    def _elementwise(self, recipe: Recipe, columns: Columns) -> Iterator[tuple[slice, Codes]]:
+        domain, (count, codes) = self.domain, columns.shape
+        step = max(1, AT_ONCE // codes)
+        same = None
+        if columns.difference is not None and not recipe.operands:
+            same = difference(recipe, np.array([[columns.difference]]), None, self.out)
+        of_row = values(domain.x_dtype, columns.x) if len(columns.x) == 1 else None
+        for first in range(0, count, step):
+            place = slice(first, min(first + step, count))
+            away = same
+            if away is None:
+                x = values(domain.x_dtype, columns.x[place]) if of_row is None else of_row
+                points = columns.zero_point
+                zero_point = None if points is None else values(domain.x_dtype, points[place])[:, None]
+                away = difference(recipe, x, zero_point, self.out)
+            scale = values(domain.scale_dtype, columns.scale[place])[:, None]
+            yield place, result(recipe, away, scale, self.out)
+
+    def _least(self, mask: Mask, columns: Columns) -> tuple[int, int]:
+        column, code = np.nonzero(mask)
+        x = np.broadcast_to(columns.x, columns.shape)[column, code]
+        keys = [_from_zero(self.domain.x_dtype, x), _from_zero(self.domain.scale_dtype, columns.scale[column])]
+        if columns.zero_point is not None:
+            keys.insert(0, _from_zero(self.domain.x_dtype, columns.zero_point[column]))
+        left = np.arange(column.size)
+        for key in keys:
+            some = key[left]
+            left = left[some == some.min()]
+        return int(column[left[0]]), int(code[left[0]])
+
+
+def _from_zero(dtype: str, codes: Codes) -> NDArray[np.int64]:
+    """The order in which codes are taken for small: by magnitude, positive before negative; what is not finite comes last."""
+    wide = codes.astype(np.int64)
+    if dtype == "float8_e8m0fnu":
+        return np.abs(wide - 127)
+    if dtype not in FORMATS:
+        number = values(dtype, codes).astype(np.int64)
+        return 2 * np.abs(number) + (number < 0)
+    sign = 1 << (bits_of(dtype) - 1)
+    return 2 * (wide & (sign - 1)) + (wide >= sign)
+
+
+def different(got: Codes, due: Codes, dtype: str) -> Mask:
+    """Where codes differ; any NaN is any NaN."""
+    form = FORMATS[dtype]
+    unsigned = due.dtype.type
+    magnitude = unsigned((1 << (form.bits - 1)) - 1)
+    infinity = unsigned(((1 << form.exponent_bits) - 1) << form.mantissa_bits)
+    found: Mask = got != due
+    if found.any():
+        found &= ~(((got & magnitude) > infinity) & ((due & magnitude) > infinity))
+    return found
+
+
+def _tabulated(recipe: Recipe, domain: Pairs, out: str) -> _Table:
+    x = values(domain.x_dtype, np.arange(domain.codes))[None, :]
+    away = difference(recipe, x, x.reshape(-1, 1) if domain.has_zero_point else None, out)
+    # By bits: +0 and -0 are two differences.
+    bits, index = np.unique(np.ascontiguousarray(away).view(np.int64), return_inverse=True)
+    return _Table(bits.view(np.float64), index.reshape(away.shape).astype(np.intp))

@@ -1,0 +1,84 @@
+"""The domains in a terminal, and progress while a proof is under way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from xverify.certify.domains import WIDE, named, names, size
+
+RATE = 100e6
+"""Triples that a core answers and compares in a second: what was measured of a compiled kernel, on the slow side."""
+
+QUIET_SECONDS = 10.0
+"""Between two lines of progress where there is no terminal."""
+
+
+def print_domains(console: Console, workers: int) -> None:
+    """Every domain with its units, triples and how long a compiled kernel takes for it."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("domain", "unit", "units", "triples", f"with {workers} workers"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading in ("domain", "unit") else "right")
+    for name in names():
+        domain = named(name, scales=(0,) if name.startswith(WIDE) else ())
+        each = f" for each of {len(domain.slices)} differences" if len(domain.slices) > 1 else ""
+        scale = " for each --scale" if name.startswith(WIDE) else ""
+        total = size(domain)
+        took = _length(total / RATE / workers)
+        table.add_row(Text(name), Text(domain.unit + each + scale), str(domain.units), f"{total:.3g}", took)
+    console.print(table)
+    console.print(f"Times are for a compiled kernel, {RATE / 1e6:g} million triples a second and core.")
+
+
+def _length(seconds: float) -> str:
+    for limit, unit, of in ((90, "s", 1), (5400, "min", 60), (172800, "h", 3600)):
+        if seconds < limit:
+            return f"{max(1.0, seconds / of):.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"
+
+
+@contextmanager
+def progress(console: Console, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that takes how many triples are proven, and shows it."""
+    if not console.is_terminal:
+        yield _Lines(console, total)
+        return
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:5.1f} %"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, rate="")
+        began = time.monotonic()
+
+        def show(done: int) -> None:
+            bar.update(task, completed=done, rate=f"{done / max(time.monotonic() - began, 1e-9) / 1e6:.0f} M triples/s")
+
+        yield show
+
+
+class _Lines:
+    """Progress as lines, one now and then."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._began = self._said = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._said < QUIET_SECONDS or not done:
+            return
+        self._said = now
+        remaining = (now - self._began) * (self._total - done) / done
+        self._console.print(f"{100 * done / self._total:.1f} %, {_length(remaining)} left", highlight=False)

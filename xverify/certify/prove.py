@@ -1,0 +1,245 @@
+"""The proof: workers are asked for range after range of units, and what they give is compared, until all is proven.
+
+One thread for each worker hands out, compares and writes down; comparing is NumPy, which lets the other threads run. Ranges are
+handed out in order and end at fixed places, so a run that was broken off and gone on with makes the same certificate.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from oracles.protocol import Oracle
+from xverify.certify import ranges
+from xverify.certify.bulk import Bulk, Through
+from xverify.certify.certificate import Book
+from xverify.certify.domains import Columns, triples_of_unit
+from xverify.certify.judging import Judge
+from xverify.certify.ranges import Range, Ranges
+from xverify.certify.witness import counterexample, is_tensor
+from xverify.core.bits import subnormals_work
+from xverify.core.call import Outcome
+from xverify.engine.workers import Limits, WorkerFailedError
+
+Shard = tuple[int, Range]
+"""A slice, and units of it."""
+
+FIRST_TIMES = 4.0
+"""How much longer than the first call of one process that of another may take."""
+
+READY_SECONDS = 0.05
+
+LEAST_COLUMNS = 16
+"""What a worker is asked first: whether it answers at all."""
+
+
+class RefusedError(LookupError):
+    """The implementation answers no call of the domain; the message is a sentence."""
+
+
+class FlushingError(LookupError):
+    """This process no longer computes with subnormals, so nothing that it expects is right."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one core for one triple: to be answered (with the way there and back), and to be compared."""
+
+    answered: float
+    compared: float
+
+    def seconds(self, triples: int, cores: int) -> float:
+        """How long it takes on so many cores."""
+        return triples * (self.answered + self.compared) / cores
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be proven: units by slice. keep_going: after a counterexample too. until: when to stop (time.monotonic())."""
+
+    book: Book
+    judge: Judge
+    asked: Mapping[int, Ranges]
+    keep_going: bool = False
+    until: float = float("inf")
+
+
+def left(task: Task) -> dict[int, Ranges]:
+    """What was asked and is neither proven nor refuted."""
+    book = task.book
+    found = {}
+    for part, wanted in task.asked.items():
+        done = ranges.united([*book.proven.get(part, ()), *book.refuted(part)])
+        if remaining := ranges.without(wanted, done):
+            found[part] = remaining
+    return found
+
+
+def triples_left(task: Task) -> int:
+    return sum(map(ranges.count, left(task).values())) * triples_of_unit(task.book.domain)
+
+
+def try_out(bulk: Bulk, judge: Judge) -> Estimate:
+    """Ask a few columns of a worker that was started, then a whole request, and time it.
+
+    RefusedError when a refusal is all that comes; WorkerFailedError when there is no worker. A crash, a hang or wrong values are
+    left for the proof to find: then the estimate is 0.
+    """
+    through, domain = bulk.through, bulk.through.domain
+    part = domain.slices[len(domain.slices) // 2]
+    columns = domain.columns(part, 0, min(domain.units, through.units_of_request))
+    few = columns.some(slice(0, min(LEAST_COLUMNS, through.each)), slice(None))
+    while not bulk.worker.ready and bulk.worker.failed is None:
+        time.sleep(READY_SECONDS)
+    begin = time.perf_counter()
+    outcome, _ = bulk.ask(few)
+    bulk.patience = FIRST_TIMES * (time.perf_counter() - begin)
+    if outcome.refused:
+        raise RefusedError(
+            f"{bulk.worker.oracle.name} refuses calls of this domain by {through.granularity}: {outcome.error}: {outcome.message}"
+        )
+    if not is_tensor(outcome):
+        return Estimate(0.0, 0.0)
+    bulk.ask(columns)  # what is compiled for this shape is compiled now
+    begin = time.perf_counter()
+    outcome, y = bulk.ask(columns)
+    middle = time.perf_counter()
+    if is_tensor(outcome):
+        judge.explaining(judge.readings[:1], columns, y, whole=True)
+    end = time.perf_counter()
+    return Estimate((middle - begin) / columns.size, (end - middle) / columns.size)
+
+
+def prove(task: Task, workers: list[Bulk], show: Callable[[int], None] = lambda triples: None) -> None:
+    """Prove what is left of the task. ``show`` is called with the number of triples proven in all, by any thread.
+
+    Raises WorkerFailedError when there is no worker, FlushingError, and KeyboardInterrupt after what was under way is written.
+    """
+    if not subnormals_work():
+        raise FlushingError("this process takes subnormal numbers for zero: something that it loaded was built so")
+    run = _Run(task, show)
+    threads = [threading.Thread(target=run.work, args=(bulk,), daemon=True) for bulk in workers]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            for thread in threads:
+                thread.join(0.1)
+    except KeyboardInterrupt:
+        run.stop.set()
+        for thread in threads:
+            thread.join()
+        raise
+    for failure in run.failures:
+        raise failure
+    run.conclude(workers[0])
+    if not subnormals_work():
+        raise FlushingError("subnormal numbers are taken for zero since the proof began: nothing of this run counts")
+
+
+@dataclass(frozen=True, eq=False)
+class _Fault:
+    """Columns, and what came of them."""
+
+    columns: Columns
+    outcome: Outcome
+    y: NDArray[Any]
+
+
+@dataclass(eq=False)
+class _Run:
+    task: Task
+    show: Callable[[int], None]
+    stop: threading.Event = field(default_factory=threading.Event)
+    failures: list[BaseException] = field(default_factory=list)
+    faults: dict[Shard, _Fault] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._shards = self._in_order()
+
+    def _in_order(self) -> Iterator[Shard]:
+        step = self.task.book.through.units_of_request
+        for part, remaining in left(self.task).items():
+            for units in ranges.in_steps(remaining, step):
+                yield part, units
+
+    def _next(self) -> Shard | None:
+        with self._lock:
+            if self.stop.is_set() or time.monotonic() >= self.task.until:
+                return None
+            return next(self._shards, None)
+
+    def work(self, bulk: Bulk) -> None:
+        """One worker's part."""
+        under_way: deque[tuple[Shard, Columns]] = deque()
+        try:
+            while True:
+                while not bulk.full and (shard := self._next()) is not None:
+                    columns = bulk.through.domain.columns(shard[0], *shard[1])
+                    bulk.submit(columns)
+                    under_way.append((shard, columns))
+                if not under_way:
+                    return
+                self._collect(bulk, under_way)
+        except BaseException as error:
+            self.failures.append(error)
+            self.stop.set()
+
+    def _collect(self, bulk: Bulk, under_way: deque[tuple[Shard, Columns]]) -> None:
+        (part, units), columns = under_way.popleft()
+        task, book = self.task, self.task.book
+        outcome, y = bulk.collect()
+        names = book.explaining
+        explaining = task.judge.explaining(names, columns, y, whole=True) if is_tensor(outcome) else ()
+        if explaining and book.add(part, units, explaining):
+            self.show(book.triples())
+            return
+        fault = _Fault(columns, outcome, y.copy())
+        if not task.keep_going:
+            self.stop.set()
+            self.faults[part, units] = fault
+            return
+        while under_way:  # a counterexample is made smaller by a worker that does nothing else
+            self._collect(bulk, under_way)
+        self._refute(bulk, part, units, fault)
+
+    def conclude(self, bulk: Bulk) -> None:
+        """Write down the first of the faults that ended the run: what else was under way does not matter for which that is."""
+        if self.faults:
+            order = {part: number for number, part in enumerate(self.task.book.domain.slices)}
+            part, units = min(self.faults, key=lambda shard: (order[shard[0]], shard[1]))
+            self._refute(bulk, part, units, self.faults[part, units])
+
+    def _refute(self, bulk: Bulk, part: int, units: Range, fault: _Fault) -> None:
+        book, judge = self.task.book, self.task.judge
+        found = counterexample(bulk, judge, book.explaining, part, units, fault.columns, fault.outcome, fault.y)
+        book.refute(found)
+
+
+def start(oracle: Oracle, through: Through, directory: Path, limits: Limits, count: int) -> list[Bulk]:
+    """Workers that are starting."""
+    workers = [Bulk(oracle, through, directory, limits) for _ in range(count)]
+    for bulk in workers:
+        bulk.start()
+    return workers
+
+
+__all__ = [
+    "Estimate",
+    "FlushingError",
+    "RefusedError",
+    "Task",
+    "WorkerFailedError",
+    "left",
+    "prove",
+    "start",
+    "try_out",
+]

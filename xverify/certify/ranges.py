@@ -1,0 +1,51 @@
+"""Sets of whole numbers as half-open ranges, in order, none touching another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Range = tuple[int, int]
+Ranges = tuple[Range, ...]
+
+
+def united(ranges: Iterable[Sequence[int]]) -> Ranges:
+    """All numbers that are in some of the ranges."""
+    found: list[Range] = []
+    for start, stop in sorted((int(a), int(b)) for a, b in ranges):
+        if start >= stop:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def without(ranges: Iterable[Range], taken: Iterable[Range]) -> Ranges:
+    """The numbers in ``ranges`` that are in none of ``taken``; both are in order."""
+    left: list[Range] = []
+    holes = list(taken)
+    for start, stop in ranges:
+        for first, last in holes:
+            if last <= start or first >= stop:
+                continue
+            if start < first:
+                left.append((start, first))
+            start = last
+        if start < stop:
+            left.append((start, stop))
+    return tuple(left)
+
+
+def count(ranges: Iterable[Range]) -> int:
+    """How many numbers there are."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def in_steps(ranges: Iterable[Range], step: int) -> Iterable[Range]:
+    """The ranges in pieces that end at multiples of ``step``: the same pieces, wherever a run was broken off between them."""
+    for start, stop in ranges:
+        while start < stop:
+            end = min(stop, (start // step + 1) * step)
+            yield start, end
+            start = end

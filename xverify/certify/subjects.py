@@ -1,0 +1,117 @@
+"""Whose values are certified: a kernel by its TARGET, or any implementation by its name."""
+
+from __future__ import annotations
+
+from oracles import all_oracles, answers
+from oracles.protocol import Oracle
+from xverify import contracts
+from xverify.certify.bulk import Granularity, Through
+from xverify.certify.domains import Domain, GivenScales, Pairs, named, names
+from xverify.certify.expected import RECIPES
+from xverify.contracts.model import Contract
+from xverify.engine import naming, select
+from xverify.engine.installers import Say
+from xverify.engine.numerals import code_of, numeral
+from xverify.engine.select import UsageError, nearest
+
+
+def subject_named(target: str, say: Say) -> Oracle:
+    """What NAME[:OPTION][==VERSION | @PYTHON] or a TARGET names. Raises UsageError, and EnvironmentFailedError when an
+    implementation cannot be had at that version."""
+    parts = naming.parse_or_none(target)
+    if parts is not None and parts.name in all_oracles():
+        return select.oracle_named(target, say)
+    return select.kernel_named(target)
+
+
+def domain_named(name: str, zero_point: str, scales: tuple[str, ...]) -> Domain:
+    """The domain that a user asks for; scales as they were typed. Raises UsageError."""
+    if name not in names():
+        raise UsageError(f"no domain is called {name!r}{nearest(name, names())}; see: xverify certify --list")
+    scale_dtype = name.removesuffix("-spread").partition("-")[2]
+    codes = [code_of(numeral(text, "scale"), scale_dtype, "scale") for text in scales]
+    try:
+        domain = named(name, zero_point == "all", codes)
+    except ValueError:
+        raise UsageError(f"{name} is made of differences: it has no form without a zero point") from None
+    if isinstance(domain, GivenScales) != bool(scales):
+        raise UsageError(
+            f"{name} is proven for given scales: add --scale 0x1.8p-3, once for each"
+            if isinstance(domain, GivenScales)
+            else f"{name} has scales of its own: --scale is for domains of 16-bit types"
+        )
+    return domain
+
+
+def through_of(
+    oracle: Oracle, contract_id: str | None, domain: Domain, granularity: Granularity, out: str | None
+) -> Through:
+    """How triples become calls. Raises UsageError when the edition does not allow them, or the implementation has not the
+    edition."""
+    contract = select.contract_named(contract_id or contracts.newest())
+    if contract.domain.family != "linear":
+        raise UsageError(f"{contract.id} has no scale and zero point: certify proves linear editions only")
+    if not answers(oracle, contract.asked_as):
+        raise UsageError(f"{oracle.name} does not answer {contract.id}; it takes {', '.join(oracle.contracts)}")
+    result = out or _natural(contract, domain)
+    if result != domain.scale_dtype and not contract.domain.output_dtype_attribute:
+        raise UsageError(f"{contract.id} has no attribute for the output's type: here it is that of the scale")
+    through = Through(contract, domain, granularity, result)
+    part = domain.slices[len(domain.slices) // 2]
+    few = domain.columns(part, 0, 1).some(slice(0, through.each), slice(None))
+    judgement = contract.judge(through.call(few))
+    if judgement.verdict != "allowed":
+        clauses = ", ".join(clause.rpartition("/")[2] for clause in judgement.clauses)
+        raise UsageError(f"{contract.id} does not allow such calls ({clauses}): {domain.name}, {granularity}, {result}")
+    return through
+
+
+def _natural(contract: Contract, domain: Domain) -> str:
+    outputs = contract.domain.output_dtypes
+    return domain.scale_dtype if domain.scale_dtype in outputs else outputs[0]
+
+
+def readings_of(through: Through) -> tuple[str, ...]:
+    """The names of the readings that the edition admits. Raises UsageError for one that is not written down twice."""
+    domain = through.domain
+    few = domain.columns(domain.slices[0], 0, 1).some(slice(0, through.each), slice(None))
+    found = tuple(reading.name for reading in through.contract.readings(through.call(few)))
+    for name in found:
+        if name not in RECIPES:
+            raise UsageError(f"{through.contract.id} admits the reading {name}, which certify does not know")
+    return found
+
+
+def parts_asked(domain: Domain, units: str | None, differences: str | None) -> dict[int, tuple[tuple[int, int], ...]]:
+    """The units that a user asks for, by slice. Raises UsageError."""
+    start, stop = _bounds(units, 0, domain.units, "--range", f"{domain.unit}s")
+    parts = domain.slices
+    if differences is not None:
+        if isinstance(domain, (Pairs, GivenScales)):
+            raise UsageError(f"{domain.name} has no slices by difference: --difference is for NAME-float32")
+        text = differences if ":" in differences else f"{differences}:{_plus_one(differences)}"
+        low, high = _bounds(text, domain.slices[0], domain.slices[-1] + 1, "--difference", "differences")
+        parts = range(low, high)
+    return dict.fromkeys(parts, ((start, stop),))
+
+
+def _plus_one(text: str) -> str:
+    try:
+        return str(int(text, 0) + 1)
+    except ValueError:
+        return text
+
+
+def _bounds(text: str | None, lowest: int, highest: int, option: str, what: str) -> tuple[int, int]:
+    if text is None:
+        return lowest, highest
+    first, colon, last = text.partition(":")
+    try:
+        start, stop = int(first, 0) if first else lowest, int(last, 0) if last else highest
+    except ValueError:
+        colon = ""
+    if not colon or not lowest <= start < stop <= highest:
+        raise UsageError(
+            f"{option} takes A:B, {what} from A up to B without B, between {lowest} and {highest}; not {text!r}"
+        )
+    return start, stop

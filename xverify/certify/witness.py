@@ -1,0 +1,177 @@
+"""A counterexample: the smallest triple that is wrong, and the smallest call that shows it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from xverify.certify.bulk import Bulk
+from xverify.certify.domains import Columns
+from xverify.certify.judging import Judge, Wrong
+from xverify.certify.ranges import Range
+from xverify.core.call import Outcome
+from xverify.core.dtypes import decimal, hexadecimal
+from xverify.core.line import call_to_line
+from xverify.report.replay_line import SHORT
+
+MOST_ASKED = 40
+"""Calls that making one smaller may take; each that does not end costs its whole time."""
+
+MOST_HANGING = 6
+MOST_VALUES = 4096
+"""Of a call that is written as a line."""
+
+KINDS = {"rejected": "rejected", "unsupported": "rejected", "crash": "crash", "hang": "hang"}
+VERDICTS = {"rejected": "wrongly-rejected"}
+"""Kinds of counterexamples that `xverify replay` has other words for."""
+
+
+def counterexample(
+    bulk: Bulk,
+    judge: Judge,
+    names: Sequence[str],
+    part: int,
+    units: Range,
+    columns: Columns,
+    outcome: Outcome,
+    y: NDArray[Any],
+) -> dict[str, Any]:
+    """The entry for columns whose outcome, or results, no reading of those names explains. Asks for smaller ones, so nothing may
+    be under way."""
+    order = (*names, *(name for name in judge.readings if name not in names))
+    wrong = judge.smallest(order, columns, y.copy()) if is_tensor(outcome) else None
+    total = 0 if wrong is None else wrong.wrong
+    shown, again = _shrunk(bulk, judge, names, columns, outcome, wrong)
+    if again is not None:
+        wrong = again
+    return {
+        "kind": _kind(outcome, wrong),
+        "slice": part,
+        "range": list(units),
+        "wrong": total,
+        **_values(judge, wrong),
+        "message": outcome.message if not is_tensor(outcome) else "",
+        "call": _line(bulk, shown),
+        "values_of_call": shown.size,
+    }
+
+
+def is_tensor(outcome: Outcome) -> bool:
+    """Whether results came, and nothing else is to be said."""
+    return outcome.kind == "tensor" and not outcome.notes
+
+
+def _kind(outcome: Outcome, wrong: Wrong | None) -> str:
+    if wrong is None:
+        return KINDS.get(outcome.kind, "memory")
+    return "mixed" if wrong.got in wrong.due.values() else "violation"
+
+
+def _values(judge: Judge, wrong: Wrong | None) -> dict[str, Any]:
+    if wrong is None:
+        return {"triple": None, "got": None, "expected": []}
+    domain = judge.domain
+
+    def both(dtype: str, code: int) -> dict[str, str]:
+        return {"decimal": decimal(dtype, code), "hex": hexadecimal(dtype, code)}
+
+    due: dict[int, list[str]] = {}
+    for name, code in wrong.due.items():
+        due.setdefault(code, []).append(name)
+    triple = {
+        "x": both(domain.x_dtype, wrong.x),
+        "zero_point": None if wrong.zero_point is None else both(domain.x_dtype, wrong.zero_point),
+        "scale": both(domain.scale_dtype, wrong.scale),
+    }
+    expected = [{**both(judge.out, code), "readings": readings} for code, readings in due.items()]
+    return {"triple": triple, "got": both(judge.out, wrong.got), "expected": expected}
+
+
+def _line(bulk: Bulk, columns: Columns) -> str:
+    most = bulk.through.each
+    if columns.size > MOST_VALUES or columns.scale.size > most:
+        return ""
+    return call_to_line(bulk.through.call(columns))
+
+
+def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
+    """The command that asks the smallest call again; "" where that is no line, or one that would bury what is around it."""
+    if not entry["call"] or len(entry["call"]) > SHORT:
+        return ""
+    verdict = VERDICTS.get(entry["kind"], entry["kind"])
+    words = ["xverify", "replay", entry["call"], "--kernel", target, "--was", verdict]
+    return shlex.join(words + (["--contract", contract] if contract else []))
+
+
+def _shrunk(
+    bulk: Bulk, judge: Judge, names: Sequence[str], columns: Columns, outcome: Outcome, wrong: Wrong | None
+) -> tuple[Columns, Wrong | None]:
+    """The smallest columns that are found to show the same, and the wrong triple among them; the given ones if no smaller do."""
+    asked = 0
+    most = MOST_HANGING if outcome.kind == "hang" else MOST_ASKED
+    found: Wrong | None = None
+
+    def shows(some: Columns) -> bool:
+        nonlocal asked, found
+        asked += 1
+        now, y = bulk.ask(some)
+        if wrong is None:
+            return now.kind == outcome.kind
+        if not is_tensor(now) or judge.explaining(names, some, y, whole=False):
+            return False
+        order = (*names, *(name for name in judge.readings if name not in names))
+        found = judge.smallest(order, some, y.copy())
+        return True
+
+    if wrong is not None:
+        one = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
+        if shows(one):
+            return one, found
+        # As it was asked: by calls of so many columns.
+        first = wrong.column // bulk.through.each * bulk.through.each
+        call = columns.some(slice(first, first + bulk.through.each), slice(None))
+        if not shows(call):
+            return columns, None
+        columns = call
+    smaller = True
+    while smaller:
+        smaller = False
+        for half in _halves(columns, found):
+            if asked >= most:
+                return columns, found
+            if shows(half):
+                columns, smaller = half, True
+                break
+    return columns, found
+
+
+def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
+    """Half of the columns, then half of the codes; first the half in which something is wrong."""
+    count, codes = columns.shape
+    everything = slice(None)
+    for length, place, along in ((count, wrong.column if wrong else 0, 0), (codes, wrong.code if wrong else 0, 1)):
+        if length < 2:
+            continue
+        parts = [slice(0, length // 2), slice(length // 2, length)]
+        for part in parts if place < length // 2 else parts[::-1]:
+            yield columns.some(part, everything) if along == 0 else columns.some(everything, part)
+
+
+def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
+    """A counterexample as one line for people; where: with the units in which it was seen."""
+    units = f" in units {entry['range'][0]} to {entry['range'][1] - 1}" if where else ""
+    if entry["triple"] is None:
+        first = entry["message"].partition("\n")[0]
+        return f"{entry['kind']}: {first or 'no values'}, in a call of {entry['values_of_call']} values{units}"
+    triple = entry["triple"]
+    words = [
+        f"{role.replace('_', ' ')} {triple[role]['decimal']} ({triple[role]['hex']})"
+        for role in ("x", "zero_point", "scale")
+        if triple[role] is not None
+    ]
+    due = " or ".join(f"{one['decimal']} ({one['hex']}, {', '.join(one['readings'])})" for one in entry["expected"])
+    got = f"{entry['got']['decimal']} ({entry['got']['hex']})"
+    return f"{entry['kind']}: {', '.join(words)} gives {got}; expected {due}; {entry['wrong']} wrong values{units}"
