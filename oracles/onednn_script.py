@@ -1,4 +1,5 @@
-"""How oneDNN is called in a script that shows one finding: `xverify.report.script` copies the source of `reproduce`."""
+"""How oneDNN is called in a script that shows one finding: `xverify.report.script` copies the source of `reproduce` and
+`onednn_functions`."""
 
 from __future__ import annotations
 
@@ -7,16 +8,15 @@ from typing import Any, Dict
 import numpy as np
 
 
-def reproduce(call: Dict[str, Any]) -> Any:
-    """One operation in a graph, through the C functions; the numbers are those of dnnl_graph_types.h and
-    dnnl_common_types.h. Operands lie in memory as in the finding where a logical tensor can say so."""
+def onednn_functions(name: str) -> Any:
+    """The library at the path in a finding's name, or that of the wheel of this Python: the structure of a logical tensor,
+    numbers of types, a function that calls one of the library's and raises where its status is not 0, and one that gives the
+    handle which such a function makes. The numbers are those of dnnl_graph_types.h and dnnl_common_types.h."""
     import ctypes
     import os
     import sys
-    from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint8, c_void_p
+    from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
 
-    name, arrays, attributes = call["name"], call["arrays"], call["attributes"]
-    static = call["contract"].startswith("onednn/Dequantize-")
     types = {
         "float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float8_e5m2": 9, "float8_e4m3fn": 10,
         "int4": 11, "uint4": 12,
@@ -56,6 +56,19 @@ def reproduce(call: Dict[str, Any]) -> Any:
         check(function, byref(handle), *given)
         return handle
 
+    return Logical, types, check, made
+
+
+def reproduce(call: Dict[str, Any]) -> Any:
+    """One operation in a graph, through the C functions. Operands lie in memory as in the finding where a logical tensor can
+    say so."""
+    import ctypes
+    from ctypes import byref, c_float, c_int64, c_size_t, c_uint8, c_void_p
+
+    name, arrays, attributes = call["name"], call["arrays"], call["attributes"]
+    static = call["contract"].startswith("onednn/Dequantize-")
+    structure, types, check, made = onednn_functions(name)
+
     def in_memory(array: Any) -> Any:
         """The array as a logical tensor can tell it; 4-bit types are packed, low bits first."""
         if array.dtype.name.endswith("int4"):
@@ -69,7 +82,7 @@ def reproduce(call: Dict[str, Any]) -> Any:
         strides = [stride // held.itemsize for stride in held.strides]
         if held.flags.c_contiguous:
             strides = [int(np.prod([max(1, n) for n in array.shape[place + 1 :]])) for place in range(array.ndim)]
-        one, kind = Logical(), types[array.dtype.name]
+        one, kind = structure(), types[array.dtype.name]
         dims, steps = (c_int64 * 12)(*array.shape), (c_int64 * 12)(*strides)
         init = "dnnl_graph_logical_tensor_init_with_strides"
         check(init, byref(one), c_size_t(number), kind, array.ndim, dims, steps, 1)
@@ -113,8 +126,8 @@ def reproduce(call: Dict[str, Any]) -> Any:
         raise NotImplementedError("the partition is not supported")
     compiled = made("dnnl_graph_compiled_partition_create", partition)
     pointers = [ctypes.pointer(one) for one in tensors]
-    given = (ctypes.POINTER(Logical) * len(inputs))(*pointers[:-1])
-    result = (ctypes.POINTER(Logical) * 1)(pointers[-1])
+    given = (ctypes.POINTER(structure) * len(inputs))(*pointers[:-1])
+    result = (ctypes.POINTER(structure) * 1)(pointers[-1])
     check(
         "dnnl_graph_partition_compile", partition, compiled, c_size_t(len(inputs)), given, c_size_t(1), result, engine
     )
@@ -126,3 +139,6 @@ def reproduce(call: Dict[str, Any]) -> Any:
     check(execute, compiled, stream, c_size_t(len(inputs)), sources, c_size_t(1), target)
     check("dnnl_stream_wait", stream)
     return y
+
+
+HELPERS = {"reproduce": (onednn_functions,)}

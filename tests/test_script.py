@@ -28,6 +28,7 @@ from sample_report import (
     wrong,
 )
 
+from oracles import all_oracles, installed_version
 from oracles.onnx_model import element_type as onnx_element_type
 from xverify.core.call import BITS, LAYOUTS, Call, Tensor, encode_call
 from xverify.report import script_bodies, script_values, summary
@@ -80,6 +81,36 @@ def test_types_that_numpy_lacks(name: str, dtype: str, tmp_path: Path) -> None:
     x = tensor(dtype, [1], ["3"], [{"uint4": "0x3", "float8_e4m3fn": "0x44"}[dtype]])
     status, text = run(script_for(scaled(name, "1.5", x)), tmp_path)
     assert status == 0, text
+
+
+@pytest.mark.skipif(installed_version(all_oracles()["onednn"]) is None, reason="onednn-cpu-gomp is not installed")
+@pytest.mark.parametrize("around", [None, {"around": ["y>identity:0"]}])
+@pytest.mark.parametrize("contract", ["onednn/Dequantize-1@3.0", "onednn/DynamicDequantize-1@3.0"])
+def test_onednn_alone_and_in_a_graph(contract: str, around: dict[str, Any] | None, tmp_path: Path) -> None:
+    """The library's functions are brought along, and what is right and wrong is told."""
+    for given, expected in (("1.5", 0), ("2.0", 1)):
+        one = scaled("onednn", given)
+        one["contract"] = contract
+        called = one["witness"]["call"]
+        called.update({"contract": contract, **(around or {})})
+        called["tensors"]["scale"] = tensor("float32", [1], ["0.5"], ["0x3f000000"])
+        called["tensors"]["zero_point"] = tensor("int32", [1], ["0"], ["0x00000000"])
+        one["subject"]["options"] = "graph policy=debug" if around else ""
+        text = script_for(one)
+        assert ("def moved_back" in text) == bool(around)
+        status, said = run(text, tmp_path)
+        assert status == expected, said
+
+
+@pytest.mark.parametrize(("given", "expected"), [("1.5", 0), ("2.0", 1)])
+def test_an_onnxruntime_that_does_not_say_the_size_of_a_tensor(given: str, expected: int, tmp_path: Path) -> None:
+    """As that of 1.15, whose OrtValue has no tensor_size_in_bytes."""
+    one = scaled("onnxruntime", given)
+    one["witness"]["call"]["around"], one["subject"]["options"] = ["y>identity:0"], "graph optimization=off"
+    imported = "    import onnxruntime as ort\n"
+    text = script_for(one).replace(imported, imported + "    del ort.OrtValue.tensor_size_in_bytes\n", 1)
+    status, said = run(text, tmp_path)
+    assert status == expected, said
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from functools import partial
 
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands, Reading, judged
-from xverify.contracts.onednn_guide import SILENT, channels, overflows, per_channel
+from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT
 from xverify.core.call import Call
 
@@ -157,11 +157,7 @@ def _judge(edition: str, call: Call) -> Judgement:
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     newer = edition == "3.7"
     domain = _DOMAIN_FROM_3_7 if newer else _DOMAIN
-    expected, forbidden, unspecified = channels(call)
-    if x.dtype not in domain.x_dtypes:
-        forbidden.append("src-type")
-    if scale.dtype not in domain.scale_dtypes:
-        forbidden.append("scales-type")
+    expected, forbidden, unspecified = begun(domain, call)
     if zero_point is not None and zero_point.dtype not in domain.zero_points_for(x.dtype):
         forbidden.append("zps-type")
     if newer and call.attributes.get("qtype") == "per_group":

@@ -12,7 +12,7 @@ from functools import partial
 
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands, Reading, TextCheck, judged
-from xverify.contracts.onednn_guide import SILENT, channels, overflows, per_channel
+from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
 from xverify.contracts.readings import EXACT, FLOAT32
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
@@ -95,11 +95,7 @@ _DOMAIN_FROM_3_5 = _OnlyIntegersHaveZeroPoints(
 def _judge(edition: str, call: Call) -> Judgement:
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     domain = _DOMAIN_FROM_3_5 if edition == "3.5" else _DOMAIN
-    expected, forbidden, unspecified = channels(call)
-    if x.dtype not in domain.x_dtypes:
-        forbidden.append("src-type")
-    if scale.dtype not in domain.scale_dtypes:
-        forbidden.append("scales-type")
+    expected, forbidden, unspecified = begun(domain, call)
     if zero_point is None and domain.zero_point_required:
         forbidden.append("zero-point-required")
     if zero_point is not None and not domain.zero_points_for(x.dtype):

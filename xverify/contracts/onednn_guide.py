@@ -12,7 +12,7 @@ import numpy as np
 
 from xverify.contracts.documents import onednn_release
 from xverify.contracts.linear import linear_operands, normal_axis
-from xverify.contracts.model import Cell, Operands
+from xverify.contracts.model import Cell, Domain, Operands
 from xverify.core.call import Call
 from xverify.core.dtypes import integer_range, integers
 
@@ -65,14 +65,18 @@ def per_channel(call: Call) -> bool:
     return call.attributes.get("qtype", "per_tensor") == "per_channel"
 
 
-def channels(call: Call) -> tuple[int | None, list[str], list[str]]:
-    """How many elements scales and zps must have (None where the axis does not say it), and the names of the clauses that
-    forbid the call's axis or leave it open."""
-    x = call.data
-    place = normal_axis(int(call.attributes.get("axis", 1)), len(x.shape))
-    if per_channel(call):
-        return (None, ["axis-range"], []) if place is None else (x.shape[place], [], [])
-    return 1, [], ["axis-per-tensor"] if "axis" in call.attributes and place is None else []
+def begun(domain: Domain, call: Call) -> tuple[int | None, list[str], list[str]]:
+    """What both operations say of a call: how many elements scales and zps must have (None where the axis does not say it), and
+    the names of the clauses that forbid its types or its axis, or leave the axis open."""
+    forbidden = [
+        f"{name}-type"
+        for name, role, admitted in (("src", "x", domain.x_dtypes), ("scales", "scale", domain.scale_dtypes))
+        if call.tensors[role].dtype not in admitted
+    ]
+    place = normal_axis(int(call.attributes.get("axis", 1)), len(call.data.shape))
+    if not per_channel(call):
+        return 1, forbidden, ["axis-per-tensor"] if "axis" in call.attributes and place is None else []
+    return (None, [*forbidden, "axis-range"], []) if place is None else (call.data.shape[place], forbidden, [])
 
 
 def operands(call: Call, output_dtype: str) -> Operands:

@@ -58,14 +58,6 @@ import sys
 from typing import Any
 '''
 
-_HELPERS = {
-    **script_bodies.HELPERS,
-    **script_targets.HELPERS,
-    **script_graph.HELPERS,
-    **script_tensorflow.HELPERS,
-    **script_onednn.HELPERS,
-}
-
 _TAIL = """
 
 if __name__ == "__main__":
@@ -89,7 +81,8 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     name = script_bodies.implementation(finding["subject"])
     body = _body(name) if not (made["call"] or {}).get("around") else _body_of_graph(name, made["call"])
     head = _HEAD % (script_targets.HEAD if ":" in name and _of_oracle(name) is None else "")
-    helpers = [inspect.getsource(helper) for helper in _HELPERS.get(body.__name__, ())]
+    brought = getattr(importlib.import_module(body.__module__), "HELPERS", {}).get(body.__name__, ())
+    helpers = [inspect.getsource(helper) for helper in brought]
     constants = [_constant(name, value) for name, value in script_parts.CONSTANTS.items()]
     parts = [inspect.getsource(part) for part in script_parts.PARTS]
     pieces = [head + "\n" + data, *constants, *helpers, _source(body, "run"), *parts]
@@ -98,7 +91,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
 
 def _body(name: str) -> Callable[..., Any]:
     """How an implementation is called: by `script_bodies`, by `script_targets` where a target names it, or by
-    ``reproduce`` in the module of its oracle."""
+    ``reproduce`` in the module of its oracle. The module of the function says in HELPERS which other functions it needs."""
     if name in script_bodies.BODIES:
         return script_bodies.BODIES[name]
     if (found := _of_oracle(name)) is not None:

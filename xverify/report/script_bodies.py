@@ -170,7 +170,8 @@ def onnxruntime(call: dict[str, Any]) -> Any:
         return y
     result = session.run_with_ort_values(None, held)[0]
     dtype = {"tensor(bfloat16)": "bfloat16"}.get(result.data_type(), result.data_type()[7:-1])
-    raw = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())
+    size = int(np.prod(result.shape())) * WIDTHS[dtype] // 8  # tensor_size_in_bytes is younger than some releases
+    raw = ctypes.string_at(result.data_ptr(), size)
     return dtype, np.frombuffer(raw, "uint%d" % WIDTHS[dtype]).reshape(result.shape())
 
 

@@ -202,8 +202,9 @@ def run_session(session: Any, tensors: dict[str, dict[str, Any]]) -> Any:
     result = session.run_with_ort_values(None, fed)[0]
     kind = result.data_type()[7:-1]
     dtype = {"float": "float32", "double": "float64"}.get(kind, kind)
-    raw = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())
-    return dtype, np.frombuffer(raw, "uint%d" % max(8, WIDTHS[dtype])).reshape(result.shape())
+    width = max(8, WIDTHS[dtype])
+    raw = ctypes.string_at(result.data_ptr(), int(np.prod(result.shape())) * width // 8)
+    return dtype, np.frombuffer(raw, "uint%d" % width).reshape(result.shape())
 
 
 def surrounded_onnxruntime(call: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from oracles.arrays import hand_out
 from oracles.onednn_graph_api import DEQUANTIZE
 from oracles.onednn_graphs import packed, steps_of
 from oracles.onednn_library import question
+from oracles.onednn_script import onednn_functions
 from xverify.core.call import Call
 from xverify.core.surroundings import Graph
 from xverify.report.script_graph import graph_tensors, moved_back
@@ -50,58 +51,18 @@ def operations(call: Call, graph: Graph) -> list[dict[str, Any]]:
 
 
 def surrounded_onednn(call: dict[str, Any]) -> Any:
-    """Several operations in a graph, through the C functions; the numbers are those of dnnl_graph_types.h and
-    dnnl_common_types.h. Every operand is in C order."""
+    """Several operations in a graph, through the C functions. Every operand is in C order."""
     import ctypes
-    import os
-    import sys
-    from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint8, c_void_p
+    from ctypes import byref, c_float, c_int64, c_size_t, c_uint8, c_void_p
 
-    types = {
-        "float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6, "float8_e5m2": 9, "float8_e4m3fn": 10,
-    }  # fmt: skip
     graph, attributes, arrays = call["graph"], call["attributes"], call["arrays"]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    path = call["name"].partition(":")[2].partition("@")[0] or os.path.join(sys.prefix, "lib", "libdnnl.so.3")
-    if not os.path.isfile(path):
-        raise ImportError("there is no %s: pip install onednn-cpu-gomp" % path)
-    directory = os.path.dirname(os.path.abspath(path))
-    driver = os.path.join(directory, "libintelocl.so")
-    if os.path.isfile(driver):  # a build with SYCL finds the CPU through OpenCL
-        os.environ.setdefault("OCL_ICD_FILENAMES", driver)
-    waiting = [os.path.abspath(path)]
-    while waiting:  # a wheel has the libraries that it needs beside it, where the loader does not look
-        try:
-            lib = ctypes.CDLL(waiting[-1], ctypes.RTLD_GLOBAL)
-            waiting.pop()
-        except OSError as error:
-            missing = os.path.join(directory, str(error).partition(":")[0])
-            if missing in waiting or not os.path.isfile(missing):
-                raise ImportError("%s can't be loaded: %s" % (path, error)) from None
-            waiting.append(missing)
-
-    class Logical(ctypes.Structure):
-        _fields_ = [
-            ("id", c_size_t), ("ndims", c_int), ("dims", c_int64 * 12), ("data_type", c_int),
-            ("property", c_int), ("layout_type", c_int), ("strides", c_int64 * 12),
-        ]  # fmt: skip
-
-    def check(function: str, *given: Any) -> None:
-        status = getattr(lib, function)(*given)
-        if status:
-            raise RuntimeError("%s returned status %d" % (function, status))
-
-    def made(function: str, *given: Any) -> Any:
-        handle = c_void_p()
-        check(function, byref(handle), *given)
-        return handle
-
+    structure, types, check, made = onednn_functions(call["name"])
     numbers: dict[str, int] = {}
     logical: dict[str, Any] = {}
 
     def describe(name: str, dtype: str, shape: Any, constant: bool) -> None:
         steps = [int(np.prod([max(1, extent) for extent in shape[place + 1 :]])) for place in range(len(shape))]
-        numbers[name], logical[name] = len(numbers), Logical()
+        numbers[name], logical[name] = len(numbers), structure()
         dims, strides = (c_int64 * 12)(*shape), (c_int64 * 12)(*steps)
         init, number = "dnnl_graph_logical_tensor_init_with_strides", c_size_t(numbers[name])
         check(init, byref(logical[name]), number, types[dtype], len(shape), dims, strides, 2 if constant else 1)
@@ -112,7 +73,7 @@ def surrounded_onednn(call: dict[str, Any]) -> Any:
     def ports(partition: Any, which: str) -> list[str]:
         count = c_size_t()
         check("dnnl_graph_partition_get_%s_ports_num" % which, partition, byref(count))
-        found = (Logical * count.value)()
+        found = (structure * count.value)()
         check("dnnl_graph_partition_get_%s_ports" % which, partition, count, found)
         return [name for one in found for name, number in numbers.items() if number == one.id]
 
@@ -172,8 +133,8 @@ def surrounded_onednn(call: dict[str, Any]) -> Any:
             known[gives] = np.array(moved.reshape(operation["extents"]), order="C")
             continue
         compiled = made("dnnl_graph_compiled_partition_create", ready[0])
-        given = (ctypes.POINTER(Logical) * len(takes))(*[ctypes.pointer(logical[name]) for name in takes])
-        result = (ctypes.POINTER(Logical) * 1)(ctypes.pointer(logical[gives]))
+        given = (ctypes.POINTER(structure) * len(takes))(*[ctypes.pointer(logical[name]) for name in takes])
+        result = (ctypes.POINTER(structure) * 1)(ctypes.pointer(logical[gives]))
         compile_it = "dnnl_graph_partition_compile"
         check(compile_it, ready[0], compiled, c_size_t(len(takes)), given, c_size_t(1), result, engine)
         width = {1: 2, 2: 2, 3: 4, 4: 4}.get(types[operation["dtype"]], 1)
@@ -192,4 +153,6 @@ def surrounded_onednn(call: dict[str, Any]) -> Any:
 
 BODIES: dict[str, Callable[[dict[str, Any]], Any]] = {"onednn": surrounded_onednn}
 
-HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {"surrounded_onednn": (graph_tensors, moved_back)}
+HELPERS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "surrounded_onednn": (onednn_functions, graph_tensors, moved_back)
+}

@@ -229,7 +229,7 @@ def _onnxruntime(call: _Call) -> _Script:
             *body,
             *held,
             f"result = session.run_with_ort_values(None, {_feeds(roles)})[0]",
-            "memory = ctypes.string_at(result.data_ptr(), result.tensor_size_in_bytes())",
+            f"memory = ctypes.string_at(result.data_ptr(), int(np.prod(result.shape())) * {code_dtype(call.out_dtype).itemsize})",
             f"y = np.frombuffer(memory, np.{codes}).reshape(result.shape()).view(ml_dtypes.{call.out_dtype})",
         ],
         ("ctypes", "ml_dtypes"),
