@@ -13,10 +13,12 @@ from flawed_kernels import table
 
 from mutation.mutants import Mutant
 
-KERNELS = tuple(f"xverify/kernels/{name}.py" for name in ("blocks", "casting", "editions", "linear", "ranges"))
+KERNELS = tuple(
+    f"xverify/kernels/{name}.py" for name in ("backends", "blocks", "casting", "editions", "linear", "plans", "ranges")
+)
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
-    "xverify/verify/findings.py", "xverify/core/bits.py",
+    "xverify/verify/findings.py", "xverify/verify/by_code.py", "xverify/core/bits.py",
 )  # fmt: skip
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
@@ -45,7 +47,13 @@ LIKELY = {
 FIRST, ALL, RANGES = 6.0, 23.0, 30.0
 """Seconds of gates: on the likely editions, then on all; on those with ranges."""
 
-TESTS = ("tests/test_legal.py", "tests/test_compare.py", "tests/test_verdict_guards.py", "tests/test_verdicts.py")
+TESTS = (
+    "tests/test_legal.py",
+    "tests/test_by_code.py",
+    "tests/test_compare.py",
+    "tests/test_verdict_guards.py",
+    "tests/test_verdicts.py",
+)
 TESTS_OF_CELLS = (
     "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
 )  # fmt: skip

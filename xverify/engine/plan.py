@@ -21,7 +21,7 @@ from strategies.lap import Probe, lap
 from strategies.probes import probes
 from strategies.structures import Structure
 from strategies.surrounded import surrounded_calls
-from strategies.walk import cell_structures, shape_structures, special_structures
+from strategies.walk import LARGE_SHAPES, cell_structures, shape_structures, special_structures
 from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
 from xverify.contracts.readings import Stepwise
@@ -103,12 +103,17 @@ def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     cells = lap_cases(lap(contract))
-    # What is forbidden or left open comes early, so that a short run has asked it too.
+    structures = list(shape_structures(contract))
+    large = structure_cases(contract, iter([s for s in structures if s.shape in LARGE_SHAPES]), "walk large", 1)
+    # What is forbidden or left open comes early, and a large call now and then, so that a short run has asked them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed))
-    yield from cells
+    for some in cells:
+        yield some + next(large, [])
+    yield from large
     yield from structure_cases(contract, special_structures(contract), "walk special scale")
-    yield from structure_cases(contract, shape_structures(contract), "walk structure")
+    small = (structure for structure in structures if structure.shape not in LARGE_SHAPES)
+    yield from structure_cases(contract, small, "walk structure")
     yield from hypothesis_cases(contract, run_seed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
+from xverify.verify.by_code import by_code
 
 
 class BrokenEnvironmentError(RuntimeError):
@@ -47,24 +49,38 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         return _as_given(contract.given(call))
     operands = contract.operands(call)
     readings = contract.readings(call)
-    dtype = operands.output_dtype
-    distinct: list[NDArray[Any]] = []
-    index: list[int] = []
-    known: dict[bytes, int] = {}
-    proven: dict[Reading, int] = {}
-    for reading in readings:
-        simple = reading.simplified(operands)
-        if simple not in proven:
-            codes = np.ascontiguousarray(canonical(simple.evaluate(operands), dtype)).reshape(operands.shape)
-            key = codes.tobytes()
-            if key not in known:
-                known[key] = len(distinct)
-                distinct.append(codes)
-            proven[simple] = known[key]
-        index.append(proven[simple])
-    subnormal = np.asarray(np.logical_or.reduce([is_subnormal(codes, dtype) for codes in distinct]))
+    table = by_code(operands)
+    distinct, index = _evaluated(readings, operands if table is None else table.operands)
+    if table is not None and len(distinct) > 1:
+        # Readings that differ only for triples which the call has not are one.
+        met = table.met()
+        kept, index = _merged([codes[met] for codes in distinct], index)
+        distinct = [distinct[place] for place in kept]
+    subnormal = np.asarray(np.logical_or.reduce([is_subnormal(codes, operands.output_dtype) for codes in distinct]))
+    if table is not None:
+        distinct = [table.spread(codes) for codes in distinct]
+        subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
     may_flush = not contract.keeps_subnormals
-    return Legal(dtype, operands.shape, readings, tuple(distinct), tuple(index), subnormal, may_flush)
+    return Legal(operands.output_dtype, operands.shape, readings, tuple(distinct), tuple(index), subnormal, may_flush)
+
+
+def _evaluated(readings: Sequence[Reading], operands: Operands) -> tuple[list[Codes], list[int]]:
+    """The distinct results, and for each reading which one is its own."""
+    simple = [reading.simplified(operands) for reading in readings]
+    proven = list(dict.fromkeys(simple))
+    codes = [np.ascontiguousarray(canonical(one.evaluate(operands), operands.output_dtype)) for one in proven]
+    kept, index = _merged(codes, [proven.index(one) for one in simple])
+    return [codes[place].reshape(operands.shape) for place in kept], index
+
+
+def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Places of the results that differ, and an index into the results as one into these."""
+    if len(results) == 1:
+        return [0], list(index)
+    known: dict[bytes, int] = {}
+    first = [known.setdefault(codes.tobytes(), place) for place, codes in enumerate(results)]
+    kept = list(known.values())
+    return kept, [kept.index(first[place]) for place in index]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""Readings evaluated once for each code give what they give value by value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from strategies import build
+from strategies.structures import Linear, Range, Structure
+from xverify import contracts
+from xverify.contracts.model import Contract
+from xverify.core.bits import canonical
+from xverify.core.call import Call, Tensor
+from xverify.core.rounding import is_subnormal
+from xverify.verify.by_code import WORTH, by_code
+from xverify.verify.legal import legal_set
+
+ONNX = contracts.get("ai.onnx/DequantizeLinear-25")
+TENSORFLOW = contracts.get("tensorflow/Dequantize@seed")
+
+LARGE: list[tuple[Contract, Structure]] = [
+    (ONNX, Linear("uint8", "float32", "per_tensor", (2050,), "uint8")),
+    (ONNX, Linear("int8", "float16", "per_tensor", (3, 5, 140), "int8", "float32")),
+    (ONNX, Linear("float8_e5m2", "float32", "per_tensor", (41, 50), "float8_e5m2", "float16")),
+    (ONNX, Linear("int4", "bfloat16", "per_axis", (3, 5, 140), "int4", axis=1)),
+    (ONNX, Linear("uint2", "float32", "per_axis", (2000, 7), "")),
+    (ONNX, Linear("uint4", "float32", "per_axis", (7, 130), "uint4", axis=-2, scale_recipe="subnormal")),
+    (ONNX, Linear("int8", "float32", "per_axis", (4200, 2), "int8", axis=-1, layout="F")),
+    (TENSORFLOW, Range("int8", "MIN_COMBINED", (2100,))),
+    (TENSORFLOW, Range("uint8", "SCALED", (21, 100))),
+]
+
+
+@pytest.mark.parametrize(("contract", "structure"), LARGE, ids=lambda given: getattr(given, "granularity", ""))
+def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Structure) -> None:
+    call = build(contract, structure)
+    operands, found = contract.operands(call), legal_set(contract, call)
+    table = by_code(operands)
+    assert table is not None
+    assert np.prod(table.operands.shape) * WORTH <= call.values
+    for number, reading in enumerate(contract.readings(call)):
+        expected = canonical(reading.evaluate(operands), operands.output_dtype)
+        np.testing.assert_array_equal(table.spread(reading.evaluate(table.operands)), reading.evaluate(operands))
+        np.testing.assert_array_equal(found.codes(number), expected)
+    every = [is_subnormal(codes, found.dtype) for codes in found.distinct]
+    np.testing.assert_array_equal(found.subnormal, np.logical_or.reduce(every))
+    assert found.shape == found.codes(0).shape == found.subnormal.shape == call.data.shape
+    assert len({codes.tobytes() for codes in found.distinct}) == len(found.distinct)
+
+
+@pytest.mark.parametrize(
+    ("contract", "structure"),
+    [
+        (ONNX, Linear("uint8", "float32", "per_tensor", (WORTH * 256 - 1,))),
+        (ONNX, Linear("int4", "float32", "per_axis", (2, WORTH * 16 - 1), "int4", axis=0)),
+        (ONNX, Linear("int16", "float32", "per_tensor", (1 << 20,))),
+        (ONNX, Linear("uint8", "float32", "blocked", (1, 4096), "uint8", block_size=2048)),
+        (ONNX, Linear("uint8", "float32", "per_tensor", (0,))),
+    ],
+    ids=lambda given: f"{given.x_dtype} {given.granularity}" if isinstance(given, Linear) else "",
+)
+def test_where_it_does_not_pay_there_is_no_table(contract: Contract, structure: Structure) -> None:
+    assert by_code(contract.operands(build(contract, structure))) is None
+
+
+def test_what_a_table_has_and_the_call_has_not_does_not_tell_readings_apart() -> None:
+    scale = Tensor("float32", np.array(0x3E00BF6C, np.uint32))  # 0.1257302, which float16 does not have
+    x = np.arange(256, dtype=np.uint8).repeat(WORTH)
+    call = Call(ONNX.id, {"x": Tensor("uint8", x), "scale": scale}, {"output_dtype": "float16"})
+    whole = legal_set(ONNX, call)
+    differ = np.logical_or.reduce([codes != whole.codes(0) for codes in whole.distinct])
+    same = x[~differ]
+    assert differ.any(), "the readings differ on none of these codes"
+    assert same.size, "or on all of them"
+    fewer = replace(call, tensors={**call.tensors, "x": Tensor("uint8", np.resize(same, x.size))})
+    found = legal_set(ONNX, fewer)
+    assert by_code(ONNX.operands(fewer)) is not None
+    assert len(whole.distinct) > len(found.distinct) == 1
+    assert set(found.index) == {0}
+    np.testing.assert_array_equal(found.codes(0), ONNX.readings(fewer)[0].evaluate(ONNX.operands(fewer)))
