@@ -6,7 +6,6 @@ subnormals are kept, infinities, NaN and the signs of zeros are IEEE 754's. The 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
 from xverify.kernels.editions import Edition, dtype_name, edition, output
+from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
 
 _WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2fnuz))
 """The 8-bit types whose differences have up to 33 significant bits."""
@@ -64,9 +64,43 @@ def dequantize_linear(
     Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, values), naming the clause; for
     an unknown contract ValueError.
     """
-    rules = edition(contract, "linear")
     x, scale = np.asarray(x), np.asarray(scale)
     zero_point = None if zero_point is None else np.asarray(zero_point)
+    plan = (_remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan)(
+        contract,
+        x.dtype,
+        x.shape,
+        scale.dtype,
+        scale.shape,
+        None if zero_point is None else zero_point.dtype,
+        None if zero_point is None else zero_point.shape,
+        axis,
+        block_size,
+        out_dtype,
+        backend,
+    )
+    out = output(out, x.shape, plan.dtype, x, scale, zero_point)
+    plan.apply(out, x, scale, zero_point)
+    return out
+
+
+def _linear_plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    scale_dtype: np.dtype[Any],
+    scale_shape: tuple[int, ...],
+    zero_point_dtype: np.dtype[Any] | None,
+    zero_point_shape: tuple[int, ...] | None,
+    axis: int | None,
+    block_size: int | None,
+    out_dtype: DTypeLike | None,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dequantize_linear`."""
+    rules = edition(contract, "linear")
+    x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
+    zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
     rules.require_dtype("x-type", "x", x.dtype, rules.domain.x_dtypes)
     rules.require_dtype("scale-type", "scale", scale.dtype, rules.domain.scale_dtypes)
     rules.require_attribute("axis", axis)
@@ -81,9 +115,10 @@ def dequantize_linear(
     elif rules.domain.zero_point_required:
         rules.refuse(TypeError, "zero-point-required", "zero_point", "absent", "a tensor")
     spread = _spread(rules, x.shape, scale.shape, axis, block_size)
-    out = output(out, x.shape, result_dtype, x, scale, zero_point)
-    arithmetic(backend)(out, x, scale, zero_point, spread)
-    return out
+    return planned(backend, result_dtype, x, scale, zero_point, spread)
+
+
+_remembered_linear_plan = remembered(_linear_plan)
 
 
 def dynamic_dequantize(
@@ -113,9 +148,41 @@ def dynamic_dequantize(
     Returns an array of src's shape in scales' dtype.
     Raises TypeError (dtypes) or ValueError (shapes, axis, qtype), naming the clause.
     """
-    rules = edition(contract, "onednn")
     src, scales = np.asarray(src), np.asarray(scales)
     zps = None if zps is None else np.asarray(zps)
+    plan = (_remembered_dynamic_plan if are_fixed(axis) else _dynamic_plan)(
+        contract,
+        src.dtype,
+        src.shape,
+        scales.dtype,
+        scales.shape,
+        None if zps is None else zps.dtype,
+        None if zps is None else zps.shape,
+        qtype,
+        axis,
+        backend,
+    )
+    out = output(out, src.shape, plan.dtype, src, scales, zps)
+    plan.apply(out, src, scales, zps)
+    return out
+
+
+def _dynamic_plan(
+    contract: str,
+    src_dtype: np.dtype[Any],
+    src_shape: tuple[int, ...],
+    scales_dtype: np.dtype[Any],
+    scales_shape: tuple[int, ...],
+    zps_dtype: np.dtype[Any] | None,
+    zps_shape: tuple[int, ...] | None,
+    qtype: str,
+    axis: int,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dynamic_dequantize`."""
+    rules = edition(contract, "onednn")
+    src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
+    zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
     rules.require_dtype("src-type", "src", src.dtype, rules.domain.x_dtypes)
     rules.require_dtype("scales-type", "scales", scales.dtype, rules.domain.scale_dtypes)
     if zps is not None:
@@ -132,16 +199,18 @@ def dynamic_dequantize(
     axis = rules.integer("axis-range", "axis", axis)
     spread, extent = Spread(), 1
     if qtype == "per_channel":
-        spread = Spread(rules.front_axis("axis-range", axis, src.ndim))
+        spread = Spread(rules.front_axis("axis-range", axis, len(src.shape)))
         extent = src.shape[axis]
     for name, parameter in (("scales", scales), ("zps", zps)):
         if parameter is not None and parameter.shape != (extent,):
             rules.refuse(
                 ValueError, f"{name}-shape", f"the shape of {name}", parameter.shape, f"({extent},) for {qtype}"
             )
-    out = output(out, src.shape, scales.dtype.newbyteorder("="), src, scales, zps)
-    arithmetic(backend)(out, src, scales, zps, spread, by_division=rules.id.endswith("@divide"))
-    return out
+    by_division = rules.id.endswith("@divide")
+    return planned(backend, scales.dtype.newbyteorder("="), src, scales, zps, spread, by_division)
+
+
+_remembered_dynamic_plan = remembered(_dynamic_plan)
 
 
 def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
@@ -155,7 +224,7 @@ def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
     return dtype
 
 
-def _output_dtype(rules: Edition, scale: Array, out_dtype: DTypeLike | None) -> np.dtype[Any]:
+def _output_dtype(rules: Edition, scale: Operand, out_dtype: DTypeLike | None) -> np.dtype[Any]:
     """The scale's dtype or ``out_dtype``, if the edition has it as an output."""
     rules.require_attribute("output_dtype", out_dtype)
     return named_dtype(rules, scale.dtype.newbyteorder("=") if out_dtype is None else out_dtype)
@@ -214,17 +283,25 @@ def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, 
     return _one_dimensional(rules, x, scale, rules.front_axis("axis", axis, len(x)))
 
 
-def arithmetic(backend: str | None) -> Callable[..., None]:
-    """The function that does the arithmetic of checked operands, with `apply`'s arguments."""
+def planned(
+    backend: str | None,
+    dtype: np.dtype[Any],
+    x: Operand,
+    scale: Operand,
+    zero_point: Operand | None,
+    spread: Spread,
+    by_division: bool = False,
+) -> Plan:
+    """The plan of operands that have been checked: the formula on the backend."""
     if chosen(backend) == "numpy":
-        return apply
-    from xverify.kernels.compiled import linear as compiled
+        return Plan(dtype, partial(apply, spread=spread, by_division=by_division))
+    from xverify.kernels.compiled.linear import Linear
 
-    return compiled.apply
+    return Plan(dtype, Linear.of(dtype, x, scale, zero_point, spread, by_division))
 
 
 def apply(
-    out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, *, by_division: bool = False
+    out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool = False
 ) -> None:
     """Write the formula's value for every element of x; the operands have been checked."""
     fill, real = _arithmetic(out.dtype, x, scale, zero_point, by_division)

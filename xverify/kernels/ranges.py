@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import F64, FLOAT32, Array, cast, fractions_to_odd
 from xverify.kernels.editions import Edition, dtype_name, edition, output
-from xverify.kernels.linear import LOOK_UP_FROM, arithmetic, look_up, named_dtype
+from xverify.kernels.linear import LOOK_UP_FROM, look_up, named_dtype, planned
+from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
 
 Exact = Callable[[int, Fraction, Fraction], Fraction]
 """exact(code, min_range, max_range): the formula in rational numbers."""
@@ -60,8 +62,43 @@ def dequantize_range(
     Returns an array of input's shape, float32 or, in MIN_COMBINED of ``@installed``, bfloat16 if so asked.
     Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, mode, axis), naming the clause.
     """
-    rules = edition(contract, "range")
     x, low, high = np.asarray(input), np.asarray(min_range), np.asarray(max_range)
+    plan = (_remembered_range_plan if are_fixed(axis, narrow_range, out_dtype) else _range_plan)(
+        contract,
+        x.dtype,
+        x.shape,
+        low.dtype,
+        low.shape,
+        high.dtype,
+        high.shape,
+        mode,
+        narrow_range,
+        axis,
+        out_dtype,
+        backend,
+    )
+    out = output(out, x.shape, plan.dtype, x, low, high)
+    plan.apply(out, x, low, high)
+    return out
+
+
+def _range_plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    low_dtype: np.dtype[Any],
+    low_shape: tuple[int, ...],
+    high_dtype: np.dtype[Any],
+    high_shape: tuple[int, ...],
+    mode: str,
+    narrow_range: bool | None,
+    axis: int | None,
+    out_dtype: DTypeLike | None,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dequantize_range`."""
+    rules = edition(contract, "range")
+    x, low, high = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape), Operand(high_dtype, high_shape)
     rules.require_dtype("input-type", "input", x.dtype, rules.domain.x_dtypes)
     rules.require_dtype("range-type", "min_range", low.dtype, rules.domain.scale_dtypes)
     rules.require_dtype("range-type", "max_range", high.dtype, rules.domain.scale_dtypes)
@@ -71,12 +108,27 @@ def dequantize_range(
         rules.refuse(ValueError, "mode", "mode", repr(mode), " or ".join(rules.domain.modes))
     result_dtype = _output_dtype(rules, mode, out_dtype)
     spread = _spread(rules, x.shape, low, high, axis)
-    out = output(out, x.shape, result_dtype, x, low, high)
     if mode == "SCALED" and rules.id.endswith("@installed"):
-        factor = _scale_factor(x.dtype, low, high, bool(narrow_range))
-        arithmetic(backend)(out, x, factor, None, spread)
-        return out
-    fill = _formula(mode, x.dtype)
+        scaled = planned(backend, result_dtype, x, Operand(FLOAT32, low.shape), None, spread)
+        return Plan(result_dtype, partial(_scale, scaled.apply, bool(narrow_range)))
+    if chosen(backend) == "numpy":
+        return Plan(result_dtype, partial(apply, mode=mode, spread=spread))
+    from xverify.kernels.compiled.ranges import Ranged
+
+    return Plan(result_dtype, Ranged.of(result_dtype, x, low, spread, mode))
+
+
+_remembered_range_plan = remembered(_range_plan)
+
+
+def _scale(multiply: Callable[..., None], narrow_range: bool, out: Array, x: Array, low: Array, high: Array) -> None:
+    """SCALED of ``@installed``: its scale factor, and the product."""
+    multiply(out, x, _scale_factor(x.dtype, low, high, narrow_range), None)
+
+
+def apply(out: Array, x: Array, low: Array, high: Array, mode: str, spread: Spread) -> None:
+    """Write the mode's formula for every element of x; the operands have been checked."""
+    fill = formula(mode, x.dtype)
     with np.errstate(all="ignore"):
         ends = [spread.shaped(end.astype(np.float64), x.ndim) for end in (low, high)]
         if x.dtype.itemsize == 1 and spread.axis is None and x.size > LOOK_UP_FROM:
@@ -85,7 +137,6 @@ def dequantize_range(
             look_up(table, out, x)
         else:
             for_each_block(fill, out, x, spread, *ends)
-    return out
 
 
 def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.dtype[Any]:
@@ -99,7 +150,7 @@ def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.
     return dtype
 
 
-def _spread(rules: Edition, x: tuple[int, ...], low: Array, high: Array, axis: int | None) -> Spread:
+def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axis: int | None) -> Spread:
     """How the ranges spread over the input; ValueError when their shapes are not those that the axis asks for."""
     axis = -1 if axis is None else rules.integer("axis", "axis", axis)
     # The raw operator's -1 is "no axis", so that the last axis has only its own number.
@@ -122,7 +173,7 @@ def _scale_factor(dtype: np.dtype[Any], low: Array, high: Array, narrow_range: b
         return np.where(below < above, above, below)
 
 
-def _formula(mode: str, dtype: np.dtype[Any]) -> Fill:
+def formula(mode: str, dtype: np.dtype[Any]) -> Fill:
     bounds = np.iinfo(dtype)
     levels = int(bounds.max) - int(bounds.min)
     if mode == "MIN_COMBINED":

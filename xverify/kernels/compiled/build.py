@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from numba import njit
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 Compiled = Callable[..., Any]
 
@@ -25,7 +28,33 @@ def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
 
 
 def _entry(function: Callable[..., Any], signature: tuple[Any, ...], keep: bool) -> Compiled:
-    dispatcher = njit(nogil=True, error_model="numpy", cache=keep)(function)
+    dispatcher = njit(nogil=True, error_model="numpy")(function)
+    if keep:
+        dispatcher._cache = _kept(function)
     dispatcher.compile(signature)
     compiled: Compiled = dispatcher.overloads[signature].entry_point
     return compiled
+
+
+def _kept(function: Callable[..., Any]) -> FunctionCache:
+    """Numba's cache of a function, in which what was made of other sources than these counts as stale.
+
+    Numba itself looks at the function's own file only, and a kernel that was proven must be the one that runs.
+    """
+    cache = FunctionCache(function)
+    implementation = cache._impl
+    cache._cache_file = IndexDataCacheFile(
+        cache_path=implementation.locator.get_cache_path(),
+        filename_base=implementation.filename_base,
+        source_stamp=sources(),
+    )
+    return cache
+
+
+@cache
+def sources() -> str:
+    """A digest of the files of this package."""
+    digest = sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

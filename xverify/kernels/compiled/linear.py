@@ -11,17 +11,21 @@ import numpy as np
 from numba import types
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.casting import FLOAT32, FLOAT64, Array, code_values, numbers
+from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Array, code_values, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import Read, Write, for_each_piece
+from xverify.kernels.compiled.pieces import Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.linear import _SINGLE_LIMIT, _WIDE_FLOATS
+from xverify.kernels.plans import Operand
 
 _CODES = {1: types.uint8, 2: types.uint16, 4: types.int32}
-_ELEMENTS = {"float32": types.float32, "float16": types.uint16, "bfloat16": types.int16}
+ELEMENTS = {FLOAT32: types.float32, FLOAT16: types.uint16, BFLOAT16: types.int16}
+"""The element type under which a compiled loop writes each output dtype."""
 
-_LOOK_UP_FROM = 1024
+_EVERY_BYTE = np.arange(256, dtype=np.uint8)
+
+_LOOK_UP_FROM = 2048
 """From this size on, an output for each code is computed once and looked up, where decoding takes a table anyway."""
 
 
@@ -49,7 +53,7 @@ def coding(dtype: np.dtype[Any]) -> Coding:
 
 
 def signature(
-    codes: Any, element: str, table: Any, real: Any, spread: Places | None, by_division: bool = False
+    codes: Any, out: np.dtype[Any], table: Any, real: Any, spread: Places | None, by_division: bool = False
 ) -> tuple[Any, ...]:
     """The types with which `loops.linear` is compiled; ``real`` None looks up in a table of elements."""
 
@@ -60,66 +64,85 @@ def signature(
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.none if spread is None or isinstance(spread, Runs) else types.UniTuple(types.int64, 5)
     return (
-        array(codes), array(_ELEMENTS[element]), types.none if table is None else array(table), types.int32, types.int32,
+        array(codes), array(ELEMENTS[out]), types.none if table is None else array(table), types.int32, types.int32,
         parameter, parameter, types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The compiled formula for operands of given dtypes and shapes, which have been checked."""
+    """The compiled formula for operands of given dtypes and shapes, which have been checked.
 
-    x: np.dtype[Any]
+    divides: True, or None. is_wide: whether differences, or products that would be rounded twice, need float64. So may zero
+    points of 4 bytes or more, by their values: ``zero_points_decide``.
+    """
+
     out: np.dtype[Any]
-    by_division: bool
-    spread: Places | None
-    has_zero_point: bool
+    coding: Coding
+    places: Places | None
+    divides: bool | None
+    is_wide: bool
+    zero_points_decide: bool
 
-    @cached_property
-    def coding(self) -> Coding:
-        return coding(self.x)
-
-    @cached_property
-    def is_wide(self) -> bool:
-        """Whether differences, or the products that are rounded twice, need float64."""
-        if self.x.itemsize == 4 or (self.has_zero_point and self.x in _WIDE_FLOATS):
-            return True
-        return self.out != FLOAT32 and (self.by_division or self.coding.table is not None)
+    @classmethod
+    def of(
+        cls,
+        out: np.dtype[Any],
+        x: Operand,
+        scale: Operand,
+        zero_point: Operand | None,
+        spread: Spread,
+        by_division: bool,
+    ) -> Linear:
+        """The formula for operands as they are described; ``out`` is the output's dtype."""
+        code = coding(x.dtype.newbyteorder("="))
+        is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in _WIDE_FLOATS)
+        rounds_twice = out != FLOAT32 and (by_division or code.table is not None)
+        found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
+        decide = zero_point is not None and zero_point.dtype.itemsize >= 4
+        return cls(out, code, found, True if by_division else None, is_wide or rounds_twice, decide)
 
     @cached_property
     def single(self) -> Compiled:
+        """The loop that computes in float32."""
         return self._compiled(types.float32)
 
     @cached_property
     def double(self) -> Compiled:
+        """The loop that computes in float64."""
         return self._compiled(types.float64)
 
     def _compiled(self, real: Any) -> Compiled:
         table = None if self.coding.table is None else types.float32
-        return entry(linear, signature(self.coding.codes, self.out.name, table, real, self.spread, self.by_division))
+        return entry(linear, signature(self.coding.codes, self.out, table, real, self.places, self.divides is not None))
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
         """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
         if out.size == 0:
             return
-        is_wide = self.is_wide or not _is_narrow(zero_point)
-        if self.spread is not None:
-            write = self._with_arrays(is_wide, scale, zero_point)
-        else:
-            write = self._with_numbers(is_wide, scale, zero_point)
-            if out.size >= _LOOK_UP_FROM and self.x.itemsize == 1 and (is_wide or self.coding.table is not None):
-                entries = np.empty(256, self.out)
-                write(0, 256, np.arange(256, dtype=np.uint8), entries, False)
-                look_up(out, x, entries, read)
-                return
-        for_each_piece(write, out, x, read)
-
-    def _with_numbers(self, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
-        """One scale and one zero point for all."""
-        compiled = self.double if is_wide else self.single
-        table, keep, flip = self.coding.table, self.coding.keep, self.coding.flip
-        divides = True if self.by_division else None
+        is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
+        if self.places is not None:
+            for_each_piece(self._with_arrays(is_wide, scale, zero_point), out, x, read)
+            return
         factor, offset = float(scale.item()), 0.0 if zero_point is None else float(zero_point.item())
+        compiled, coding = self.double if is_wide else self.single, self.coding
+        if out.size < _LOOK_UP_FROM and read is None and is_plain(x) and is_plain(out):
+            # What the rest comes to for a small tensor, where a microsecond counts.
+            codes, elements = x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)
+            table, keep, flip = coding.table, coding.keep, coding.flip
+            compiled(codes, elements, table, keep, flip, factor, offset, self.divides, None, None, 0, False)
+            return
+        write = self._with_numbers(compiled, factor, offset)
+        if out.size >= _LOOK_UP_FROM and coding.codes == types.uint8 and (is_wide or coding.table is not None):
+            entries = np.empty(256, self.out)
+            write(0, 256, _EVERY_BYTE, entries, False)
+            look_up(out, x, entries, read)
+        else:
+            for_each_piece(write, out, x, read)
+
+    def _with_numbers(self, compiled: Compiled, factor: float, offset: float) -> Write:
+        """One scale and one zero point serve all."""
+        table, keep, flip, divides = self.coding.table, self.coding.keep, self.coding.flip, self.divides
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             compiled(codes, elements, table, keep, flip, factor, offset, divides, None, None, 0, streamed)
@@ -127,26 +150,35 @@ class Linear:
         return write
 
     def _with_arrays(self, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
-        """Parameters by their places; each piece is given those that it needs, in the type that it computes in."""
+        """Parameters by their places: each piece is given those that it needs, in the type that it computes in."""
         compiled, real = (self.double, FLOAT64) if is_wide else (self.single, FLOAT32)
-        table, keep, flip = self.coding.table, self.coding.keep, self.coding.flip
-        divides = True if self.by_division else None
-        places = self.spread
+        table, keep, flip, divides = self.coding.table, self.coding.keep, self.coding.flip, self.divides
+        places = self.places
         assert places is not None
         scales, offsets = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
         if isinstance(places, Rows) and places.repeats * places.tiles > 1:
-            scales = np.tile(np.repeat(_real(scales, real), places.repeats), places.tiles)
-            if offsets is not None:
-                offsets = np.tile(np.repeat(_real(offsets, real), places.repeats), places.tiles)
+            scales = laid_out(_real(scales, real), places)
+            offsets = None if offsets is None else laid_out(_real(offsets, real), places)
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-            low, high = places.reach(start, stop)
-            factors = _real(scales[low:high], real)
-            zeros = np.zeros(high - low, real) if offsets is None else _real(offsets[low:high], real)
-            runs, rows = places.arguments(low)
-            compiled(codes, elements, table, keep, flip, factors, zeros, divides, runs, rows, start, streamed)
+            for first, last in places.cuts(start, stop):
+                low, high = places.reach(first, last)
+                factors = _real(scales[low:high], real)
+                zeros = np.zeros(high - low, real) if offsets is None else _real(offsets[low:high], real)
+                part = slice(first - start, last - start)
+                runs, rows = places.arguments(low)
+                compiled(
+                    codes[part], elements[part], table, keep, flip, factors, zeros, divides, runs, rows, first, streamed
+                )
 
         return write
+
+
+def laid_out(parameters: Array, places: Rows) -> Array:
+    """The parameters as often as the rows ask for."""
+    if places.repeats * places.tiles == 1:
+        return parameters
+    return np.tile(np.repeat(parameters, places.repeats), places.tiles)
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
@@ -166,34 +198,9 @@ def _is_narrow(zero_point: Array | None) -> bool:
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> None:
     """out = the table's entry for each byte of x."""
-    element = _ELEMENTS[out.dtype.name]
-    compiled = entry(linear, signature(types.uint8, out.dtype.name, element, None, None))
+    compiled = entry(linear, signature(types.uint8, out.dtype, ELEMENTS[out.dtype], None, None))
 
     def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
         compiled(codes, elements, entries, 0, 0, None, None, None, None, None, 0, streamed)
 
     for_each_piece(write, out, x, read)
-
-
-@lru_cache(maxsize=1024)
-def prepared(
-    x: np.dtype[Any],
-    out: np.dtype[Any],
-    shape: tuple[int, ...],
-    scale: tuple[int, ...],
-    spread: Spread,
-    by_division: bool,
-    has_zero_point: bool,
-) -> Linear:
-    """The compiled formula for these dtypes and shapes."""
-    found = None if 0 in shape else places(shape, scale, spread)
-    return Linear(x.newbyteorder("="), out, by_division, found, has_zero_point)
-
-
-def apply(
-    out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, *, by_division: bool = False
-) -> None:
-    """As `xverify.kernels.linear.apply`."""
-    prepared(x.dtype, out.dtype, x.shape, scale.shape, spread, by_division, zero_point is not None)(
-        out, x, scale, zero_point
-    )

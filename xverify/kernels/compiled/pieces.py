@@ -36,9 +36,12 @@ def _streamed_from() -> int:
 
 
 def is_plain(array: Array) -> bool:
-    """Whether its elements lie as compiled loops take them."""
-    flags = array.flags
-    return flags.c_contiguous and flags.aligned and array.dtype.isnative
+    """Whether its elements lie as compiled loops take them: in C order, aligned, in this machine's byte order."""
+    return array.flags.num & _PLAIN == _PLAIN and array.dtype.isnative
+
+
+_PLAIN = 0x101
+"""NumPy's C_CONTIGUOUS and ALIGNED; to ask for both by their names takes three times as long."""
 
 
 def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None) -> None:

@@ -31,6 +31,10 @@ class Runs:
         low = first * self.stride + start % self.line // self.run
         return low, last * self.stride + (stop - 1) % self.line // self.run + 1
 
+    def cuts(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Parts of that range which need parameters that lie together, and not many more than they have elements."""
+        return [(start, stop)]
+
     def arguments(self, origin: int) -> tuple[tuple[int, ...], None]:
         """``runs`` and ``rows`` for parameters of which the first is number ``origin``."""
         return (origin, self.line, self.run, self.stride), None
@@ -56,6 +60,11 @@ class Rows:
         if first == last:
             return low + start % self.row, high + (stop - 1) % self.row + 1
         return low, high + self.row
+
+    def cuts(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """As `Runs.cuts`: the end of a long row and the beginning of the next need what lies apart."""
+        cut = (stop - 1) // self.row * self.row
+        return [(start, cut), (cut, stop)] if self.row > BLOCK and start < cut else [(start, stop)]
 
     def _base(self, row: int) -> int:
         return (row // self.in_line * self.stride + row % self.in_line // self.run) * self.row

@@ -230,6 +230,39 @@ def value(context: Any, code: Any, keep: Any, flip: Any, scale: Any, offset: Any
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def number(context: Any, code: Any, keep: Any, flip: Any) -> Generated:
+    """The number of a code as `_number` says, in float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code, keep, flip = arguments
+        return _number(builder, code, keep, flip, _F64)
+
+    return types.float64(code, types.int32, types.int32), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def element(context: Any, value: Any, like: Any) -> Generated:
+    """A float64, exact or rounded to odd, as the element of ``like``, an array: rounded once to nearest even."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _element(builder, arguments[0], like.dtype)
+
+    return like.dtype(types.float64, like), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def differ(context: Any, one: Any, other: Any) -> Generated:
+    """Whether two elements differ in a bit, as 0 or 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if one == types.float32:
+            arguments = [builder.bitcast(argument, _I32) for argument in arguments]
+        return builder.zext(builder.icmp_unsigned("!=", *arguments), ir.IntType(8))
+
+    return types.uint8(one, one), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def put_chunk(
     context: Any,
     x: Any,

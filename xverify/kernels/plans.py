@@ -1,0 +1,43 @@
+"""What the checks of a call come to. They look at dtypes, shapes and attributes only, so that a call like one before needs none.
+
+What may differ between two calls with the same plan is looked at each time: where ``out`` lies and whether it can be written, the
+strides of all arrays, and their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Operand(NamedTuple):
+    """An array as far as the checks look at it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend."""
+
+    dtype: np.dtype[Any]
+    apply: Callable[..., None]
+
+
+def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
+    """Whether the attributes are of types whose values cannot change, so that a plan may be kept for them."""
+    return (
+        (axis is None or type(axis) is int)
+        and (other is None or type(other) in (int, bool))
+        and (dtype is None or isinstance(dtype, str | type | np.dtype))
+    )
+
+
+def remembered(plan: Callable[..., Plan]) -> Callable[..., Plan]:
+    """The function with its last results kept, by its arguments and their types: True is no 1. A refusal is none of them."""
+    return lru_cache(maxsize=1024, typed=True)(plan)
