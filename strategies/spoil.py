@@ -294,6 +294,10 @@ def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
 
 
+def _hyphenated(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, qtype=str(call.attributes.get("qtype", "per_tensor")).replace("_", "-"))
+
+
 def _per_group(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _set(call, qtype="per_group")
 
@@ -317,6 +321,7 @@ OPENERS: Mapping[str, Change] = {
     "int32-overflow": _int32_overflow,
     "scales-rank": _scales_rank,
     "qtype-per-group": _per_group,
+    "qtype-spelling": _hyphenated,
     "range-order": _range_order,
 }
 """How a clause of that name is entered where it leaves the call open."""

@@ -143,7 +143,9 @@ DYNAMIC_TABLE = [
     ("x=int8[2,3] scale=float32[2,1]", "forbidden scales-shape"),
     ("x=int8[2,3] scale=float32[1] zp=int8[2]", "forbidden zps-shape"),
     ("x=int8[2,3] scale=float32[3] qtype=per_channel axis=2", "forbidden axis-range"),
-    ("x=int8[2,3] scale=float32[1] qtype=per-tensor", "forbidden qtype"),
+    ("x=int8[2,3] scale=float32[1] qtype=per-tensor", "unspecified qtype-spelling"),
+    ("x=int8[2,3] scale=float32[3] qtype=per-channel", "unspecified qtype-spelling"),
+    ("x=int8[2,3] scale=float32[1] qtype=per_row", "forbidden qtype"),
     ("x=int8[2,3] scale=float32[1] qtype=per_group", "unspecified qtype-per-group"),
     ("x=int8[2,3] scale=float32[]", "unspecified scales-rank"),
     ("x=int8[2,3] scale=float32[1] zp=int8[]", "unspecified scales-rank"),
@@ -162,6 +164,7 @@ STATIC_3_0_TABLE = [
     ("x=int8[2,3] scale=float32[1] zp=int32[3]", "forbidden zps-shape"),
     ("x=int8[2,3] scale=float32[3] zp=int32[1]", "forbidden scales-shape"),
     ("x=int8[2,3] scale=float32[1] zp=int32[1] qtype=per_group", "forbidden qtype"),
+    ("x=int8[2,3] scale=float32[3] zp=int32[3] qtype=per-channel", "forbidden qtype"),
     ("x=int8[2,3] scale=float32[1] zp=int32[1] axis=2", "unspecified axis-per-tensor"),
     ("x=int8[2]=0 scale=float32[1] zp=int64[1]=4294967297", "unspecified int32-overflow"),
 ]
@@ -174,6 +177,7 @@ DYNAMIC_3_0_TABLE = [
     ("x=int8[2,3] scale=float32[]", "forbidden scales-shape"),
     ("x=int8[2,3] scale=float32[1] zp=int8[1,1]", "forbidden zps-shape"),
     ("x=int8[2,3] scale=float32[1] qtype=per_group", "forbidden qtype"),
+    ("x=int8[2,3] scale=float32[1] qtype=per-tensor", "unspecified qtype-spelling"),
     ("x=int8[2,3] scale=float32[3] qtype=per_channel axis=2", "forbidden axis-range"),
     ("x=int8[2]=-2 scale=float32[1] zp=int32[1]=2147483647", "unspecified int32-overflow"),
 ]

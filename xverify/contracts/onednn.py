@@ -118,8 +118,14 @@ _CLAUSES: dict[str, dict[str, str]] = {
         "axis-range": "An s64 value in the range of [-r, r-1] where r = rank(src), `1` by default.",
     },
 }
-_SILENT_FROM_3_7 = {
+_SILENT = {
     **SILENT,
+    "qtype-spelling": (
+        "sentences on scales and zps say `qtype` = `per-tensor` and `per-channel`, the values of qtype are spelled with _"
+    ),
+}
+_SILENT_FROM_3_7 = {
+    **_SILENT,
     "scales-rank": "no sentence says any more that scales and zps are 1D tensors, though both count elements only",
     "qtype-per-group": "sentences describe `qtype` = `per-group`, which the values of qtype do not list",
 }
@@ -160,9 +166,12 @@ def _judge(edition: str, call: Call) -> Judgement:
     expected, forbidden, unspecified = begun(domain, call)
     if zero_point is not None and zero_point.dtype not in domain.zero_points_for(x.dtype):
         forbidden.append("zps-type")
-    if newer and call.attributes.get("qtype") == "per_group":
+    qtype = call.attributes.get("qtype", "per_tensor")
+    if newer and qtype == "per_group":
         unspecified.append("qtype-per-group")
-    elif call.attributes.get("qtype", "per_tensor") not in ("per_tensor", "per_channel"):
+    elif qtype in ("per-tensor", "per-channel"):
+        unspecified.append("qtype-spelling")
+    elif qtype not in ("per_tensor", "per_channel"):
         forbidden.append("qtype")
     if expected is not None:
         for parameter, clause in ((scale, "scales-shape"), (zero_point, "zps-shape")):
@@ -199,7 +208,7 @@ def contract(edition: str) -> Contract:
     document = _DOCUMENTS[edition]
     newer = edition == "3.7"
     clauses = [Clause(f"{identity}/{name}", text, document) for name, text in _CLAUSES[edition].items()]
-    silent = _SILENT_FROM_3_7 if newer else SILENT
+    silent = _SILENT_FROM_3_7 if newer else _SILENT
     clauses += [Clause(f"{identity}/{name}", "", document, note) for name, note in silent.items()]
     which = (
         f"the guide from release {edition} on"

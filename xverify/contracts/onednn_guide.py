@@ -62,7 +62,7 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def per_channel(call: Call) -> bool:
-    return call.attributes.get("qtype", "per_tensor") == "per_channel"
+    return call.attributes.get("qtype") in ("per_channel", "per-channel")
 
 
 def begun(domain: Domain, call: Call) -> tuple[int | None, list[str], list[str]]:
