@@ -317,6 +317,7 @@ def sample_report() -> dict[str, Any]:
             "seed": 0,
             "started": "2026-08-03T14:15:02Z",
             "seconds": 67.2,
+            "own_seconds": {"judging": 24.1, "making calls": 17.9, "waiting for answers": 0.0, "shrinking": 11.2},
             "budget": 60.0,
             "cases": None,
             "complete": True,

@@ -27,6 +27,7 @@ from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed,
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
 from xverify.engine.plan import Case, batches
 from xverify.engine.rules import Rules
+from xverify.engine.spent import Spent
 from xverify.engine.trust import Trust
 from xverify.engine.workers import Limits, Worker
 from xverify.verify import editions, verdicts
@@ -82,6 +83,7 @@ class Sweep:
         self.emit = emit
         self.started = time.time()
         self._clock = time.monotonic()
+        self.spent = Spent()
         directory, repeat_each = options.directory / "workers", options.rules.repeat_each
         self.fleet = Fleet(
             options.oracles,
@@ -115,7 +117,8 @@ class Sweep:
 
     def start(self) -> None:
         """Start the workers."""
-        self.fleet.start()
+        with self.spent.on("starting processes"):
+            self.fleet.start()
         names = tuple(subject.label for subjects in self.fleet.subjects.values() for subject in subjects)
         contracts = tuple(contract.id for contract in self.options.contracts)
         self.emit(SweepStarted(self.options.run_id, contracts, names, self.options.budget, self.options.cases))
@@ -132,11 +135,13 @@ class Sweep:
         with self.interruptible():
             streams = {c.id: batches(c, options.seed, self.fleet.surrounds(c)) for c in options.contracts}
             self.ask(streams, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE), options.cases)
-            equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
-            telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
-        conclude(self)
-        conclude_changes(self)
-        vary.conclude_variants(self)
+            with self.spent.on("telling readings apart"):
+                equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
+                telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
+        with self.spent.on("judging"):
+            conclude(self)
+            conclude_changes(self)
+            vary.conclude_variants(self)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -155,7 +160,8 @@ class Sweep:
         were answered."""
         remaining, unasked = dict(streams), self.unasked
         for contract, batch in self._turns(remaining, limit, cases):
-            self.fleet.send(contract, batch)
+            with self.spent.on("sending calls"):
+                self.fleet.send(contract, batch)
             self._receive_done()
             while len(self.fleet.under_way) >= IN_ALL and (patience == math.inf or not limit()):
                 self._receive_done(wait=0.05)
@@ -193,8 +199,11 @@ class Sweep:
 
     def _receive_done(self, wait: float = 0.0) -> None:
         """Judge the batches that every implementation has answered, waiting so long for one at most."""
-        for batch in self.fleet.take_answered(wait):
-            self._receive(batch)
+        with self.spent.on("waiting for answers"):
+            answered = self.fleet.take_answered(wait)
+        for batch in answered:
+            with self.spent.on("judging"):
+                self._receive(batch)
 
     # -- planning -------------------------------------------------------------------------------------
 
@@ -219,7 +228,8 @@ class Sweep:
                 continue
             # The contract that is farthest behind: one whose worker had to be replaced catches up.
             contract = min(free, key=lambda c: made[c.id] / weights[c.id])
-            batch = next(streams[contract.id], [])[: quota[contract.id]]
+            with self.spent.on("making calls"):
+                batch = next(streams[contract.id], [])[: quota[contract.id]]
             if not batch:
                 del streams[contract.id]
                 continue

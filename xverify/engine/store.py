@@ -73,6 +73,7 @@ def _run(sweep: Sweep) -> dict[str, Any]:
         "seed": options.seed,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sweep.started)),
         "seconds": round(sweep.elapsed(), 1),
+        "own_seconds": {purpose: round(seconds, 1) for purpose, seconds in sweep.spent.seconds().items()},
         "attribution_seconds": round(sweep.tally.attribution_seconds(), 1),
         "budget": options.budget,
         "cases": options.cases,

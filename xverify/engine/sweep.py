@@ -53,7 +53,8 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
             run.start()
             run.explore()
             if run.complete:
-                shrink_all(run, out_of_time)
+                with run.spent.on("shrinking"):
+                    shrink_all(run, out_of_time)
             result = report(run)
     finally:
         run.stop()

@@ -103,9 +103,11 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
         with handling_interrupts(run):
             run.start()
             walked = _ask(run, options)
-            conclude(run)
+            with run.spent.on("judging"):
+                conclude(run)
             if run.complete and options.shrink:
-                shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
+                with run.spent.on("shrinking"):
+                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
             result = report(run)
     finally:
         run.stop()

@@ -39,6 +39,7 @@ def render(report: Json) -> str:
         run=report["run"],
         decided=_decided(report) if "gate" in report else None,
         trust=report["coverage"]["trust"],
+        own_time=summary.own_time(report),
         headline=summary.headline(report),
         subjects=[name for name in summary.subjects(report) if _answers(report, name)],
         contracts=summary.contracts(report),

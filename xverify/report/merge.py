@@ -88,6 +88,7 @@ def _run(runs: Sequence[Json], headers: Sequence[Json]) -> dict[str, Any]:
         },
         "phases": _added(header["phases"] for header in headers),
         "workers": _workers(headers),
+        **_own_seconds(headers),
         "left_out": list(dict.fromkeys(sentence for header in headers for sentence in header.get("left_out", ()))),
         "merged": list(runs),
     }
@@ -111,6 +112,14 @@ def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for one in counts:
         total.update(one)
     return dict(sorted(total.items()))
+
+
+def _own_seconds(headers: Sequence[Json]) -> dict[str, Any]:
+    tenths = _added(
+        {purpose: round(10 * seconds) for purpose, seconds in header.get("own_seconds", {}).items()}
+        for header in headers
+    )
+    return {"own_seconds": {purpose: count / 10 for purpose, count in tenths.items()}} if tenths else {}
 
 
 def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:

@@ -153,10 +153,21 @@ def contracts(report: Json) -> list[str]:
 
 
 def shares(report: Json) -> list[tuple[str, str]]:
-    """For each implementation that answered, what of the run was its: calls, share of all calls, seconds, deaths."""
+    """For each implementation that answered, what of the run was its: calls, share of all calls, seconds, deaths; then on what
+    the run's own process spent its time."""
     workers = report["run"]["workers"]
     total = sum(worker["calls"] for worker in workers)
-    return [(worker["name"], _share(worker, total)) for worker in workers if worker["calls"]]
+    rows = [(worker["name"], _share(worker, total)) for worker in workers if worker["calls"]]
+    own = own_time(report)
+    return [*rows, ("the run's own process", own)] if own else rows
+
+
+def own_time(report: Json) -> str:
+    """On what the run's own process spent its time, the most first; "" where that is not known."""
+    spent = report["run"].get("own_seconds", {}).items()
+    return ", ".join(
+        f"{purpose} {seconds} s" for purpose, seconds in sorted(spent, key=lambda item: -item[1]) if seconds
+    )
 
 
 def _share(worker: Json, total: int) -> str:

@@ -1,0 +1,44 @@
+"""What a run's own process spent its time on: making calls, judging, waiting for implementations, shrinking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+ELSE = "everything else"
+"""What is not accounted for otherwise: starting, writing."""
+
+
+@dataclass(eq=False)
+class Spent:
+    """Seconds by purpose; what is done inside another purpose counts as itself only. clock: seconds, from any beginning."""
+
+    clock: Callable[[], float] = time.monotonic
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _purposes: list[str] = field(default_factory=lambda: [ELSE])
+    _since: float | None = None
+
+    @contextmanager
+    def on(self, purpose: str) -> Iterator[None]:
+        """What is done inside is for that purpose."""
+        self._account()
+        self._purposes.append(purpose)
+        try:
+            yield
+        finally:
+            self._account()
+            self._purposes.pop()
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds of every purpose until now, the largest first."""
+        self._account()
+        return dict(sorted(self._seconds.items(), key=lambda item: -item[1]))
+
+    def _account(self) -> None:
+        now = self.clock()
+        if self._since is not None:
+            purpose = self._purposes[-1]
+            self._seconds[purpose] = self._seconds.get(purpose, 0.0) + now - self._since
+        self._since = now
