@@ -44,7 +44,8 @@ def expected(case: Case, operands: Operands) -> NDArray[Any]:
     from xverify.kernels import dequantize_linear
 
     x, scale, zero_point = typed(case, operands)
-    return dequantize_linear(x, scale, zero_point, axis=case.axis, block_size=case.block_size or None)
+    block_size = case.block_size or None
+    return dequantize_linear(x, scale, zero_point, axis=case.axis, block_size=block_size, backend="numpy")
 
 
 def typed(case: Case, operands: Operands) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:

@@ -98,11 +98,14 @@ def part(line: Json) -> str:
     return "" if value is None else f"{100 * value:.0f} %"
 
 
+_NOTICED, _LITTLE = 1 << 18, "< 0.25 MiB"
+
+
 def mebibytes(count: int | None) -> str:
     """Memory; what is below a quarter of a MiB is within what the kernel counts late."""
     if count is None:
         return "not known"
-    return "< 0.25 MiB" if count < 1 << 18 else f"{count / (1 << 20):.1f} MiB"
+    return _LITTLE if count < _NOTICED else f"{count / (1 << 20):.1f} MiB"
 
 
 def sizes(elements: int) -> str:
@@ -129,6 +132,7 @@ def notes(group: Group) -> list[str]:
     winners = "; ".join(f"{way} ({', '.join(where)})" for way, where in limits.items())
     return [
         *([f"The limit: {winners}."] if winners else []),
+        *_memory(group),
         *(
             f"{name} computes other bits than the kernel (*), on up to {share:.3g} % of the values."
             for name, share in others.items()
@@ -138,6 +142,19 @@ def notes(group: Group) -> list[str]:
             for why, where in gone.items()
         ),
     ]
+
+
+def _memory(group: Group) -> list[str]:
+    """Who takes memory beside operands and output, at the largest size that was measured."""
+    if not group.measured:
+        return []
+    case = group.measured[-1]
+    taken = {line["peer"]: line["peak_bytes"] for line in case["lines"] if _timed(line) and line["role"] != "limit"}
+    if not taken or None in taken.values():
+        return []
+    much = [f"{name} {mebibytes(count)}" for name, count in taken.items() if count >= _NOTICED]
+    listed = ", ".join([*much, *([f"each of the others {_LITTLE}"] if len(much) < len(taken) else [])])
+    return [f"Memory beside operands and output, at {size_in_words(case['elements'])}: {listed}."]
 
 
 def _absence(line: Json) -> str:

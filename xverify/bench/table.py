@@ -55,17 +55,14 @@ def print_bench(bench: Json, console: Console) -> None:
 
 def _print_group(group: Group, console: Console) -> None:
     table = Table(title=escape(group.title), title_justify="left", title_style="bold")
-    table.add_column("Gelem/s")
+    table.add_column("Gelem/s", no_wrap=True)
     for case in group.measured:
-        table.add_column(present.sizes(case["elements"]), justify="right")
-    table.add_column("memory beside", justify="right")
+        table.add_column(present.sizes(case["elements"]), justify="right", no_wrap=True)
     for name in group.peers:
         found = [present.line_of(case, name) for case in group.measured]
         role = next(line["role"] for line in found if line is not None)
-        shown = f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name)
-        table.add_row(shown, *(_cell(line) for line in found), _memory(found))
-    if group.peers:
-        console.print(table)
+        table.add_row(f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name), *map(_cell, found))
+    console.print(table if group.peers else escape(group.title), style=None if group.peers else "bold")
     for sentence in present.notes(group):
         console.print(f"  {escape(sentence)}", style="dim")
     console.print()
@@ -77,15 +74,7 @@ def _cell(line: Json | None) -> str:
     star = "*" if line["other_bits"] else ""
     if line["role"] == "limit":
         return present.speed(line)
-    return f"{present.speed(line)}{star}\n[dim]{present.ratio(line)} {present.part(line)}[/]"
-
-
-def _memory(lines: Sequence[Json | None]) -> str:
-    """The most that the peer took beside operands and output, at the largest size that it did."""
-    for line in reversed(lines):
-        if line is not None and "seconds" in line:
-            return present.mebibytes(line["peak_bytes"])
-    return ""
+    return f"{present.speed(line)}{star}\n[dim]{present.ratio(line)} {present.part(line).replace(' ', '')}[/]"
 
 
 def _print_single(cases: Sequence[Json], console: Console) -> None:

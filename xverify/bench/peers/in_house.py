@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from functools import partial
 from typing import Any
@@ -22,11 +21,7 @@ def load(threads: int) -> Solve:
         if case.block_size:
             keywords["block_size"] = case.block_size
         operands = (problem.x, problem.scale, problem.zero_point)
-        if "backend" in inspect.signature(xverify.dequantize_linear).parameters:
-            keywords["backend"] = backend
-        elif backend != "numpy":
-            raise NotImplementedError(f"this xverify has no backend {backend}")
-        call = partial(xverify.dequantize_linear, *operands, **keywords, out=problem.out)
+        call = partial(xverify.dequantize_linear, *operands, **keywords, out=problem.out, backend=backend)
         return [Way("dequantize_linear, out given", call)]
 
     return solve

@@ -1,0 +1,128 @@
+"""Values per second and core of the comparison: the legal set of a call, and holding an output against it, attribution off.
+
+For calls of ONNX's newest edition with 8-bit x and float32 output, of every size in ``--sizes``: per tensor, per axis, blocked.
+Each is judged by `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare`, as a sweep does; the output that is
+compared is right. The process stays on one core. Medians of interleaved rounds. ``--profile`` adds the functions in
+which the time of the largest call goes.
+
+    python benchmarks/comparison.py
+    python benchmarks/comparison.py --sizes 1Mi --profile
+
+Exits 1 when no size from `LARGE` on reaches the goal per tensor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from xverify.bench.cases import Case, draw, size_in_words, sizes_of
+from xverify.bench.data import expected
+from xverify.contracts import get, newest
+from xverify.contracts.model import Contract
+from xverify.core.call import Attribute, Call, Tensor, code_dtype
+from xverify.verify.compare import compare
+from xverify.verify.legal import legal_set
+
+GOAL = 200e6
+"""Values a second and core (issue 6)."""
+
+LARGE = 1 << 16
+"""The goal is for calls that carry many values."""
+
+Made = tuple[Contract, Call, Tensor]
+
+
+def made(case: Case, seed: int) -> Made:
+    """The contract, the call and a right output of a case."""
+    operands = draw(case, seed)
+    tensors = {"x": Tensor(case.x_dtype, operands.x), "scale": Tensor(case.out_dtype, operands.scale)}
+    if operands.zero_point is not None:
+        tensors["zero_point"] = Tensor(case.x_dtype, operands.zero_point)
+    attributes: dict[str, Attribute] = {} if case.axis is None else {"axis": case.axis}
+    if case.block_size:
+        attributes["block_size"] = case.block_size
+    contract = get(newest())
+    right = expected(case, operands).view(code_dtype(case.out_dtype))
+    return contract, Call(contract.id, tensors, attributes), Tensor(case.out_dtype, right)
+
+
+def judge(contract: Contract, call: Call, output: Tensor) -> tuple[float, float]:
+    """Seconds of the legal set, and of the comparison."""
+    start = time.perf_counter()
+    legal = legal_set(contract, call)
+    between = time.perf_counter()
+    comparison = compare(legal, output)
+    end = time.perf_counter()
+    if not comparison.clean:
+        raise AssertionError(f"the in-house kernel gives {comparison.wrong_values} wrong values")
+    return between - start, end - between
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="256,4Ki,64Ki,1Mi,16Mi", help="numbers of values of a call")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--profile", action="store_true", help="also say where the time of the largest call goes")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    cases = [
+        Case(x, "float32", granularity, size)
+        for x in ("uint8", "int8")
+        for granularity in ("per-tensor", "per-axis", "blocked")
+        for size in sizes_of(arguments.sizes)
+    ]
+    calls = {case: made(case, arguments.seed) for case in cases}
+    taken: dict[Case, list[tuple[float, float]]] = {case: [] for case in cases}
+    for case in cases:
+        judge(*calls[case])  # caches of the engine are warm after a sweep's first calls
+    for _ in range(arguments.rounds):
+        for case in cases:
+            taken[case].append(judge(*calls[case]))
+    print(
+        f"{'x':6} {'granularity':12} {'values':>8} {'10^6 values/s':>14} {'of which legal set':>19} {'comparison':>11}"
+    )
+    figures = []
+    for case, times in taken.items():
+        whole = statistics.median(sum(pair) for pair in times)
+        legal = statistics.median(pair[0] for pair in times)
+        speed = case.elements / whole
+        figures.append(
+            {"x": case.x_dtype, "granularity": case.granularity, "values": case.elements, "per_second": speed}
+        )
+        shares = f"{100 * legal / whole:>17.0f} % {100 * (1 - legal / whole):>9.0f} %"
+        print(f"{case.x_dtype:6} {case.granularity:12} {size_in_words(case.elements):>8} {speed / 1e6:>14.1f} {shares}")
+    if arguments.profile:
+        _profile(calls[max(cases, key=lambda case: (case.granularity == "per-tensor", case.elements))])
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"goal": GOAL, "figures": figures}, indent=1) + "\n")
+    large = [case for case in cases if case.granularity == "per-tensor" and case.elements >= LARGE]
+    best = max((case.elements / statistics.median(map(sum, taken[case])) for case in large), default=0.0)
+    reached = best >= GOAL
+    print(
+        f"goal: {GOAL / 1e6:g} million values a second and core: {best / 1e6:.0f}, {'reached' if reached else 'missed'}"
+    )
+    return 0 if reached else 1
+
+
+def _profile(call: Made) -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    for _ in range(5):
+        judge(*call)
+    profile.disable()
+    pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(12)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""The goals of the in-house kernels (issue 6), measured by ``xverify bench`` and checked.
+
+Two benches are run: of uint8 and int8 to float32 at every size, and of all other types at 16 Mi elements; or their JSON is read
+from files. For each goal and case a line says what was measured, what is asked for, and whether that is reached. Exits 1 when a
+goal is missed, 3 when one could not be measured.
+
+    python benchmarks/measures.py                                # about 15 minutes
+    python benchmarks/measures.py --from bench.json others.json  # what `xverify bench --json` wrote
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from xverify.bench.cases import pairs_of, size_in_words
+from xverify.bench.result import load
+
+MAIN = (("uint8", "float32"), ("int8", "float32"))
+LARGE = (1 << 24, 1 << 26)
+
+NOT_SLOWER, OVER_ONNX_RUNTIME, OF_LIMIT, OF_LIMIT_OTHERS = 0.97, 1.4, 0.9, 0.8
+
+BLOCK_BYTES = 1 << 20
+"""What a kernel may take beside its output: a block, and what Linux counts late."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A goal in one case. measured: None where it could not be."""
+
+    goal: str
+    case: str
+    measured: float | None
+    wanted: float
+    at_least: bool = True
+    remark: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
+
+
+def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
+    """Every goal that is about a case of the bench."""
+    cache = bench["run"]["machine"]["last_level_cache"] or 1 << 25
+    for case in bench["cases"]:
+        lines = {line["peer"]: line for line in case["lines"]}
+        mine, runtime = lines.get(kernel, {}), lines.get("onnxruntime", {})
+        pair = (case["x_dtype"], case["out_dtype"])
+        name = f"{pair[0]} to {pair[1]}, {case['granularity']}, {size_in_words(case['elements'])}"
+        fastest = case.get("fastest_peer")
+        if case["elements"] == 1:
+            if "seconds" in runtime:
+                took = _microseconds(mine)
+                yield Check(
+                    "call overhead below ONNX Runtime's, in microseconds",
+                    name,
+                    took,
+                    _microseconds(runtime) or 0,
+                    False,
+                )
+            continue
+        if fastest:
+            remark = fastest + ("*" if lines[fastest]["other_bits"] else "")
+            yield Check(
+                "not slower than the fastest peer", name, mine.get("ratio_to_fastest_peer"), NOT_SLOWER, remark=remark
+            )
+        if pair in MAIN and "seconds" in runtime and case["bytes_read"] + case["bytes_written"] > cache:
+            goal = "times ONNX Runtime, past the last-level cache"
+            yield Check(goal, name, _times(mine, runtime), OVER_ONNX_RUNTIME)
+        if pair in MAIN and case["elements"] in LARGE:
+            yield Check("part of the limit", name, mine.get("part_of_limit"), OF_LIMIT, remark=_way(lines))
+        elif case["elements"] == LARGE[0]:
+            yield Check(
+                "part of the limit, other types", name, mine.get("part_of_limit"), OF_LIMIT_OTHERS, remark=_way(lines)
+            )
+        if mine.get("peak_bytes") is not None:
+            yield Check("MiB beside the output", name, mine["peak_bytes"] / (1 << 20), BLOCK_BYTES / (1 << 20), False)
+
+
+def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:
+    """How many times as fast: the median over rounds."""
+    if "seconds" not in mine:
+        return None
+    rounds = mine["seconds"]["rounds"], other["seconds"]["rounds"]
+    if len(rounds[0]) != len(rounds[1]):  # one was lost on the way
+        return float(other["seconds"]["median"] / mine["seconds"]["median"])
+    return float(statistics.median(theirs / ours for ours, theirs in zip(*rounds, strict=True)))
+
+
+def _microseconds(line: dict[str, Any]) -> float | None:
+    return line["seconds"]["median"] * 1e6 if "seconds" in line else None
+
+
+def _way(lines: dict[str, Any]) -> str:
+    return str(next((line["way"] for line in lines.values() if line["role"] == "limit" and "way" in line), ""))
+
+
+def run(arguments: list[str], folder: Path, number: int) -> dict[str, Any]:
+    """One bench's JSON. CalledProcessError when it fails."""
+    file = folder / f"bench-{number}.json"
+    subprocess.run([sys.executable, "-m", "xverify", "bench", *arguments, "--json", str(file)], check=True)
+    return load(file)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from", dest="files", nargs="+", type=Path, help="read these instead of measuring")
+    parser.add_argument("--kernel", default="xverify-numba", help="the kernel that is held to the goals")
+    parser.add_argument(
+        "--budget", type=float, default=300.0, help="seconds of the first bench; the second gets twice that"
+    )
+    parser.add_argument("--all", action="store_true", help="show goals that are reached too")
+    arguments = parser.parse_args()
+    if arguments.files:
+        benches = [load(file) for file in arguments.files]
+    else:
+        others = ",".join(":".join(pair) for pair in pairs_of("all") if pair not in MAIN)
+        with tempfile.TemporaryDirectory(prefix="xverify-measures-") as folder:
+            budgets = [f"{arguments.budget * factor:g}s" for factor in (1, 2)]
+            mains = ",".join(map(":".join, MAIN))
+            first = run(["--dtypes", mains, "--budget", budgets[0]], Path(folder), 1)
+            second = run(["--dtypes", others, "--sizes", "16Mi", "--budget", budgets[1]], Path(folder), 2)
+            benches = [first, second]
+    left_out = [case for bench in benches for case in bench["cases"] if case["reason"]]
+    found = [check for bench in benches for check in checks(bench, arguments.kernel)]
+    _print(found, arguments.all)
+    for case in left_out:
+        print(
+            f"not measured: {case['x_dtype']} to {case['out_dtype']}, {case['granularity']}, {case['elements']}: {case['reason']}"
+        )
+    if any(check.passed is False for check in found):
+        return 1
+    return 3 if left_out or not found or any(check.passed is None for check in found) else 0
+
+
+def _print(found: list[Check], everything: bool) -> None:
+    console = Console()
+    summary = Table(title="Goals", title_justify="left")
+    for column in ("goal", "reached", "missed", "not measured", "worst"):
+        summary.add_column(column, justify="left" if column == "goal" else "right")
+    for goal in dict.fromkeys(check.goal for check in found):
+        mine = [check for check in found if check.goal == goal]
+        known = [check for check in mine if check.measured is not None]
+        worst = min(known, key=lambda check: (check.measured or 0.0) * (1 if check.at_least else -1), default=None)
+        counts = [sum(check.passed is state for check in mine) for state in (True, False, None)]
+        shown = "" if worst is None else f"{worst.measured:.2f} for {worst.wanted:.2f}"
+        summary.add_row(goal, *map(str, counts), shown)
+    console.print(summary)
+    table = Table(title="Every goal" if everything else "Missed, or not measured", title_justify="left")
+    for column in ("", "goal", "case", "measured", "asked for", "fastest peer, or limit"):
+        table.add_column(column, justify="right" if column in ("measured", "asked for") else "left")
+    for check in found:
+        if everything or not check.passed:
+            word = {True: "pass", False: "FAIL", None: "?"}[check.passed]
+            measured = "-" if check.measured is None else f"{check.measured:.2f}"
+            table.add_row(word, check.goal, check.case, measured, f"{check.wanted:.2f}", check.remark)
+    if table.row_count:
+        console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
