@@ -47,8 +47,9 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 """Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
 
-LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65537,), (2, 80001), (40000, 2, 1))
-"""An extent past 65 536, several such rows, and a split in the middle of small ones. One costs as much as a hundred other calls:
+LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65599,), (2, 80031), (40031, 2, 1))
+"""An extent past 65 536, several such rows, and a split in the middle of small ones; a half, a quarter, ... a sixteenth of each
+is odd, so that no thread's share is whole vectors. One costs as much as a hundred other calls:
 every type of x has the first and one of the others, and the granularities (or modes) go round."""
 
 WIDE, TIES_EACH = ("int32",), 12

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from flawed_kernels.table import FLAWED, SOUND, Flawed, Sound  # noqa: E402
 from native_compiler import compiled  # noqa: E402
 
 from xverify import contracts  # noqa: E402
+from xverify.engine.fleet import MakeWorker  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
-from xverify.engine.workers import Limits  # noqa: E402
+from xverify.engine.workers import Limits, Worker  # noqa: E402
 from xverify.gate.gate import GateOptions, gate, narrowed, nothing_more  # noqa: E402
 
 KERNELS = HERE / "flawed_kernels"
@@ -47,7 +49,13 @@ def target_of(target: str, folder: Path, flags: Sequence[str] = ()) -> str:
     """A kernel of the table as the gate's command line names it; native ones are compiled into the folder."""
     file, _, function = target.rpartition(":")
     path = KERNELS / file
-    return f"{compiled(path, folder, flags) if path.suffix == '.c' else path}:{function}"
+    return f"{library(path, folder, *flags) if path.suffix == '.c' else path}:{function}"
+
+
+@cache
+def library(source: Path, folder: Path, *flags: str) -> Path:
+    """A source compiled into the folder, once for all of its functions."""
+    return compiled(source, Path(tempfile.mkdtemp(dir=folder)), flags)
 
 
 def options_of(target: str, contract: str, seed: int, folder: Path, budget: float) -> GateOptions:
@@ -65,11 +73,11 @@ def options_of(target: str, contract: str, seed: int, folder: Path, budget: floa
     )
 
 
-def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0) -> Detection:
-    """Run the gate on a flawed kernel until the first fault."""
+def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker: MakeWorker = Worker) -> Detection:
+    """Run the gate on a flawed kernel until the first fault. worker: what makes the worker that calls the kernel."""
     target = target_of(flawed.target, folder, flawed.flags)
     began = time.monotonic()
-    options = replace(options_of(target, flawed.contract, seed, folder, budget), fail_fast=True)
+    options = replace(options_of(target, flawed.contract, seed, folder, budget), fail_fast=True, worker=worker)
     report = gate(options, lambda event: None)
     made = report["gate"]
     failing = frozenset(f["verdict"] for f in report["findings"] if f["id"] in made["failing"])

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -113,12 +114,12 @@ def test_every_code_with_every_granularity(identity: str) -> None:
 def test_shapes_of_the_walk(identity: str) -> None:
     """Ranks 0 to 6, empty ones, extents of 1, tails around the widths of vectors, past 256 and past 65 536; layouts."""
     contract = contracts.get(identity)
-    shapes, layouts, dtypes_at_65537 = set(), defaultdict(set), set()
+    shapes, layouts, large = set(), defaultdict(set), defaultdict(list)
     for call in walked(identity):
         shapes.add(call.data.shape)
         layouts[call.data.dtype].add(call.data.layout)
-        if call.data.shape == (65537,):
-            dtypes_at_65537.add(call.data.dtype)
+        if call.data.size > 65536:
+            large[call.data.dtype].append(call.data.shape)
     extents = {extent for shape in shapes for extent in shape}
     assert {len(shape) for shape in shapes} == set(range(7))
     assert any(0 in shape for shape in shapes if len(shape) > 1)
@@ -126,7 +127,10 @@ def test_shapes_of_the_walk(identity: str) -> None:
     tails = {width + step for width in (16, 32, 64, 256) for step in (-1, 0, 1)}
     assert tails <= extents, f"missing {tails - extents}"
     assert max(extents) > 65536
-    assert dtypes_at_65537 == set(contract.domain.x_dtypes)
+    assert large.keys() == set(contract.domain.x_dtypes)
+    assert all(any(max(shape) > 65536 for shape in of_type) for of_type in large.values())
+    threads = (2, 4, 8, 16)
+    assert {prod(shape) // n % 2 for of_type in large.values() for shape in of_type for n in threads} == {1}, "seams"
     for dtype in contract.domain.x_dtypes:
         assert layouts[dtype] == set(LAYOUTS), f"{dtype}: {layouts[dtype]}"
 
