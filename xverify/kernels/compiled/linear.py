@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 from numba import types
 
-from xverify.kernels.blocks import Spread
+from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Array, code_values, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import Read, Write, for_each_piece, is_plain
+from xverify.kernels.compiled.pieces import THREADS_FROM, Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.linear import _SINGLE_LIMIT, _WIDE_FLOATS
 from xverify.kernels.plans import Operand
@@ -52,20 +52,27 @@ def coding(dtype: np.dtype[Any]) -> Coding:
     return Coding(codes, None, (1 << limits.bits) - 1, 1 << (limits.bits - 1) if limits.min < 0 else 0)
 
 
+def array_of(element: Any) -> Any:
+    """Numba's type of a flat, contiguous array."""
+    return types.Array(element, 1, "C")
+
+
 def signature(
-    codes: Any, out: np.dtype[Any], table: Any, real: Any, spread: Places | None, by_division: bool = False
+    codes: Any,
+    out: np.dtype[Any],
+    table: Any,
+    real: Any,
+    scale: Any,
+    offset: Any,
+    spread: Places | None,
+    by_division: bool = False,
 ) -> tuple[Any, ...]:
-    """The types with which `loops.linear` is compiled; ``real`` None looks up in a table of elements."""
-
-    def array(of: Any) -> Any:
-        return types.Array(of, 1, "C")
-
-    parameter = types.none if real is None else real if spread is None else array(real)
+    """The types with which `loops.linear` is compiled, given those of elements and of its parameters."""
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
-    rows = types.none if spread is None or isinstance(spread, Runs) else types.UniTuple(types.int64, 5)
+    rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
-        array(codes), array(ELEMENTS[out]), types.none if table is None else array(table), types.int32, types.int32,
-        parameter, parameter, types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
+        array_of(codes), array_of(ELEMENTS[out]), types.none if table is None else array_of(table), types.int32, types.int32,
+        real, scale, offset, types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
     )  # fmt: skip
 
 
@@ -73,8 +80,10 @@ def signature(
 class Linear:
     """The compiled formula for operands of given dtypes and shapes, which have been checked.
 
-    divides: True, or None. is_wide: whether differences, or products that would be rounded twice, need float64. So may zero
-    points of 4 bytes or more, by their values: ``zero_points_decide``.
+    arguments: of `loops.linear`, table, keep and flip; and runs and rows, where all parameters are given. divides: True, or None.
+    is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
+    by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
+    else "numbers".
     """
 
     out: np.dtype[Any]
@@ -83,6 +92,7 @@ class Linear:
     divides: bool | None
     is_wide: bool
     zero_points_decide: bool
+    offsets: str | None
 
     @classmethod
     def of(
@@ -100,7 +110,8 @@ class Linear:
         rounds_twice = out != FLOAT32 and (by_division or code.table is not None)
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
-        return cls(out, code, found, True if by_division else None, is_wide or rounds_twice, decide)
+        kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
+        return cls(out, code, found, True if by_division else None, is_wide or rounds_twice, decide, kind)
 
     @cached_property
     def single(self) -> Compiled:
@@ -113,63 +124,104 @@ class Linear:
         return self._compiled(types.float64)
 
     def _compiled(self, real: Any) -> Compiled:
+        scale, offset = real, real
+        if self.places is not None:
+            scale = array_of(types.float32)
+            offset = {None: real, "codes": array_of(self.coding.codes), "numbers": array_of(real)}[self.offsets]
         table = None if self.coding.table is None else types.float32
-        return entry(linear, signature(self.coding.codes, self.out, table, real, self.places, self.divides is not None))
+        by_division = self.divides is not None
+        return entry(
+            linear, signature(self.coding.codes, self.out, table, real, scale, offset, self.places, by_division)
+        )
+
+    @cached_property
+    def _given(self) -> tuple[Any, ...]:
+        """What every call gives: table, keep, flip, divides, runs and rows."""
+        runs, rows = (None, None) if self.places is None else self.places.arguments(0)
+        return self.coding.table, self.coding.keep, self.coding.flip, self.divides, runs, rows
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
         """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
-        if out.size == 0:
+        size = out.size
+        if size == 0:
             return
         is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
-        if self.places is not None:
-            for_each_piece(self._with_arrays(is_wide, scale, zero_point), out, x, read)
-            return
-        factor, offset = float(scale.item()), 0.0 if zero_point is None else float(zero_point.item())
-        compiled, coding = self.double if is_wide else self.single, self.coding
-        if out.size < _LOOK_UP_FROM and read is None and is_plain(x) and is_plain(out):
-            # What the rest comes to for a small tensor, where a microsecond counts.
-            codes, elements = x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)
-            table, keep, flip = coding.table, coding.keep, coding.flip
-            compiled(codes, elements, table, keep, flip, factor, offset, self.divides, None, None, 0, False)
-            return
-        write = self._with_numbers(compiled, factor, offset)
-        if out.size >= _LOOK_UP_FROM and coding.codes == types.uint8 and (is_wide or coding.table is not None):
-            entries = np.empty(256, self.out)
-            write(0, 256, _EVERY_BYTE, entries, False)
-            look_up(out, x, entries, read)
+        compiled = self.double if is_wide else self.single
+        table, keep, flip, divides, runs, rows = self._given
+        factor: Any
+        offset: Any
+        if self.places is None:
+            factor, offset = scale.item(), 0.0 if zero_point is None else zero_point.item()
+            if type(factor) is not float:
+                factor = float(factor)
+            if size >= _LOOK_UP_FROM and (is_wide or table is not None) and self.coding.codes == types.uint8:
+                entries = np.empty(256, self.out)
+                compiled(
+                    _EVERY_BYTE, entries, table, keep, flip, 0.0, factor, float(offset), divides, None, None, 0, False
+                )
+                look_up(out, x, entries, read)
+                return
+            offset = float(offset)
         else:
-            for_each_piece(write, out, x, read)
-
-    def _with_numbers(self, compiled: Compiled, factor: float, offset: float) -> Write:
-        """One scale and one zero point serve all."""
-        table, keep, flip, divides = self.coding.table, self.coding.keep, self.coding.flip, self.divides
+            prepared = self._prepared(is_wide, scale, zero_point)
+            if prepared is None:
+                for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read)
+                return
+            factor, offset = prepared
+        if size < THREADS_FROM and read is None and is_plain(x) and is_plain(out):
+            # What the rest comes to, without it: for a small tensor a microsecond counts.
+            codes, elements = x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)
+            compiled(codes, elements, table, keep, flip, 0.0, factor, offset, divides, runs, rows, 0, False)
+            return
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-            compiled(codes, elements, table, keep, flip, factor, offset, divides, None, None, 0, streamed)
+            compiled(codes, elements, table, keep, flip, 0.0, factor, offset, divides, runs, rows, start, streamed)
 
-        return write
+        for_each_piece(write, out, x, read)
 
-    def _with_arrays(self, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
-        """Parameters by their places: each piece is given those that it needs, in the type that it computes in."""
-        compiled, real = (self.double, FLOAT64) if is_wide else (self.single, FLOAT32)
-        table, keep, flip, divides = self.coding.table, self.coding.keep, self.coding.flip, self.divides
+    def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
+        """All scales and zero points as the loops take them, where that takes no more memory than a block."""
+        places = self.places
+        if scale.dtype == FLOAT32 and is_plain(scale) and (zero_point is None or self._is_direct(zero_point)):
+            factors: Array = scale.reshape(-1)
+            offsets: Any = 0.0 if zero_point is None else zero_point.reshape(-1)
+        elif scale.size <= BLOCK:
+            factors, offsets = _real(scale.reshape(-1), FLOAT32), self._offsets(zero_point, is_wide)
+        else:
+            return None
+        if isinstance(places, Rows) and places.repeats * places.tiles > 1:
+            factors = laid_out(factors, places)
+            offsets = offsets if zero_point is None else laid_out(offsets, places)
+        return factors, offsets
+
+    def _is_direct(self, zero_point: Array) -> bool:
+        return self.offsets == "codes" and is_plain(zero_point)
+
+    def _offsets(self, zero_point: Array | None, is_wide: bool) -> Any:
+        """Zero points in a flat array: codes in this machine's byte order, or numbers."""
+        if zero_point is None:
+            return 0.0
+        if self.offsets == "codes":
+            return np.array(zero_point, zero_point.dtype.newbyteorder("="), order="C").reshape(-1)
+        return _real(zero_point.reshape(-1), FLOAT64 if is_wide else FLOAT32)
+
+    def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
+        """Each piece is given the parameters that it needs, as the loops take them."""
+        table, keep, flip, divides, *_ = self._given
         places = self.places
         assert places is not None
-        scales, offsets = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
-        if isinstance(places, Rows) and places.repeats * places.tiles > 1:
-            scales = laid_out(_real(scales, real), places)
-            offsets = None if offsets is None else laid_out(_real(offsets, real), places)
+        scales, zero_points = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             for first, last in places.cuts(start, stop):
                 low, high = places.reach(first, last)
-                factors = _real(scales[low:high], real)
-                zeros = np.zeros(high - low, real) if offsets is None else _real(offsets[low:high], real)
+                factors = _real(scales[low:high], FLOAT32)
+                offsets = self._offsets(None if zero_points is None else zero_points[low:high], is_wide)
                 part = slice(first - start, last - start)
-                runs, rows = places.arguments(low)
                 compiled(
-                    codes[part], elements[part], table, keep, flip, factors, zeros, divides, runs, rows, first, streamed
-                )
+                    codes[part], elements[part], table, keep, flip, 0.0, factors, offsets, divides, *places.arguments(low),
+                    first, streamed,
+                )  # fmt: skip
 
         return write
 
@@ -198,9 +250,11 @@ def _is_narrow(zero_point: Array | None) -> bool:
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> None:
     """out = the table's entry for each byte of x."""
-    compiled = entry(linear, signature(types.uint8, out.dtype, ELEMENTS[out.dtype], None, None))
+    compiled = entry(
+        linear, signature(types.uint8, out.dtype, ELEMENTS[out.dtype], types.float32, types.none, types.none, None)
+    )
 
     def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-        compiled(codes, elements, entries, 0, 0, None, None, None, None, None, 0, streamed)
+        compiled(codes, elements, entries, 0, 0, 0.0, None, None, None, None, None, 0, streamed)
 
     for_each_piece(write, out, x, read)

@@ -4,8 +4,9 @@ Types of arguments choose between versions (None is one): few functions, each wi
 keeps.
 
 Codes of x: integers of one or two bytes with ``keep`` and ``flip`` (`scalars.value`), int32, or bytes that ``table`` decodes.
-``scale`` and ``offset``: two numbers that serve every element, or flat arrays, in float32 or float64; with a scale of None, the
-table's entries are the results. ``divides``: None, or True. ``position``: where in the tensor, in C order, the piece begins.
+``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: a number of that type, or a flat array
+of float32; None: the table's entries are the results. ``offset``: a number, or a flat array of numbers of that type, or of codes
+like those of x. ``divides``: None, or True. ``position``: where in the tensor, in C order, the piece begins.
 Which element of the arrays serves which of x:
 
 - ``runs`` (origin, line, run, stride): every ``run`` elements of a line of ``line`` have one parameter (the last may serve
@@ -23,7 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from xverify.kernels.compiled.scalars import CHUNK, LINE, get, put, put_chunk, settle, stream, value
+from xverify.kernels.compiled.scalars import CHUNK, LINE, get, number, put, put_chunk, settle, stream, value
 
 BLOCK = 2048
 """Elements that are computed in the first-level cache before they are streamed: 8 KiB of float32."""
@@ -36,24 +37,39 @@ def _value(code, table, keep, flip, scale, offset, divides, out):
     return value(get(table, code), keep, flip, scale, offset, divides, out)
 
 
-def _look_up(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _offset(offset, i, table, keep, flip, zero):
+    """A zero point as a number."""
+    raise NotImplementedError
+
+
+@overload(_offset)
+def _offset_version(offset, i, table, keep, flip, zero):
+    if isinstance(offset, types.Float):
+        return lambda offset, i, table, keep, flip, zero: offset
+    if isinstance(offset.dtype, types.Float) or isinstance(table, types.NoneType):
+        return lambda offset, i, table, keep, flip, zero: number(get(offset, i), keep, flip, zero)
+    return lambda offset, i, table, keep, flip, zero: number(get(table, get(offset, i)), keep, flip, zero)
+
+
+def _look_up(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     for i in range(stop - first):
         put(out, to + i, get(table, get(x, first + i)))
 
 
-def _whole(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _whole(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     for i in range(stop - first):
         put(out, to + i, _value(get(x, first + i), table, keep, flip, scale, offset, divides, out))
 
 
-def _by_runs(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     origin, line, run, stride = runs
     lines = position // line
     within = position - lines * line
     block = within // run
     while first < stop:
         parameter = lines * stride + block - origin
-        own_scale, own_offset = get(scale, parameter), get(offset, parameter)
+        own_scale = number(get(scale, parameter), keep, flip, zero)
+        own_offset = _offset(offset, parameter, table, keep, flip, zero)
         count = min(min((block + 1) * run, line) - within, stop - first)
         for _ in range(count // CHUNK):
             put_chunk(x, first, out, to, table, keep, flip, own_scale, own_offset, divides)
@@ -70,7 +86,7 @@ def _by_runs(x, first, stop, out, to, table, keep, flip, scale, offset, divides,
             lines += 1
 
 
-def _by_rows(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _by_rows(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     origin, row, in_line, run, stride = rows
     number_of_row = position // row
     within = position - number_of_row * row
@@ -79,7 +95,8 @@ def _by_rows(x, first, stop, out, to, table, keep, flip, scale, offset, divides,
         parameter = shared * row + within - origin
         count = min(row - within, stop - first)
         for i in range(count):
-            own_scale, own_offset = get(scale, parameter + i), get(offset, parameter + i)
+            own_scale = number(get(scale, parameter + i), keep, flip, zero)
+            own_offset = _offset(offset, parameter + i, table, keep, flip, zero)
             put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
         first += count
         to += count
@@ -87,13 +104,13 @@ def _by_rows(x, first, stop, out, to, table, keep, flip, scale, offset, divides,
         number_of_row += 1
 
 
-def _fill(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _fill(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     """Write out[to:] from x[first:stop]; the first element is at ``position``."""
     raise NotImplementedError
 
 
 @overload(_fill)
-def _version(x, first, stop, out, to, table, keep, flip, scale, offset, divides, runs, rows, position):
+def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     if isinstance(scale, types.NoneType):
         return _look_up
     if isinstance(scale, types.Float):
@@ -101,14 +118,14 @@ def _version(x, first, stop, out, to, table, keep, flip, scale, offset, divides,
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def linear(x, out, table, keep, flip, scale, offset, divides, runs, rows, position, streamed):
+def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, position, streamed):
     """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
 
     streamed: the output is stored past the caches, a block at a time, but for what shares a cache line at its ends.
     """
     size = x.size
     if not streamed:
-        _fill(x, 0, size, out, 0, table, keep, flip, scale, offset, divides, runs, rows, position)
+        _fill(x, 0, size, out, 0, table, keep, flip, zero, scale, offset, divides, runs, rows, position)
         return
     in_line = LINE // out.itemsize
     scratch = np.empty(BLOCK, out.dtype)
@@ -117,7 +134,21 @@ def linear(x, out, table, keep, flip, scale, offset, divides, runs, rows, positi
     while first < size:
         whole = count % in_line == 0
         _fill(
-            x, first, first + count, scratch, 0, table, keep, flip, scale, offset, divides, runs, rows, position + first
+            x,
+            first,
+            first + count,
+            scratch,
+            0,
+            table,
+            keep,
+            flip,
+            zero,
+            scale,
+            offset,
+            divides,
+            runs,
+            rows,
+            position + first,
         )
         if whole:
             stream(out, first, scratch, count // in_line)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from math import prod
+from pathlib import Path
 
 import numpy as np
 
@@ -26,13 +26,20 @@ Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
 
 
+LAST_LEVEL_CACHE = 1 << 25
+"""Bytes that a machine's last cache has where it does not say."""
+
+
 @cache
 def _streamed_from() -> int:
-    """Bytes of output from which on it does not stay in the last-level cache, so that it is stored past the caches."""
+    """Bytes of output from which on it leaves the last cache before it is read, so that it is stored past the caches."""
     try:
-        return (os.sysconf("SC_LEVEL3_CACHE_SIZE") or 1 << 25) // 2
-    except (AttributeError, ValueError, OSError):
-        return 1 << 24
+        # Of one core's own; sysconf adds up those of the whole machine.
+        said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
+        size = int(said.removesuffix("K")) << 10
+    except (OSError, ValueError):
+        size = LAST_LEVEL_CACHE
+    return size // 2
 
 
 def is_plain(array: Array) -> bool:

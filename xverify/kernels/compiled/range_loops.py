@@ -25,7 +25,7 @@ _NOISE = 2.0**-50
 @njit(error_model="numpy")
 def _min_combined(x, i, out, to, doubtful, keep, flip, constants, low, high):
     half, levels = constants
-    count = number(get(x, i), keep, flip) + half
+    count = number(get(x, i), keep, flip, low) + half
     below, above = low * (levels - count), high * count
     total = below + above
     estimate = total / levels + 0.0
@@ -43,7 +43,7 @@ def _min_combined(x, i, out, to, doubtful, keep, flip, constants, low, high):
 def _min_first(x, i, out, to, doubtful, keep, flip, constants, low, high):
     lowest, values = constants
     step = (high - low) * (values / (values - 1.0)) / values
-    put(out, to, element(low + (number(get(x, i), keep, flip) - lowest) * step, out))
+    put(out, to, element(low + (number(get(x, i), keep, flip, low) - lowest) * step, out))
 
 
 @njit(error_model="numpy")
@@ -51,7 +51,7 @@ def _scaled_symmetric(x, i, out, to, doubtful, keep, flip, constants, low, high)
     _, buckets = constants
     # Like NumPy's maximum: a NaN in either is the result.
     largest = abs(low) if abs(low) > abs(high) or np.isnan(low) else abs(high)
-    estimate = number(get(x, i), keep, flip) * (2.0 * largest) / buckets
+    estimate = number(get(x, i), keep, flip, low) * (2.0 * largest) / buckets
     bound = abs(estimate) * _NOISE if np.isfinite(largest) else 0.0
     least = element(estimate - bound, out)
     put(out, to, least)

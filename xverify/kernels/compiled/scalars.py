@@ -138,12 +138,12 @@ def _brain(builder: Any, value: Any) -> Any:
 
 
 def _number(builder: Any, code: Any, keep: Any, flip: Any, real: Any) -> Any:
-    """The value of codes in the float type ``real``: ((code & keep) ^ flip) - flip; int32 and float32 are their own values.
+    """The value of codes in the float type ``real``: ((code & keep) ^ flip) - flip; int32 and floats are their own values.
 
     keep: the bits that the type has; flip: its sign bit, or 0.
     """
-    if _shaped(_F32, code) == code.type:
-        return code if real == _F32 else builder.fpext(code, _shaped(real, code))
+    if getattr(code.type, "element", code.type) in (_F32, _F64):
+        return code if code.type == _shaped(real, code) else builder.fpext(code, _shaped(real, code))
     integer = _shaped(_I32, code)
     if integer != code.type:
         code = builder.zext(code, integer)
@@ -230,14 +230,14 @@ def value(context: Any, code: Any, keep: Any, flip: Any, scale: Any, offset: Any
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def number(context: Any, code: Any, keep: Any, flip: Any) -> Generated:
-    """The number of a code as `_number` says, in float64."""
+def number(context: Any, code: Any, keep: Any, flip: Any, like: Any) -> Generated:
+    """The number of a code as `_number` says, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code, keep, flip = arguments
-        return _number(builder, code, keep, flip, _F64)
+        code, keep, flip, like = arguments
+        return _number(builder, code, keep, flip, like.type)
 
-    return types.float64(code, types.int32, types.int32), generate
+    return like(code, types.int32, types.int32, like), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
