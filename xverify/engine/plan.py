@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,9 @@ def surrounded_cases(contract: Contract, run_seed: int) -> Iterator[Case]:
 
 def _mixed(calls: Iterator[list[Case]], others: Iterator[Case]) -> Iterator[list[Case]]:
     """Batches of the usual size that end with a few of the others."""
-    for made in calls:
-        for place in range(0, len(made), BATCH - SURROUNDED_EACH):
-            yield [*made[place : place + BATCH - SURROUNDED_EACH], *islice(others, SURROUNDED_EACH)]
+    usual = chain.from_iterable(calls)
+    while made := list(islice(usual, BATCH - SURROUNDED_EACH)):
+        yield [*made, *islice(others, SURROUNDED_EACH)]
 
 
 def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]]:
@@ -102,7 +102,7 @@ def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]
 
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    cells = lap_cases(lap(contract))
+    cells = lap_cases(lap(contract), BATCH - 1)  # leaves room for a large call
     structures = list(shape_structures(contract))
     large = structure_cases(contract, iter([s for s in structures if s.shape in LARGE_SHAPES]), "walk large", 1)
     # What is forbidden or left open comes early, and a large call now and then, so that a short run has asked them too.
