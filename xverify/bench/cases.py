@@ -86,9 +86,10 @@ class Case:
 
 
 def cases_of(pairs: Sequence[tuple[str, str]], granularities: Sequence[str], sizes: Sequence[int]) -> tuple[Case, ...]:
-    """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call."""
+    """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call. From
+    small to large, so that where time ends it is the largest that are left out."""
     single = tuple(Case(x, out, "per-tensor", 1) for x, out in pairs)
-    return single + tuple(Case(x, out, g, n) for x, out in pairs for g in granularities for n in sizes if n > 1)
+    return single + tuple(Case(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
 
 
 def pairs_of(text: str) -> tuple[tuple[str, str], ...]:

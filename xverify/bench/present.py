@@ -138,7 +138,7 @@ def notes(group: Group) -> list[str]:
             for name, share in others.items()
         ),
         *(
-            why + "." if len(where) == len(group.cases) else f"{', '.join(where)}: {why}."
+            why + "." if len(where) == len(group.measured) else f"{', '.join(where)}: {why}."
             for why, where in gone.items()
         ),
     ]

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from xverify.bench.cases import Case
 from xverify.bench.data import aligned, other_bits, read
 from xverify.bench.memory import as_after_long_use, peak_beyond
 from xverify.bench.problem import Problem, Solve, Way
-from xverify.bench.timing import seconds_per_call
+from xverify.bench.timing import LONG_SECONDS, seconds_per_call
 
 TRIAL_SECONDS = 0.004
 
@@ -70,21 +71,21 @@ class _Desk:
         x, scale, zero_point = read(case, Path(folder))
         self._problem = problem = Problem(case, x, scale, zero_point, aligned(case.shape, case.out_dtype))
         errors: list[Exception] = []
-        found: list[tuple[Way, Prepared]] = []
+        found: list[tuple[Way, Prepared, float]] = []
         for way in self._solve(problem):
             try:
-                found.append((way, self._prepared(way, problem, Path(folder))))
+                found.append((way, *self._prepared(way, problem, Path(folder))))
             except Exception as error:
                 errors.append(error)
         if not found:
             raise errors[0] if errors else NotImplementedError("it has no way of doing this")
         right = [entry for entry in found if not entry[1].other_bits] or found
-        trials = [seconds_per_call(way.run, TRIAL_SECONDS) for way, _ in right] if len(right) > 1 else [0.0]
-        kept = [entry for entry, took in zip(right, trials, strict=True) if took <= HOPELESS * min(trials)]
-        self._ways = [way for way, _ in kept]
-        return [asdict(prepared) for _, prepared in kept]
+        limit = HOPELESS * min(took for _, _, took in right)
+        self._ways = [way for way, _, took in right if took <= limit]
+        return [asdict(prepared) for _, prepared, took in right if took <= limit]
 
-    def _prepared(self, way: Way, problem: Problem, folder: Path) -> Prepared:
+    def _prepared(self, way: Way, problem: Problem, folder: Path) -> tuple[Prepared, float]:
+        """What is known of a way, and how long a call takes, roughly."""
         case = problem.case
         returned = way.run()
         others = None
@@ -92,10 +93,14 @@ class _Desk:
             others = other_bits(case, folder, problem.out if way.read is None else way.read(returned))
         del returned
         # By now what is made once is made: compiled code, threads, pools.
+        start = perf_counter()
         peak = peak_beyond(way.run)
+        took = perf_counter() - start
         if peak is not None and way.owns_output:
             peak = max(0, peak - case.bytes_written)
-        return Prepared(way.name, peak, others)
+        if took < LONG_SECONDS:
+            took = seconds_per_call(way.run, TRIAL_SECONDS)
+        return Prepared(way.name, peak, others), took
 
     def time(self, seconds: float) -> dict[str, float]:
         """Seconds of one call in each way, so many seconds being spent on all."""
