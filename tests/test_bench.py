@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import statistics
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import bench_peers
 import numpy as np
@@ -278,3 +281,58 @@ def test_the_limits_loops_read_and_write_every_vector(loads, stores, steps):
         out[...] = 0xA5
         loop(x, out)
         assert np.array_equal(out.reshape(steps, stores, 64), wanted)
+
+
+def measures():
+    path = Path(__file__).parents[1] / "benchmarks" / "measures.py"
+    spec = importlib.util.spec_from_file_location("measures", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["measures"] = module  # where dataclasses look their annotations up
+    spec.loader.exec_module(module)
+    return module
+
+
+def timed_line(name, role, seconds, **more):
+    """A line of the JSON with three rounds of those seconds."""
+    line = {
+        "peer": name,
+        "role": role,
+        "status": "measured",
+        "reason": "",
+        "way": "w",
+        "other_bits": 0,
+        "peak_bytes": 0,
+    }
+    return {**line, "seconds": {"median": seconds, "rounds": [seconds] * 3}, **more}
+
+
+def one_case(elements, mine, **more):
+    lines = [
+        timed_line("mine", "kernel", mine, ratio_to_fastest_peer=2.0 / mine, part_of_limit=1.0 / mine, **more),
+        timed_line("onnxruntime", "peer", 2.0),
+        timed_line("limit", "limit", 1.0),
+    ]
+    case = {"x_dtype": "uint8", "out_dtype": "float32", "granularity": "per-tensor", "elements": elements}
+    sizes = {"bytes_read": elements, "bytes_written": 4 * elements, "reason": "", "fastest_peer": "onnxruntime"}
+    return {**case, **sizes, "lines": lines}
+
+
+@pytest.mark.parametrize(
+    ("elements", "mine", "more", "missed"),
+    [
+        (1, 1.9, {}, []),
+        (1, 2.1, {}, ["call overhead below ONNX Runtime's, in microseconds"]),
+        (1000, 2.05, {}, []),
+        (1000, 2.1, {}, ["not slower than the fastest peer"]),
+        (1 << 24, 1.1, {}, []),
+        (1 << 24, 1.2, {}, ["part of the limit"]),
+        (1 << 24, 1.5, {}, ["times ONNX Runtime, past the last-level cache", "part of the limit"]),
+        (1000, 1.0, {"peak_bytes": 2 << 20}, ["MiB beside the output"]),
+    ],
+)
+def test_goals_are_missed_by_what_is_too_slow_or_takes_too_much(elements, mine, more, missed):
+    bench_json = {"run": {"machine": {"last_level_cache": 1 << 25}}, "cases": [one_case(elements, mine, **more)]}
+    found = list(measures().checks(bench_json, "mine"))
+    assert [check.goal for check in found if not check.passed] == missed
+    assert found
+    assert all(check.passed is None for check in measures().checks(bench_json, "another") if "beside" not in check.goal)

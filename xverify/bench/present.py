@@ -19,6 +19,7 @@ class Group:
     out_dtype: str
     granularity: str
     cases: tuple[Json, ...]
+    absent: frozenset[str]  # peers that are not here at all
 
     @property
     def title(self) -> str:
@@ -51,12 +52,14 @@ def in_words(granularity: str) -> str:
 
 def groups(bench: Json) -> tuple[Group, ...]:
     """All but the cases of one element."""
+    absent = frozenset(peer["name"] for peer in bench["peers"] if peer["reason"] and not peer["lost"])
     found: dict[tuple[str, str, str], list[Json]] = {}
     for case in bench["cases"]:
         if case["elements"] > 1:
             found.setdefault((case["x_dtype"], case["out_dtype"], case["granularity"]), []).append(case)
     return tuple(
-        Group(*key, tuple(sorted(cases, key=lambda case: int(case["elements"])))) for key, cases in found.items()
+        Group(*key, tuple(sorted(cases, key=lambda case: int(case["elements"]))), absent)
+        for key, cases in found.items()
     )
 
 
@@ -122,7 +125,7 @@ def notes(group: Group) -> list[str]:
         if case["reason"]:
             gone.setdefault(f"not measured, since {case['reason']}", []).append(size)
         for line in case["lines"]:
-            if line["reason"]:
+            if line["reason"] and line["peer"] not in group.absent:
                 gone.setdefault(_absence(line), []).append(size)
             if line.get("other_bits"):
                 share = 100 * line["other_bits"] / case["elements"]
@@ -153,7 +156,8 @@ def _memory(group: Group) -> list[str]:
     if not taken or None in taken.values():
         return []
     much = [f"{name} {mebibytes(count)}" for name, count in taken.items() if count >= _NOTICED]
-    listed = ", ".join([*much, *([f"each of the others {_LITTLE}"] if len(much) < len(taken) else [])])
+    rest = [] if len(much) == len(taken) else [f"each {'of the others ' if much else ''}{_LITTLE}"]
+    listed = ", ".join([*much, *rest])
     return [f"Memory beside operands and output, at {size_in_words(case['elements'])}: {listed}."]
 
 
