@@ -7,6 +7,7 @@ once, without the watching of `oracles.python_kernel`; all others answer as they
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
@@ -23,6 +24,11 @@ from xverify.core.call import Call, Outcome, Tensor, code_dtype
 
 SOURCES = "sources"
 """The path on which the oracle gives the names of the files that its code was imported from: JSON, as uint8."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Of glibc's malloc.h."""
+
+KEPT_BYTES = 1 << 28
 
 PYTHON_KERNEL = "oracles.python_kernel"
 
@@ -85,6 +91,7 @@ def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point
 def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
     """The oracle that ``module.function(*arguments)`` loads, asked in bulk. What loading it raises is raised."""
     inner = _loaded(module, function, arguments)
+    _keep_freed_memory()
     memory = np.memmap(path, np.uint8, "r+")
 
     def answer(call: Call, options: str) -> Outcome:
@@ -94,6 +101,17 @@ def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
         return _answer(inner.answer, memory, call, Request(**json.loads(options)))
 
     return replace(inner, answer=answer)
+
+
+def _keep_freed_memory() -> None:
+    """Have the C library keep what is freed for the next call, as glibc can be told: else every array of some size is made of new
+    pages, and making them takes longer than the arithmetic does."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for parameter in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+        mallopt(parameter, KEPT_BYTES)
 
 
 def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import deque
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ FIRST_SECONDS = 60.0
 
 POLL_SECONDS = 0.5
 
-REQUEST_CALLS = 1 << 12
+REQUEST_CALLS = 1 << 8
 """Of one request, at most."""
 
 
@@ -115,6 +116,18 @@ class Through:
         return f"{x}, {parameters}, axis 1, block_size {codes}, at most {self.each} columns in a call"
 
 
+def _shared(size: int, directory: Path) -> tuple[int, str]:
+    """The descriptor and path of a new file of so many bytes. In memory where the system has such files, which end with this
+    process: what is written to one on a disk is written there again and again."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("xverify")
+        path = f"/proc/{os.getpid()}/fd/{file}"
+    else:
+        file, path = tempfile.mkstemp(dir=directory)
+    os.truncate(file, size)
+    return file, path
+
+
 def _bytes(dtype: str) -> int:
     return max(8, bits_of(dtype)) // 8
 
@@ -130,16 +143,14 @@ class Bulk:
     """
 
     def __init__(self, oracle: Oracle, through: Through, directory: Path, limits: Limits) -> None:
-        self.through = through
+        self.oracle, self.through = oracle, through
         self.patience = FIRST_SECONDS
         self._limits = limits
         self._fresh_since = (0, 0)  # restarts of the worker, and what it had answered then
-        with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
-            file.truncate(SLOTS * through.room())
-        self._file = file.name
-        self._memory = np.memmap(file.name, np.uint8, "r+")
+        self._file, path = _shared(SLOTS * through.room(), directory)
+        self._memory = np.memmap(path, np.uint8, "r+")
         patient = replace(limits, call=limits.call + self.patience)
-        self.worker = Worker(in_bulk(oracle, file.name), directory, limits=patient)
+        self.worker = Worker(in_bulk(oracle, path), directory, limits=patient)
         self._under_way: deque[Request] = deque()
         self._turn = 0
 
@@ -192,4 +203,4 @@ class Bulk:
 
     def stop(self) -> None:
         self.worker.stop()
-        Path(self._file).unlink(missing_ok=True)
+        os.close(self._file)

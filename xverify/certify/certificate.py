@@ -157,7 +157,11 @@ def _difference(part: str, name: str, old: Any, new: Any) -> str:
         return f"the code of the {part} ({name})"
     if isinstance(old, list) or isinstance(new, list):
         return f"the {name} of the {part}"
-    return f"the {name} of the {part} was {old}, is {new}" if part != "versions" else f"{name} was {old}, is {new}"
+    return (
+        f"the {name} of the {part} was {old}, is {new}"
+        if part not in ("versions", "through")
+        else f"{name} was {old}, is {new}"
+    )
 
 
 @dataclass(eq=False)

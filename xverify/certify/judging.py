@@ -115,13 +115,16 @@ class Judge:
         return self._elementwise(recipe, columns) if table is None else self._looked_up(recipe, table, columns)
 
     def _looked_up(self, recipe: Recipe, table: _Table, columns: Columns) -> Iterator[tuple[slice, Codes]]:
-        zero_points = len(table.index)
+        zero_points, codes = table.index.shape
+        together = max(1, AT_ONCE // table.index.size)
         scales = values(self.domain.scale_dtype, columns.scale[::zero_points])
         step = max(1, AT_ONCE // table.differences.size)
         for first in range(0, scales.size, step):
             rows = result(recipe, table.differences[None, :], scales[first : first + step, None], self.out)
-            for number, row in enumerate(rows, first):
-                yield slice(number * zero_points, (number + 1) * zero_points), row.take(table.index)
+            for begin in range(0, len(rows), together):
+                some = rows[begin : begin + together]
+                place = slice((first + begin) * zero_points, (first + begin + len(some)) * zero_points)
+                yield place, some.take(table.index, axis=1).reshape(-1, codes)
 
     def _elementwise(self, recipe: Recipe, columns: Columns) -> Iterator[tuple[slice, Codes]]:
         domain, (count, codes) = self.domain, columns.shape

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from xverify.certify.domains import WIDE, named, names, size
+from xverify.certify.domains import FLOAT32, WIDE, named, names, size
 
 RATE = 100e6
 """Triples that a core answers and compares in a second: what was measured of a compiled kernel, on the slow side."""
@@ -24,17 +24,27 @@ QUIET_SECONDS = 10.0
 def print_domains(console: Console, workers: int) -> None:
     """Every domain with its units, triples and how long a compiled kernel takes for it."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("domain", "unit", "units", "triples", f"with {workers} workers"):
-        table.add_column(heading, no_wrap=True, justify="left" if heading in ("domain", "unit") else "right")
+    for heading in ("domain", "units", "triples", f"{workers} workers"):
+        table.add_column(heading, no_wrap=True, justify="left" if heading == "domain" else "right")
     for name in names():
         domain = named(name, scales=(0,) if name.startswith(WIDE) else ())
-        each = f" for each of {len(domain.slices)} differences" if len(domain.slices) > 1 else ""
-        scale = " for each --scale" if name.startswith(WIDE) else ""
+        times = f"{len(domain.slices)} x " if len(domain.slices) > 1 else ""
         total = size(domain)
         took = _length(total / RATE / workers)
-        table.add_row(Text(name), Text(domain.unit + each + scale), str(domain.units), f"{total:.3g}", took)
+        units = "2^32" if domain.units == FLOAT32 else grouped(domain.units)
+        table.add_row(Text(name), times + units, f"{total:.2e}", took)
     console.print(table)
-    console.print(f"Times are for a compiled kernel, {RATE / 1e6:g} million triples a second and core.")
+    console.print(
+        "A domain holds all codes of x, all zero points, and all scales of the type; for float32 scales, a slice for each "
+        "difference x - zero point, or a spread of scales; 16-bit types are for each --scale. A unit, in which --range counts, "
+        "is a scale, of 16-bit types a zero point.\n"
+        f"Times are for a compiled kernel, {RATE / 1e6:g} million triples a second and core."
+    )
+
+
+def grouped(number: int) -> str:
+    """A whole number with a space before every three digits."""
+    return f"{number:_}".replace("_", " ")
 
 
 def _length(seconds: float) -> str:

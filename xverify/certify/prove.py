@@ -36,6 +36,8 @@ FIRST_TIMES = 4.0
 
 READY_SECONDS = 0.05
 
+ONCE_SECONDS = 0.1
+
 LEAST_COLUMNS = 16
 """What a worker is asked first: whether it answers at all."""
 
@@ -86,15 +88,15 @@ def triples_left(task: Task) -> int:
     return sum(map(ranges.count, left(task).values())) * triples_of_unit(task.book.domain)
 
 
-def try_out(bulk: Bulk, judge: Judge) -> Estimate:
-    """Ask a few columns of a worker that was started, then a whole request, and time it.
+def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
+    """Ask a few columns of a worker that was started, then a request of what is asked, and time it.
 
     RefusedError when a refusal is all that comes; WorkerFailedError when there is no worker. A crash, a hang or wrong values are
     left for the proof to find: then the estimate is 0.
     """
     through, domain = bulk.through, bulk.through.domain
-    part = domain.slices[len(domain.slices) // 2]
-    columns = domain.columns(part, 0, min(domain.units, through.units_of_request))
+    part, ((start, stop), *_) = next(iter(asked.items()))
+    columns = domain.columns(part, start, min(stop, start + through.units_of_request))
     few = columns.some(slice(0, min(LEAST_COLUMNS, through.each)), slice(None))
     while not bulk.worker.ready and bulk.worker.failed is None:
         time.sleep(READY_SECONDS)
@@ -103,18 +105,24 @@ def try_out(bulk: Bulk, judge: Judge) -> Estimate:
     bulk.patience = FIRST_TIMES * (time.perf_counter() - begin)
     if outcome.refused:
         raise RefusedError(
-            f"{bulk.worker.oracle.name} refuses calls of this domain by {through.granularity}: {outcome.error}: {outcome.message}"
+            f"{bulk.oracle.name} refuses calls of this domain by {through.granularity}: {outcome.error}: {outcome.message}"
         )
     if not is_tensor(outcome):
         return Estimate(0.0, 0.0)
-    bulk.ask(columns)  # what is compiled for this shape is compiled now
+    outcome, y, took = _timed(bulk, columns)
+    if took < ONCE_SECONDS:  # then what was compiled for this shape is much of it
+        outcome, y, took = _timed(bulk, columns)
     begin = time.perf_counter()
-    outcome, y = bulk.ask(columns)
-    middle = time.perf_counter()
     if is_tensor(outcome):
         judge.explaining(judge.readings[:1], columns, y, whole=True)
-    end = time.perf_counter()
-    return Estimate((middle - begin) / columns.size, (end - middle) / columns.size)
+    compared = time.perf_counter() - begin
+    return Estimate(took / columns.size, compared / columns.size)
+
+
+def _timed(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], float]:
+    begin = time.perf_counter()
+    outcome, y = bulk.ask(columns)
+    return outcome, y, time.perf_counter() - begin
 
 
 def prove(task: Task, workers: list[Bulk], show: Callable[[int], None] = lambda triples: None) -> None:

@@ -16,6 +16,7 @@ from xverify.certify.certificate import changed, domain_of, proven_of, triples
 from xverify.certify.domains import Columns, Domain, triples_of_unit
 from xverify.certify.identity import machine, subject, versions
 from xverify.certify.judging import Judge
+from xverify.certify.listing import grouped
 from xverify.certify.ranges import Ranges
 from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
@@ -72,7 +73,7 @@ def replay(
 
 
 def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Columns, seed: int) -> Again:
-    through, oracle = bulk.through, bulk.worker.oracle
+    through, oracle = bulk.through, bulk.oracle
     names = tuple(certificate["readings"]["explain"])
     for columns in _requests(drawn, through):
         outcome, y = bulk.ask(columns)
@@ -87,8 +88,8 @@ def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Col
     }
     since = changed(certificate, now)
     proven = certificate["counts"]["proven"]
-    sample = "all" if drawn.size >= proven else f"drawn by seed {seed} of"
-    words = f"{oracle.name}: {drawn.size} triples again, {sample} {proven} proven by the reading {names[0]}"
+    sample = "all of" if drawn.size >= proven else f"drawn by seed {seed} of"
+    words = f"{oracle.name}: {grouped(drawn.size)} triples again, {sample} {grouped(proven)} proven by the reading {names[0]}"
     return Again("HOLDS", f"{words}; but since then {'; '.join(since)}" if since else words)
 
 

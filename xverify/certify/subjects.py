@@ -53,6 +53,12 @@ def through_of(
         raise UsageError(f"{contract.id} has no scale and zero point: certify proves linear editions only")
     if not answers(oracle, contract.asked_as):
         raise UsageError(f"{oracle.name} does not answer {contract.id}; it takes {', '.join(oracle.contracts)}")
+    for role, dtype, admitted in (
+        ("x", domain.x_dtype, contract.domain.x_dtypes),
+        ("scale", domain.scale_dtype, contract.domain.scale_dtypes),
+    ):
+        if dtype not in admitted:
+            raise UsageError(f"{contract.id} has no {role} of {dtype}; it has {', '.join(admitted)}")
     result = out or _natural(contract, domain)
     if result != domain.scale_dtype and not contract.domain.output_dtype_attribute:
         raise UsageError(f"{contract.id} has no attribute for the output's type: here it is that of the scale")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from xverify.certify.bulk import Bulk
 from xverify.certify.domains import Columns
 from xverify.certify.judging import Judge, Wrong
+from xverify.certify.listing import grouped
 from xverify.certify.ranges import Range
 from xverify.core.call import Outcome
 from xverify.core.dtypes import decimal, hexadecimal
@@ -165,7 +166,7 @@ def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
     units = f" in units {entry['range'][0]} to {entry['range'][1] - 1}" if where else ""
     if entry["triple"] is None:
         first = entry["message"].partition("\n")[0]
-        return f"{entry['kind']}: {first or 'no values'}, in a call of {entry['values_of_call']} values{units}"
+        return f"{entry['kind']}: {first or 'no values'}, in a call of {grouped(entry['values_of_call'])} values{units}"
     triple = entry["triple"]
     words = [
         f"{role.replace('_', ' ')} {triple[role]['decimal']} ({triple[role]['hex']})"
@@ -174,4 +175,4 @@ def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
     ]
     due = " or ".join(f"{one['decimal']} ({one['hex']}, {', '.join(one['readings'])})" for one in entry["expected"])
     got = f"{entry['got']['decimal']} ({entry['got']['hex']})"
-    return f"{entry['kind']}: {', '.join(words)} gives {got}; expected {due}; {entry['wrong']} wrong values{units}"
+    return f"{entry['kind']}: {', '.join(words)} gives {got}; expected {due}; {grouped(entry['wrong'])} wrong values{units}"

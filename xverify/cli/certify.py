@@ -89,7 +89,7 @@ def certify(
     from xverify.certify.certificate import Book, changed, domain_to_json, load
     from xverify.certify.identity import machine, subject, versions
     from xverify.certify.judging import Judge
-    from xverify.certify.listing import print_domains
+    from xverify.certify.listing import grouped, print_domains
     from xverify.certify.prove import Task, prove, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.engine import select
@@ -120,7 +120,7 @@ def certify(
         for bulk in bulks:
             stack.callback(bulk.stop)
         judge.prepare()
-        estimate = try_out(bulks[0], judge)
+        estimate = try_out(bulks[0], judge, asked)
         for bulk in bulks[1:]:
             bulk.patience = bulks[0].patience
         head = {
@@ -145,8 +145,8 @@ def certify(
         say(f"{oracle.name}: {domain.words}, {through.granularity}, {through.out} out")
         if todo:
             took = estimate.seconds(todo, min(count, os.cpu_count() or 1))
-            already = f"{book.triples()} are proven; " if book.triples() else ""
-            say(f"{already}{todo} triples to prove, {_length(took)} with {count} worker{'s' * (count > 1)}")
+            already = f"{grouped(book.triples())} are proven; " if book.triples() else ""
+            say(f"{already}{grouped(todo)} triples to prove, {_length(took)} with {count} worker{'s' * (count > 1)}")
             book.write()
             try:
                 _watched(console, task, lambda show: prove(task, bulks, show), todo)
@@ -170,9 +170,10 @@ def _length(seconds: float) -> str:
 
 def _proven(book: Book) -> str:
     from xverify.certify.domains import size
+    from xverify.certify.listing import grouped
 
     total = size(book.domain)
-    return f"{book.triples()} of {total} triples are proven ({100 * book.triples() / total:.3g} %), in {book.path}"
+    return f"{grouped(book.triples())} of {grouped(total)} triples are proven ({100 * book.triples() / total:.3g} %), in {book.path}"
 
 
 def _watched(console: Console, task: Task, run: object, todo: int) -> None:

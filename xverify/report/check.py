@@ -59,7 +59,7 @@ def _is(value: object, kind: str, types: tuple[type, ...]) -> bool:
 
 
 def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
-    """What is wrong with a value by a rule of JSON Schema, first things first. A rule of another schema may have no references."""
+    """What is wrong with a value by a rule of JSON Schema, first things first. Rules of other schemas have no references."""
     if "$ref" in rule:
         rule = schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in rule:
