@@ -172,8 +172,8 @@ def _proven(book: Book) -> str:
     from xverify.certify.domains import size
     from xverify.certify.listing import grouped
 
-    total = size(book.domain)
-    return f"{grouped(book.triples())} of {grouped(total)} triples are proven ({100 * book.triples() / total:.3g} %), in {book.path}"
+    done, total = book.triples(), size(book.domain)
+    return f"{grouped(done)} of {grouped(total)} triples are proven ({100 * done / total:.3g} %), in {book.path}"
 
 
 def _watched(console: Console, task: Task, run: object, todo: int) -> None:
