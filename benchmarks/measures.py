@@ -74,7 +74,8 @@ def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
                 )
             continue
         if fastest:
-            remark = fastest + ("*" if lines[fastest]["other_bits"] else "")
+            faster = _faster_with_other_bits(case["lines"], lines[fastest])
+            remark = ", ".join([fastest, *(f"{name} faster, with other bits" for name in faster)])
             yield Check(
                 "not slower than the fastest peer", name, mine.get("ratio_to_fastest_peer"), NOT_SLOWER, remark=remark
             )
@@ -89,6 +90,12 @@ def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
             )
         if mine.get("peak_bytes") is not None:
             yield Check("MiB beside the output", name, mine["peak_bytes"] / (1 << 20), BLOCK_BYTES / (1 << 20), False)
+
+
+def _faster_with_other_bits(listed: list[dict[str, Any]], fastest: dict[str, Any]) -> list[str]:
+    limit = fastest["seconds"]["median"]
+    timed = [line for line in listed if line["role"] == "peer" and "seconds" in line]
+    return [line["peer"] for line in timed if line["other_bits"] and line["seconds"]["median"] < limit]
 
 
 def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:

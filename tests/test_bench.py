@@ -22,7 +22,7 @@ from xverify.bench import cases, memory, page, plot, present, timing
 from xverify.bench.cases import Case
 from xverify.bench.data import other_bits, read, written
 from xverify.bench.processes import Limits
-from xverify.bench.result import Line, Timed, load, save, speed_ratio
+from xverify.bench.result import Line, Measured, Timed, load, save, speed_ratio
 from xverify.bench.run import Options, bench
 from xverify.bench.table import print_bench
 from xverify.cli import main
@@ -250,6 +250,15 @@ def test_a_ratio_is_the_median_over_rounds_that_both_have():
     theirs.ways = [Timed("w", None, 0, {0: 2.0, 2: 12.0, 5: 1.0})]
     assert speed_ratio(mine, theirs) == 2.5
     assert speed_ratio(mine, Line(peer("c"))) is None
+
+
+def test_the_fastest_peer_is_one_with_the_right_bits_where_there_is_one():
+    quick, slow, kernel = Line(peer("quick")), Line(peer("slow")), Line(peer("own", "kernel"))
+    quick.ways, slow.ways = [Timed("w", None, 9, {0: 1.0})], [Timed("w", None, 0, {0: 2.0})]
+    kernel.ways = [Timed("w", None, 0, {0: 0.5})]
+    assert Measured(CASES[0], [quick, slow, kernel]).fastest("peer") is slow
+    assert Measured(CASES[0], [quick, kernel]).fastest("peer") is quick
+    assert Measured(CASES[0], [kernel]).fastest("peer") is None
 
 
 def test_calls_shorter_than_a_sample_are_timed_together():

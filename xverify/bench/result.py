@@ -59,9 +59,14 @@ class Measured:
         return next((line for line in self.lines if line.peer.name == name), None)
 
     def fastest(self, role: str) -> Line | None:
-        """The line of that role with the lowest median."""
-        measured = [(line.best.median, i) for i, line in enumerate(self.lines) if line.peer.role == role and line.best]
-        return self.lines[min(measured)[1]] if measured else None
+        """The line of that role with the lowest median, of those with the right bits where there are any: who computes something
+        else does not say how fast this can be done."""
+        measured = [
+            (bool(line.best.other_bits), line.best.median, i)
+            for i, line in enumerate(self.lines)
+            if line.peer.role == role and line.best
+        ]
+        return self.lines[min(measured)[2]] if measured else None
 
 
 def speed_ratio(line: Line, other: Line | None) -> float | None:

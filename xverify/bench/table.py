@@ -15,7 +15,8 @@ from xverify.bench.present import Group, Json
 from xverify.bench.result import Measured
 
 LEGEND = (
-    "Gelem/s: 10⁹ elements per second, medians. Below: as many times as fast as the fastest peer; part of the limit."
+    "Gelem/s: 10⁹ elements per second, medians. Below: as many times as fast as the fastest peer that computes the same "
+    "bits; part of the limit."
 )
 
 
