@@ -82,18 +82,22 @@ def output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], *inp
     """
     if out is None:
         return np.empty(shape, dtype)
-    if not isinstance(out, np.ndarray) or out.dtype != dtype:
+    if not isinstance(out, np.ndarray) or (out.dtype is not dtype and out.dtype != dtype):
         got = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
         raise TypeError(f"out is {got}; expected an array of {dtype}")
     if out.shape != shape:
         raise ValueError(f"the shape of out is {out.shape}; expected {shape}")
-    if not out.flags.writeable:
+    flags = out.flags.num
+    if not flags & _WRITEABLE:
         raise ValueError("out is read-only; expected an array that can be written")
-    owns = out.flags.owndata
     for given in inputs:
         # Two arrays that own their memory share none; to ask takes five times as long.
-        if given is None or (owns and given is not out and given.flags.owndata):
+        if given is None or (flags & given.flags.num & _OWNS_MEMORY and given is not out):
             continue
         if np.may_share_memory(out, given):
             raise ValueError("out overlaps an input; expected memory of its own")
     return out
+
+
+_OWNS_MEMORY, _WRITEABLE = 0x4, 0x400
+"""NumPy's OWNDATA and WRITEABLE."""

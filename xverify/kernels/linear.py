@@ -64,8 +64,12 @@ def dequantize_linear(
     Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, values), naming the clause; for
     an unknown contract ValueError.
     """
-    x, scale = np.asarray(x), np.asarray(scale)
-    zero_point = None if zero_point is None else np.asarray(zero_point)
+    if type(x) is not np.ndarray:
+        x = np.asarray(x)
+    if type(scale) is not np.ndarray:
+        scale = np.asarray(scale)
+    if zero_point is not None and type(zero_point) is not np.ndarray:
+        zero_point = np.asarray(zero_point)
     plan = (_remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan)(
         contract,
         x.dtype,
@@ -79,6 +83,16 @@ def dequantize_linear(
         out_dtype,
         backend,
     )
+    if plan.small is not None:
+        if out is None:
+            out = np.empty(x.shape, plan.dtype)
+        if (
+            type(out) is np.ndarray
+            and (out.dtype is plan.dtype or out.dtype == plan.dtype)
+            and out.shape == x.shape
+            and plan.small(out, x, scale, zero_point)
+        ):
+            return out
     out = output(out, x.shape, plan.dtype, x, scale, zero_point)
     plan.apply(out, x, scale, zero_point)
     return out
@@ -293,11 +307,14 @@ def planned(
     by_division: bool = False,
 ) -> Plan:
     """The plan of operands that have been checked: the formula on the backend."""
+    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
+    dtype = np.dtype(dtype.type)
     if chosen(backend) == "numpy":
         return Plan(dtype, partial(apply, spread=spread, by_division=by_division))
     from xverify.kernels.compiled.linear import Linear
 
-    return Plan(dtype, Linear.of(dtype, x, scale, zero_point, spread, by_division))
+    formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
+    return Plan(dtype, formula, formula.for_small(x.shape, scale.shape))
 
 
 def apply(

@@ -21,16 +21,23 @@ class Operand(NamedTuple):
     shape: tuple[int, ...]
 
 
+Small = Callable[..., bool]
+"""small(out, *operands): the arithmetic for one small tensor. It returns whether it did it: where ``out``, of the right dtype and
+shape, can be written and shares no memory with an operand, and all arrays are in C order."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend."""
+    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend. small: a faster way that may be there."""
 
     dtype: np.dtype[Any]
     apply: Callable[..., None]
+    small: Small | None = None
 
 
 def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
-    """Whether the attributes are of types whose values cannot change, so that a plan may be kept for them."""
+    """Whether the attributes are of types whose values cannot change and that equal only what is admitted as they are (an axis of
+    True equals 1), so that a plan may be kept for them."""
     return (
         (axis is None or type(axis) is int)
         and (other is None or type(other) in (int, bool))
@@ -39,5 +46,5 @@ def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
 
 
 def remembered(plan: Callable[..., Plan]) -> Callable[..., Plan]:
-    """The function with its last results kept, by its arguments and their types: True is no 1. A refusal is none of them."""
-    return lru_cache(maxsize=1024, typed=True)(plan)
+    """The function with its last results kept, for attributes that `are_fixed`. A refusal is none of them."""
+    return lru_cache(maxsize=1024)(plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -14,10 +15,10 @@ from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Array, code_values, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import THREADS_FROM, Read, Write, for_each_piece, is_plain
+from xverify.kernels.compiled.pieces import PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.linear import _SINGLE_LIMIT, _WIDE_FLOATS
-from xverify.kernels.plans import Operand
+from xverify.kernels.plans import Operand, Small
 
 _CODES = {1: types.uint8, 2: types.uint16, 4: types.int32}
 ELEMENTS = {FLOAT32: types.float32, FLOAT16: types.uint16, BFLOAT16: types.int16}
@@ -52,9 +53,9 @@ def coding(dtype: np.dtype[Any]) -> Coding:
     return Coding(codes, None, (1 << limits.bits) - 1, 1 << (limits.bits - 1) if limits.min < 0 else 0)
 
 
-def array_of(element: Any) -> Any:
-    """Numba's type of a flat, contiguous array."""
-    return types.Array(element, 1, "C")
+def array_of(element: Any, rank: int = 1) -> Any:
+    """Numba's type of a contiguous array."""
+    return types.Array(element, rank, "C")
 
 
 def signature(
@@ -80,10 +81,10 @@ def signature(
 class Linear:
     """The compiled formula for operands of given dtypes and shapes, which have been checked.
 
-    arguments: of `loops.linear`, table, keep and flip; and runs and rows, where all parameters are given. divides: True, or None.
+    divides: True, or None.
     is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
     by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
-    else "numbers".
+    else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps.
     """
 
     out: np.dtype[Any]
@@ -93,6 +94,7 @@ class Linear:
     is_wide: bool
     zero_points_decide: bool
     offsets: str | None
+    is_direct: bool
 
     @classmethod
     def of(
@@ -111,7 +113,11 @@ class Linear:
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
-        return cls(out, code, found, True if by_division else None, is_wide or rounds_twice, decide, kind)
+        is_laid_out = isinstance(found, Rows) and found.repeats * found.tiles > 1
+        is_direct = scale.dtype == FLOAT32 and kind != "numbers" and not is_laid_out
+        is_direct = is_direct and x.dtype.isnative and (zero_point is None or zero_point.dtype.isnative)
+        divides = True if by_division else None
+        return cls(out, code, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct)
 
     @cached_property
     def single(self) -> Compiled:
@@ -124,10 +130,9 @@ class Linear:
         return self._compiled(types.float64)
 
     def _compiled(self, real: Any) -> Compiled:
-        scale, offset = real, real
-        if self.places is not None:
-            scale = array_of(types.float32)
-            offset = {None: real, "codes": array_of(self.coding.codes), "numbers": array_of(real)}[self.offsets]
+        rank = 0 if self.places is None else 1
+        scale = array_of(types.float32, rank)
+        offset = {None: real, "codes": array_of(self.coding.codes, rank), "numbers": array_of(real, rank)}[self.offsets]
         table = None if self.coding.table is None else types.float32
         by_division = self.divides is not None
         return entry(
@@ -140,70 +145,94 @@ class Linear:
         runs, rows = (None, None) if self.places is None else self.places.arguments(0)
         return self.coding.table, self.coding.keep, self.coding.flip, self.divides, runs, rows
 
+    def for_small(self, shape: tuple[int, ...], parameter: tuple[int, ...]) -> Small | None:
+        """`__call__` for a small tensor of that shape, for which a microsecond counts: one call of a loop, which looks itself
+        whether the output shares memory with an input. None where there is more to do.
+        """
+        size, compiled = prod(shape), self.double if self.is_wide else self.single
+        if self.is_looked_up(size, self.is_wide) or not self.is_direct or not 0 < size < THREADS_FROM:
+            return None
+        if self.places is None and len(parameter) > 1:
+            return None
+        table, keep, flip, divides, runs, rows = self._given
+        is_flat, is_flat_parameter, is_single = len(shape) == 1, len(parameter) == 1, self.places is None
+        plain, writeable = PLAIN, WRITEABLE
+
+        def small(out: Array, x: Array, scale: Array, zero_point: Array | None) -> bool:
+            flags = out.flags.num
+            if not flags & writeable:
+                return False
+            flags &= x.flags.num & scale.flags.num
+            if zero_point is not None:
+                flags &= zero_point.flags.num
+            if flags & plain != plain:
+                return False
+            if is_single:
+                if is_flat_parameter:
+                    scale, zero_point = scale.reshape(()), None if zero_point is None else zero_point.reshape(())
+            elif not is_flat_parameter:
+                scale, zero_point = scale.ravel(), None if zero_point is None else zero_point.ravel()
+            if not is_flat:
+                x, out = x.ravel(), out.ravel()
+            offset = 0.0 if zero_point is None else zero_point
+            done: bool = compiled(x, out, table, keep, flip, 0.0, scale, offset, divides, runs, rows, 0, False)
+            return done
+
+        return small
+
+    def is_looked_up(self, size: int, is_wide: bool) -> bool:
+        """Whether an output for each code is computed first: where one is dear, and many are wanted."""
+        is_dear = is_wide or self.coding.table is not None
+        return self.places is None and is_dear and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
+
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
         """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
-        size = out.size
-        if size == 0:
+        if out.size == 0:
             return
         is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
         compiled = self.double if is_wide else self.single
         table, keep, flip, divides, runs, rows = self._given
-        factor: Any
-        offset: Any
-        if self.places is None:
-            factor, offset = scale.item(), 0.0 if zero_point is None else zero_point.item()
-            if type(factor) is not float:
-                factor = float(factor)
-            if size >= _LOOK_UP_FROM and (is_wide or table is not None) and self.coding.codes == types.uint8:
-                entries = np.empty(256, self.out)
-                compiled(
-                    _EVERY_BYTE, entries, table, keep, flip, 0.0, factor, float(offset), divides, None, None, 0, False
-                )
-                look_up(out, x, entries, read)
-                return
-            offset = float(offset)
-        else:
-            prepared = self._prepared(is_wide, scale, zero_point)
-            if prepared is None:
-                for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read)
-                return
-            factor, offset = prepared
-        if size < THREADS_FROM and read is None and is_plain(x) and is_plain(out):
-            # What the rest comes to, without it: for a small tensor a microsecond counts.
-            codes, elements = x if x.ndim == 1 else x.reshape(-1), out if out.ndim == 1 else out.reshape(-1)
-            compiled(codes, elements, table, keep, flip, 0.0, factor, offset, divides, runs, rows, 0, False)
+        prepared = self._prepared(is_wide, scale, zero_point)
+        if prepared is None:
+            for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read)
             return
+        factor, offset = prepared
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             compiled(codes, elements, table, keep, flip, 0.0, factor, offset, divides, runs, rows, start, streamed)
 
-        for_each_piece(write, out, x, read)
+        if self.is_looked_up(out.size, is_wide):
+            entries = np.empty(256, self.out)
+            write(0, 256, _EVERY_BYTE, entries, False)
+            look_up(out, x, entries, read)
+        else:
+            for_each_piece(write, out, x, read)
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them, where that takes no more memory than a block."""
         places = self.places
-        if scale.dtype == FLOAT32 and is_plain(scale) and (zero_point is None or self._is_direct(zero_point)):
-            factors: Array = scale.reshape(-1)
-            offsets: Any = 0.0 if zero_point is None else zero_point.reshape(-1)
-        elif scale.size <= BLOCK:
-            factors, offsets = _real(scale.reshape(-1), FLOAT32), self._offsets(zero_point, is_wide)
-        else:
+        is_given = scale.dtype == FLOAT32 and is_plain(scale)
+        is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
+        if not is_given and scale.size > BLOCK:
             return None
+        factors, offsets = _real(scale, FLOAT32), self._offsets(zero_point, is_wide)
         if isinstance(places, Rows) and places.repeats * places.tiles > 1:
-            factors = laid_out(factors, places)
-            offsets = offsets if zero_point is None else laid_out(offsets, places)
-        return factors, offsets
-
-    def _is_direct(self, zero_point: Array) -> bool:
-        return self.offsets == "codes" and is_plain(zero_point)
+            factors, offsets = (
+                laid_out(factors, places),
+                laid_out(offsets, places) if zero_point is not None else offsets,
+            )
+        wanted = () if places is None else -1
+        return factors.reshape(wanted), offsets.reshape(wanted) if zero_point is not None else offsets
 
     def _offsets(self, zero_point: Array | None, is_wide: bool) -> Any:
-        """Zero points in a flat array: codes in this machine's byte order, or numbers."""
+        """Zero points in an array without gaps: codes in this machine's byte order, or numbers."""
         if zero_point is None:
             return 0.0
-        if self.offsets == "codes":
-            return np.array(zero_point, zero_point.dtype.newbyteorder("="), order="C").reshape(-1)
-        return _real(zero_point.reshape(-1), FLOAT64 if is_wide else FLOAT32)
+        if self.offsets == "numbers":
+            return _real(zero_point, FLOAT64 if is_wide else FLOAT32)
+        if is_plain(zero_point):
+            return zero_point
+        return np.array(zero_point, zero_point.dtype.newbyteorder("="), order="C")
 
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
         """Each piece is given the parameters that it needs, as the loops take them."""
@@ -234,11 +263,11 @@ def laid_out(parameters: Array, places: Rows) -> Array:
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
-    """The values as float32 or float64: the array itself, where it has them so."""
-    if array.dtype == real and array.flags.c_contiguous and array.flags.aligned:
+    """The values as float32 or float64, without gaps: the array itself, where it has them so."""
+    if array.dtype == real and is_plain(array):
         return array
     with np.errstate(all="ignore"):
-        return numbers(array, real)
+        return np.ascontiguousarray(numbers(array, real)).reshape(array.shape)
 
 
 def _is_narrow(zero_point: Array | None) -> bool:

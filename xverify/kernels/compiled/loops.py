@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from xverify.kernels.compiled.scalars import CHUNK, LINE, get, number, put, put_chunk, settle, stream, value
+from xverify.kernels.compiled.scalars import CHUNK, LINE, address, get, number, put, put_chunk, settle, stream, value
 
 BLOCK = 2048
 """Elements that are computed in the first-level cache before they are streamed: 8 KiB of float32."""
@@ -57,8 +57,10 @@ def _look_up(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
 
 
 def _whole(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+    own_scale = number(get(scale, 0), keep, flip, zero)
+    own_offset = _offset(offset, 0, table, keep, flip, zero)
     for i in range(stop - first):
-        put(out, to + i, _value(get(x, first + i), table, keep, flip, scale, offset, divides, out))
+        put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
 
 
 def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
@@ -113,20 +115,41 @@ def _fill(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divid
 def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
     if isinstance(scale, types.NoneType):
         return _look_up
-    if isinstance(scale, types.Float):
+    if scale.ndim == 0:
         return _whole
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
+
+
+def _meets(out, other):
+    """Whether two arrays, each without gaps, share memory; what is no array shares none."""
+    raise NotImplementedError
+
+
+@overload(_meets)
+def _meets_version(out, other):
+    if not isinstance(other, types.Array):
+        return lambda out, other: False
+
+    def meets(out, other):
+        start, end = address(out), address(out) + out.size * out.itemsize
+        return address(other) < end and start < address(other) + other.size * other.itemsize
+
+    return meets
 
 
 def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, position, streamed):
     """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
 
     streamed: the output is stored past the caches, a block at a time, but for what shares a cache line at its ends.
+
+    Returns whether it did; nothing is written where the output shares memory with an input.
     """
+    if _meets(out, x) or _meets(out, scale) or _meets(out, offset):
+        return False
     size = x.size
     if not streamed:
         _fill(x, 0, size, out, 0, table, keep, flip, zero, scale, offset, divides, runs, rows, position)
-        return
+        return True
     in_line = LINE // out.itemsize
     scratch = np.empty(BLOCK, out.dtype)
     count = min(size, (-out.ctypes.data % LINE) // out.itemsize)
@@ -158,3 +181,4 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
         first += count
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
+    return True

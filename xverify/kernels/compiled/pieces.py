@@ -44,11 +44,11 @@ def _streamed_from() -> int:
 
 def is_plain(array: Array) -> bool:
     """Whether its elements lie as compiled loops take them: in C order, aligned, in this machine's byte order."""
-    return array.flags.num & _PLAIN == _PLAIN and array.dtype.isnative
+    return array.flags.num & PLAIN == PLAIN and array.dtype.isnative
 
 
-_PLAIN = 0x101
-"""NumPy's C_CONTIGUOUS and ALIGNED; to ask for both by their names takes three times as long."""
+PLAIN, WRITEABLE = 0x101, 0x400
+"""NumPy's C_CONTIGUOUS and ALIGNED, and WRITEABLE; to ask for them by their names takes three times as long."""
 
 
 def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None) -> None:

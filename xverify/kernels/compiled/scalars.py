@@ -203,6 +203,17 @@ def get(context: Any, array: Any, index: Any) -> Generated:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def address(context: Any, array: Any) -> Generated:
+    """Where the array's first element lies."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, _I64)
+
+    return types.int64(array), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def put(context: Any, array: Any, index: Any, value: Any) -> Generated:
     """array[index] = value, an index from the front."""
 
