@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from xverify import cli
 from xverify.certify import bulk, witness
 from xverify.certify import certificate as certificates
-from xverify.certify.certificate import load, schema
+from xverify.certify.certificate import held, load, schema
 from xverify.core.codec import DamagedFileError
 from xverify.core.line import call_from_line
 
@@ -215,6 +215,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert "interrupted; " in said
     assert "The same command goes on from there" in said
     assert 0 < load(path)["counts"]["proven"] < 512 * 16
+
+
+def test_two_runs_do_not_write_one_certificate(proven):
+    with held(proven):
+        code, said = certify("sound", "uint2-float16", proven)
+    assert code == 2
+    assert "another run is writing" in said
+    assert [path.name for path in proven.parent.iterdir()] == [proven.name]
 
 
 def test_ranges_are_proven_one_after_the_other_and_a_budget_that_ends_is_told(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -17,6 +19,7 @@ from xverify.certify.bulk import Through
 from xverify.certify.domains import Domain, GivenScales, named, size, triples_of_unit
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import DamagedFileError, read_json
+from xverify.engine.select import UsageError
 from xverify.engine.store import write_json
 from xverify.report.check import errors
 
@@ -43,6 +46,21 @@ def is_certificate(path: Path) -> bool:
     except DamagedFileError:
         return False
     return isinstance(found, dict) and str(found.get("schema", "")).startswith("xverify.certificate/")
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Inside, no other run writes this certificate. Raises UsageError when one does; a run that was killed holds nothing."""
+    lock = path.with_name(path.name + ".lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another run is writing {path}: wait for it, or write to another file (-o)") from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def certify(
     all that was asked is proven, 1 with a counterexample, 3 when it did not come to an end."""
     from rich.console import Console
 
-    from xverify.certify.certificate import Book, changed, domain_to_json, load
+    from xverify.certify.certificate import Book, changed, domain_to_json, held, load
     from xverify.certify.identity import machine, subject, versions
     from xverify.certify.judging import Judge
     from xverify.certify.listing import grouped, print_domains
@@ -113,8 +113,9 @@ def certify(
         oracle.name, through.contract.id, domain.name, through.out
     )
     select.writable(path.resolve().parent)
-    before = load(path) if path.exists() and not anew else None
     with ExitStack() as stack:
+        stack.enter_context(held(path))
+        before = load(path) if path.exists() and not anew else None
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xverify-")))
         bulks = start(oracle, through, scratch, limits, count)
         for bulk in bulks:
