@@ -1,0 +1,70 @@
+"""The in-house CUDA kernels (`xverify.kernels.cuda`), on the first card that there is: arrays are copied there and back."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from oracles.arrays import Array, answered, hand_out
+from oracles.protocol import Loaded, Oracle
+from oracles.python_kernel import arguments, watched
+from xverify.core.call import Call, Outcome, code_dtype
+
+ORACLES = (
+    Oracle(
+        name="xverify-cuda",
+        distribution="xverify",
+        contracts=("ai.onnx/*", "com.microsoft/*", "onednn/*"),
+        ships=("*",),
+        module=__name__,
+        role="kernel",
+        needs_xverify=True,
+    ),
+)
+
+
+def load() -> Loaded:
+    """The kernel, called once for each call. ImportError or RuntimeError, with what to do, without CuPy or a card."""
+    invoke = _invoke()
+
+    def answer(call: Call, path: str) -> Outcome:
+        arrays = hand_out(call)
+        return answered(invoke(call, arrays), call, arrays)
+
+    return Loaded(answer)
+
+
+def load_watched() -> Loaded:
+    """The same under the gate: watched for what it does besides, as a user's kernel is."""
+    return Loaded(watched(_invoke()), fatal=(MemoryError,))
+
+
+def _invoke() -> Callable[[Call, Any], Any]:
+    from xverify.kernels import cuda
+
+    cupy = cuda.require_device()
+
+    def codes(array: Array) -> Any:
+        """A copy on the device, of a dtype that CuPy has."""
+        own = array.dtype
+        return cupy.asarray(array if own.isbuiltin == 1 else array.view(code_dtype(own.name)))
+
+    def invoke(call: Call, arrays: Any) -> Any:
+        operands, keywords = arguments(call, arrays)
+        if "axis" in call.attributes:
+            # As it was given: -1 too is an attribute, which an edition may lack.
+            keywords["axis"] = call.attributes["axis"]
+        is_onednn = call.contract.startswith("onednn/")
+        function: Callable[..., Any] = cuda.dynamic_dequantize if is_onednn else cuda.dequantize_linear
+        names = ("src", "scales", "zps") if is_onednn else ("x", "scale", "zero_point")
+        keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands)})
+        result = cupy.asnumpy(function(*(codes(a) for a in operands), contract=call.contract, **keywords))
+        return result.view(_output_dtype(keywords.get("out_dtype"), operands[1].dtype))
+
+    return invoke
+
+
+def _output_dtype(named: Optional[Any], scale: Any) -> Any:
+    """The dtype whose codes a result holds."""
+    return np.dtype(scale.newbyteorder("=") if named is None else named)

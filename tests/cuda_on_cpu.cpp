@@ -1,0 +1,98 @@
+// xverify/kernels/cuda/dequantize.cu as C++: its macros are variables, its threads take turns.
+//
+// For one thread at a time this is all of CUDA that the source uses. Built with -ffp-contract=off, and without the C++ library, which
+// ziglang would first have to build.
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __device__ static
+#define KERNEL static
+
+struct Dimensions { unsigned int x; };
+static Dimensions gridDim, blockDim, blockIdx, threadIdx;
+
+struct alignas(8) uint2 { unsigned int x, y; };
+struct alignas(16) uint4 { unsigned int x, y, z, w; };
+
+template <class To, class From> static To bits_of(From value)
+{
+    static_assert(sizeof(To) == sizeof(From), "");
+    To result;
+    memcpy(&result, &value, sizeof result);
+    return result;
+}
+
+static unsigned int __umulhi(unsigned int a, unsigned int b) { return (unsigned long long)a * b >> 32; }
+static unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
+static float __uint_as_float(unsigned int bits) { return bits_of<float>(bits); }
+static unsigned int __float_as_uint(float value) { return bits_of<unsigned int>(value); }
+static double __longlong_as_double(long long bits) { return bits_of<double>(bits); }
+static long long __double_as_longlong(double value) { return bits_of<long long>(value); }
+static float __fadd_rn(float a, float b) { return a + b; }
+static float __fsub_rn(float a, float b) { return a - b; }
+static float __fmul_rn(float a, float b) { return a * b; }
+static float __fdiv_rn(float a, float b) { return a / b; }
+static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static double __dsub_rn(double a, double b) { return a - b; }
+static double __dmul_rn(double a, double b) { return a * b; }
+static double __ddiv_rn(double a, double b) { return a / b; }
+static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+static float __double2float_rn(double value) { return (float)value; }
+static double __ll2double_rn(long long value) { return (double)value; }
+
+// What the last run did: vectors of 16 bytes written, those of them that were streamed, and accesses that a card would refuse.
+static unsigned long long streamed_stores, misaligned;
+
+template <class T> static void check(const T* at) { misaligned += (uintptr_t)at % sizeof(T) != 0; }
+template <class T> static T __ldcs(const T* at) { check(at); return *at; }
+template <class T> static void __stcs(T* at, T value) { check(at); ++streamed_stores; *at = value; }
+
+static int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, X_BITS, ZERO_BITS, DIVIDES, SPREAD;
+
+namespace narrow {
+#define INDEX_BITS 32
+#include "dequantize.cu"
+#undef INDEX_BITS
+}
+
+#undef MOST_LANES
+#undef UNROLLED
+
+namespace wide {
+#define INDEX_BITS 64
+#include "dequantize.cu"
+}
+
+// The names of the types in the order of their numbers, so that macros can be given by name as to NVRTC.
+static const char* const NAMES[] = {
+    "NONE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "INT4", "UINT4", "INT2", "UINT2", "FLOAT4_E2M1FN", "FLOAT8_E4M3FN",
+    "FLOAT8_E4M3FNUZ", "FLOAT8_E5M2", "FLOAT8_E5M2FNUZ", "FLOAT8_E8M0FNU", "FLOAT16", "BFLOAT16", "FLOAT32"};
+static_assert(narrow::FLOAT32 + 1 == sizeof NAMES / sizeof *NAMES, "");
+
+extern "C" int type_of(const char* name)
+{
+    for (int type = 0; type <= narrow::FLOAT32; ++type)
+        if (!strcmp(NAMES[type], name)) return type;
+    return -1;
+}
+
+// macros: in the order of the variables above, and INDEX_BITS. numbers: the kernel's arguments after the four arrays. The threads run
+// in an order that no card has: results must not depend on it.
+extern "C" void run(
+    const int* macros, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale, const unsigned char* zero,
+    unsigned char* y, const unsigned long long* n, unsigned long long* counted)
+{
+    int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &X_BITS, &ZERO_BITS, &DIVIDES, &SPREAD};
+    for (int i = 0; i < 8; ++i) *variables[i] = macros[i];
+    const auto kernel = macros[8] == 64 ? wide::dequantize : narrow::dequantize;
+    streamed_stores = misaligned = 0;
+    gridDim.x = grid;
+    blockDim.x = block;
+    for (blockIdx.x = grid; blockIdx.x-- > 0;)
+        for (threadIdx.x = block; threadIdx.x-- > 0;)
+            kernel(x, scale, zero, y, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14], n[15]);
+    counted[0] = streamed_stores;
+    counted[1] = misaligned;
+}

@@ -1,0 +1,159 @@
+"""A CuPy whose device memory is NumPy's, and whose compiler and launches are `cuda_on_cpu.cpp`."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from native_compiler import compiler
+
+from xverify.kernels.cuda.launch import OPTIONS, SOURCE
+
+CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
+
+TYPES = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE")
+MACROS = (*TYPES, "X_BITS", "ZERO_BITS", "DIVIDES", "SPREAD", "INDEX_BITS")
+
+FLAGS = (
+    "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
+    "-Wno-unknown-pragmas", "-Wno-pass-failed",
+)  # fmt: skip
+
+
+def built(directory: Path) -> ctypes.CDLL:
+    """The kernels' source as a library for this machine; the test is skipped where there is no compiler."""
+    command = compiler()
+    if command is None:
+        pytest.skip("there is no C++ compiler: pip install ziglang")
+    library = directory / "cuda_on_cpu.so"
+    arguments = [*FLAGS, f"-I{SOURCE.parent}", CPP, "-lm", "-o", library]
+    result = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=directory)
+    assert result.returncode == 0, result.stderr
+    return ctypes.CDLL(str(library))
+
+
+class DeviceArray(np.ndarray[Any, Any]):
+    """What CuPy's arrays have and NumPy's have otherwise, or not."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    @property
+    def device(self) -> Any:  # type: ignore[override]
+        return DEVICE
+
+
+DEVICE = SimpleNamespace(id=0, attributes={"MultiProcessorCount": 2, "L2CacheSize": 1 << 16})
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A launch: macros by name, the numbers that follow the arrays, what the kernel counted, and the stream."""
+
+    macros: dict[str, str]
+    grid: int
+    block: int
+    numbers: tuple[int, ...]
+    streamed: int
+    misaligned: int
+    stream: Any
+
+
+class Stream:
+    """A stream that can be made the current one."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr = ptr
+
+    def __enter__(self) -> Stream:
+        CURRENT.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CURRENT.pop()
+
+
+CURRENT: list[Any] = []
+"""The streams that are entered, the current one last."""
+
+
+@dataclass
+class FakeCuPy:
+    """As much of the module as xverify uses. threads: a block's, fewer than are asked for, so that strides are taken."""
+
+    library: ctypes.CDLL
+    threads: int | None = None
+    launches: list[Launched] = field(default_factory=list)
+    compiled: list[tuple[str, ...]] = field(default_factory=list)
+    ndarray: type = DeviceArray
+    devices: int = 1
+
+    def __post_init__(self) -> None:
+        self.cuda = SimpleNamespace(
+            Device=lambda number: Stream(number),
+            ExternalStream=Stream,
+            Stream=Stream,
+            runtime=SimpleNamespace(getDeviceCount=lambda: self.devices),
+        )
+
+    def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802 - CuPy's name
+        assert code == SOURCE.read_text(encoding="utf-8")
+        assert options[: len(OPTIONS)] == OPTIONS
+        self.compiled.append(options)
+        macros = dict(option.removeprefix("-D").split("=") for option in options[len(OPTIONS) :])
+        return SimpleNamespace(get_function=lambda name: {"dequantize": partial(self._launch, macros)}[name])
+
+    def _launch(self, macros: dict[str, str], grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+        values = [
+            self.library.type_of(macros[name].encode()) if name in TYPES else int(macros[name]) for name in MACROS
+        ]
+        assert len(macros) == len(MACROS)
+        assert min(values) >= 0
+        arrays, numbers = arguments[:4], arguments[4:]
+        assert len(numbers) == 16
+        assert all(type(array) is DeviceArray and array.flags.c_contiguous for array in arrays)
+        assert all(type(number) is np.uint64 for number in numbers)
+        counted = (ctypes.c_ulonglong * 2)()
+        threads = self.threads or block[0]
+        self.library.run(
+            (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
+            (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
+        )  # fmt: skip
+        stream = next((s for s in reversed(CURRENT[:-1])), None)
+        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream))
+
+    @staticmethod
+    def asarray(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return np.array(value).view(DeviceArray)
+        interface = value.__cuda_array_interface__
+        holder = SimpleNamespace(__array_interface__=interface)
+        return np.asarray(holder).view(DeviceArray)
+
+    @staticmethod
+    def from_dlpack(value: Any) -> Any:
+        return value.array.view(DeviceArray)
+
+    @staticmethod
+    def asnumpy(value: Any) -> Any:
+        return np.array(value.view(np.ndarray))
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+        return np.empty(shape, dtype).view(DeviceArray)
+
+    @staticmethod
+    def ascontiguousarray(value: Any) -> Any:
+        return np.ascontiguousarray(value).view(DeviceArray)
+
+
+Install = Callable[[], FakeCuPy]

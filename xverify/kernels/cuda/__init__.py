@@ -1,0 +1,10 @@
+"""The same formulas on NVIDIA cards, on arrays that lie in their memory: same checks, same bits.
+
+CUDA C++ (`dequantize.cu`) that CuPy has NVRTC compile when it is first called, and not numba-cuda, which has neither vectors of
+16 bytes nor streaming stores. Nothing of CUDA is imported before a function is called.
+"""
+
+from xverify.kernels.cuda.arrays import require_device
+from xverify.kernels.cuda.linear import dequantize_linear, dynamic_dequantize
+
+__all__ = ["dequantize_linear", "dynamic_dequantize", "require_device"]

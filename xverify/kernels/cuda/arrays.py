@@ -1,0 +1,171 @@
+"""Arrays on a CUDA device, whoever made them, as CuPy arrays of codes beside the dtype that the codes have."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from math import prod
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike
+
+INSTALL = "pip install 'xverify[cuda]'"
+
+CUDA_DEVICES = (2, 13)
+"""kDLCUDA and kDLCUDAManaged of DLPack's DLDeviceType."""
+
+_SUB_BYTE = frozenset(
+    np.dtype(getattr(ml_dtypes, name)) for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+)
+
+
+class Given(NamedTuple):
+    """codes: a CuPy array in C order. dtype: what its codes mean. shape: of the tensor; a packed one's codes have another."""
+
+    codes: Any
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def cupy() -> Any:
+    """CuPy. ImportError when it cannot be imported."""
+    try:
+        import cupy as found
+    except Exception as error:  # A broken one raises what it likes.
+        raise ImportError(f"the CUDA kernels need CuPy ({error}); install it with: {INSTALL}") from error
+    return found
+
+
+def require_device() -> Any:
+    """CuPy, where there is a card. ImportError without CuPy, RuntimeError without a card or a driver that CuPy can use."""
+    found = cupy()
+    try:
+        count, reason = found.cuda.runtime.getDeviceCount(), "it counts 0 devices"
+    except Exception as error:  # CuPy's own class, which nothing promises.
+        count, reason = 0, str(error)
+    if count < 1:
+        raise RuntimeError(
+            f"CuPy finds no CUDA device here ({reason}); the CUDA kernels need an NVIDIA card, its driver, and the CuPy for "
+            f"that driver's CUDA: {INSTALL}"
+        )
+    return found
+
+
+def on_stream(stream: Any) -> AbstractContextManager[Any]:
+    """Makes a stream CuPy's current one: a CuPy stream, a cudaStream_t as an integer, or what has ``__cuda_stream__``.
+
+    None leaves the current one. TypeError for anything else.
+    """
+    if stream is None:
+        return nullcontext()
+    if hasattr(stream, "ptr") and hasattr(stream, "__enter__"):
+        context: AbstractContextManager[Any] = stream
+        return context
+    if hasattr(stream, "__cuda_stream__"):
+        stream = stream.__cuda_stream__()[1]
+    if isinstance(stream, int):
+        external: AbstractContextManager[Any] = cupy().cuda.ExternalStream(stream)
+        return external
+    raise TypeError(
+        f"stream is {type(stream).__name__}; expected a CuPy stream, the address of a cudaStream_t, or what has "
+        "__cuda_stream__"
+    )
+
+
+def on_device(value: Any, name: str) -> Any:
+    """The CuPy array of the same memory, ordered after what its maker's stream still has to write.
+
+    TypeError when it is no array on a CUDA device.
+    """
+    found = cupy()
+    if isinstance(value, found.ndarray):
+        return value
+    if hasattr(value, "__cuda_array_interface__"):
+        return found.asarray(value)
+    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in CUDA_DEVICES:
+        return found.from_dlpack(value)
+    raise TypeError(
+        f"{name} is {type(value).__name__}, not on a CUDA device; expected a CuPy array, or one with __cuda_array_interface__ or "
+        "__dlpack__ there"
+    )
+
+
+def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
+    """NumPy's or ml_dtypes' dtype of that name. TypeError when there is none."""
+    try:
+        return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
+    except TypeError:
+        raise TypeError(f"{name} is {dtype!r}; expected the name of a dtype of NumPy or ml_dtypes") from None
+
+
+def given(value: Any, name: str, dtype: DTypeLike | None, packed: tuple[int, ...] | None = None) -> Given:
+    """An operand: its codes in C order (copied where they do not lie so) and their dtype, which is the array's if not named.
+
+    packed: the shape of a tensor whose codes are packed in bytes. TypeError when the codes are not of the dtype's width,
+    ValueError when a packed array has not as many bytes as its shape asks for.
+    """
+    codes = on_device(value, name)
+    own = np.dtype(codes.dtype)
+    meant = own if dtype is None else named(dtype, f"{name}_dtype")
+    if own != meant and not (own.kind in "iu" and own.itemsize == meant.itemsize):
+        raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
+    codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
+    if codes.data.ptr % own.itemsize:
+        raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
+    if packed is None or not is_sub_byte(meant):
+        return Given(codes, meant, tuple(codes.shape))
+    bits = 2 if "int2" in meant.name else 4
+    expected = -(-prod(packed) * bits // 8)
+    if codes.size != expected:
+        raise ValueError(
+            f"{name} holds {codes.size} bytes; expected {expected}, for {prod(packed)} packed codes of {meant} of shape {packed}"
+        )
+    return Given(codes, meant, packed)
+
+
+def is_sub_byte(dtype: np.dtype[Any]) -> bool:
+    """Whether the dtype's codes have 4 or 2 bits."""
+    return dtype in _SUB_BYTE
+
+
+def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the CuPy array that holds an output: its own, or for bfloat16 uint16."""
+    return np.dtype(np.uint16) if dtype == np.dtype(ml_dtypes.bfloat16) else dtype
+
+
+def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Given | None) -> Any:
+    """The CuPy array of ``out``'s memory after its checks, or a new one.
+
+    TypeError when ``out`` is not an array of that dtype on a CUDA device, ValueError when it has another shape, does not lie in C
+    order, is read-only, on another device, or overlaps an input; also when the inputs lie on several devices.
+    """
+    devices = {array.codes.device.id for array in inputs if array is not None}
+    if len(devices) > 1:
+        raise ValueError(f"the operands lie on the devices {sorted(devices)}; expected one device")
+    if out is None:
+        return cupy().empty(shape, code_dtype(dtype))
+    found = on_device(out, "out")
+    if np.dtype(found.dtype) not in (dtype, code_dtype(dtype)):
+        raise TypeError(f"out is {found.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
+    if tuple(found.shape) != shape:
+        raise ValueError(f"the shape of out is {tuple(found.shape)}; expected {shape}")
+    if not found.flags.c_contiguous:
+        raise ValueError(f"out has the strides {found.strides}; expected an array in C order")
+    interface = getattr(out, "__cuda_array_interface__", None) or {"data": (0, False)}
+    if interface["data"][1]:
+        raise ValueError("out is read-only; expected an array that can be written")
+    if {found.device.id} != devices:
+        raise ValueError(f"out lies on device {found.device.id}; expected that of x, {devices.pop()}")
+    if found.data.ptr % dtype.itemsize:
+        raise ValueError(f"out lies at {found.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
+    for operand in inputs:
+        if operand is not None and _overlap(found, operand.codes):
+            raise ValueError("out overlaps an input; expected memory of its own")
+    return found
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Whether two arrays in C order share a byte."""
+    start, other = first.data.ptr, second.data.ptr
+    return bool(start < other + second.nbytes and other < start + first.nbytes)

@@ -1,0 +1,441 @@
+// (x - zero_point) * scale, or / scale: the exact value, rounded once, to nearest even.
+//
+// Compiled by NVRTC once for each combination of the macros below, which are then constants, so that every `if` and `switch` on them
+// folds away. tests/cuda_on_cpu.cpp makes variables of them, and functions for one thread of what CUDA brings: the same source is
+// compiled as C++ and run on a CPU.
+//
+//   X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE   one of Type; ZERO_TYPE may be NONE
+//   X_BITS, ZERO_BITS    bits from one element to the next in memory: 4 or 2 where codes are packed, low bits first
+//   DIVIDES              1: / scale
+//   SPREAD               0: one scale and one zero point serve all elements
+//   INDEX_BITS           32: all indices are below 2^31; or 64
+//
+// Every operation whose rounding matters is an intrinsic, which no compiler contracts or reorders.
+
+#ifndef KERNEL
+#define KERNEL extern "C" __global__
+#endif
+
+enum Type {
+    NONE, INT8, UINT8, INT16, UINT16, INT32, INT64, INT4, UINT4, INT2, UINT2, FLOAT4_E2M1FN, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ,
+    FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT16, BFLOAT16, FLOAT32
+};
+
+typedef unsigned char Byte;
+typedef unsigned int Word;
+typedef unsigned long long Long;
+
+#if INDEX_BITS == 64
+typedef Long Index;
+__device__ inline Index upper_half(Index a, Index b) { return __umul64hi(a, b); }
+#else
+typedef Word Index;
+__device__ inline Index upper_half(Index a, Index b) { return __umulhi(a, b); }
+#endif
+
+// How many elements a thread writes at once, 16 bytes, and at most; how many such vectors it reads before it writes one.
+#define MOST_LANES 8
+#define UNROLLED 4
+
+__device__ inline int lanes() { return OUT_TYPE == FLOAT32 ? 4 : 8; }
+
+// Differences, or products of them, that float32 does not hold exactly in two parts. So may a zero point of 32 bits or more.
+__device__ inline bool is_wide()
+{
+    return X_TYPE == INT32 || ZERO_TYPE == INT32 || ZERO_TYPE == INT64
+        || (ZERO_TYPE != NONE && (X_TYPE == FLOAT8_E5M2 || X_TYPE == FLOAT8_E5M2FNUZ));
+}
+
+// Division by a number d that the host knows: ceil(2^b ((2^shift - d) / d)) is the multiplier, for b bits of Index and the smallest
+// 2^shift >= d. T. Granlund, P. Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1, for indices
+// below 2^(b - 1), whose sum with the upper half cannot overflow.
+struct Divisor {
+    Index value, multiplier;
+    int shift;
+};
+
+__device__ inline Index quotient(Index n, Divisor d) { return (upper_half(n, d.multiplier) + n) >> d.shift; }
+
+// ---- Codes to numbers -------------------------------------------------------------------------------------------------------------
+
+__device__ inline float of_integer(Word code, Word keep, Word flip)
+{
+    return (float)((int)((code & keep) ^ flip) - (int)flip);
+}
+
+// A float of few bits: its fields moved to float32's places make its value times a power of two, subnormals included.
+// infinite: the first magnitude that is infinite (those above are NaN); no_number: the one code that is NaN.
+__device__ inline float of_float(Word code, Word sign, int shift, float unit, Word infinite, Word no_number)
+{
+    const Word magnitude = code & (sign - 1);
+    float value = __fmul_rn(__uint_as_float(magnitude << shift), unit);
+    if (magnitude >= infinite) value = __uint_as_float(magnitude == infinite ? 0x7F800000u : 0x7FC00000u);
+    if (code == no_number) value = __uint_as_float(0x7FC00000u);
+    return (code & sign) ? -value : value;
+}
+
+// The value of a code of any type but INT32 and INT64, exactly. 2^k as a float32 has the bits (127 + k) << 23.
+__device__ inline float number(int type, Word code)
+{
+    const Word never = 0xFFFFFFFFu;
+    switch (type) {
+    case INT8: return of_integer(code, 0xFF, 0x80);
+    case UINT8: return of_integer(code, 0xFF, 0);
+    case INT16: return of_integer(code, 0xFFFF, 0x8000);
+    case UINT16: return of_integer(code, 0xFFFF, 0);
+    case INT4: return of_integer(code, 15, 8);
+    case UINT4: return of_integer(code, 15, 0);
+    case INT2: return of_integer(code, 3, 2);
+    case UINT2: return of_integer(code, 3, 0);
+    case FLOAT4_E2M1FN: return of_float(code & 15, 8, 22, __uint_as_float(253u << 23), never, never);
+    case FLOAT8_E4M3FN: {
+        const Word no_number = (code & 0x80) | 0x7F;
+        return of_float(code, 0x80, 20, __uint_as_float(247u << 23), never, no_number);
+    }
+    case FLOAT8_E4M3FNUZ: return of_float(code, 0x80, 20, __uint_as_float(246u << 23), never, 0x80);
+    case FLOAT8_E5M2: return of_float(code, 0x80, 21, __uint_as_float(239u << 23), 0x7C, never);
+    case FLOAT8_E5M2FNUZ: return of_float(code, 0x80, 21, __uint_as_float(238u << 23), never, 0x80);
+    case FLOAT8_E8M0FNU: return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
+    case FLOAT16: return of_float(code, 0x8000, 13, __uint_as_float(239u << 23), 0x7C00, never);
+    case BFLOAT16: return __uint_as_float(code << 16);
+    default: return __uint_as_float(code);
+    }
+}
+
+// ---- Numbers to codes -------------------------------------------------------------------------------------------------------------
+
+// The bits of a float32 that is an exact value rounded to nearest, made that value rounded to odd: toward zero, with the last bit set
+// when anything was cut off. error: the exact value minus the float, of which the sign counts; 0 or NaN: nothing was cut off.
+// Rounded to float16 or bfloat16 it then gives what rounding the exact value would have given (S. Boldo, G. Melquiond,
+// "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+__device__ inline Word to_odd(float nearest, double error)
+{
+    const Word bits = __float_as_uint(nearest);
+    const Word inexact = error < 0.0 || error > 0.0;
+    const Word beyond = inexact && (error < 0.0) != (bits >> 31 != 0);
+    return (bits - beyond) | inexact;
+}
+
+// The same for float64.
+__device__ inline double to_odd_double(double nearest, double error)
+{
+    const Long bits = (Long)__double_as_longlong(nearest);
+    const Long inexact = error < 0.0 || error > 0.0;
+    const Long beyond = inexact && (error < 0.0) != (bits >> 63 != 0);
+    return __longlong_as_double((long long)((bits - beyond) | inexact));
+}
+
+// The bits of a float32 to the nearest float16.
+__device__ inline Word to_float16(Word bits)
+{
+    const Word sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) return sign | 0x7E00u;
+    if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
+    if (magnitude >= 0x38800000u) return sign | (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1)) >> 13;
+    // Between 1/2 and 1 the last bit of a float32 is 2^-24, float16's smallest number: the sum's rounding is the one asked for.
+    return sign | (__float_as_uint(__fadd_rn(__uint_as_float(magnitude), 0.5f)) - 0x3F000000u);
+}
+
+// The bits of a float32 to the nearest bfloat16.
+__device__ inline Word to_bfloat16(Word bits)
+{
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16 & 0x8000u) | 0x7FC0u;
+    return (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
+}
+
+__device__ inline Word narrowed(Word bits) { return OUT_TYPE == FLOAT16 ? to_float16(bits) : to_bfloat16(bits); }
+
+// The output's code for a float64 that is exact, or rounded to odd.
+__device__ inline Word rounded(double value)
+{
+    const float nearest = __double2float_rn(value);
+    if (OUT_TYPE == FLOAT32) return __float_as_uint(nearest);
+    return narrowed(to_odd(nearest, __dsub_rn(value, (double)nearest)));
+}
+
+// ---- The formula ------------------------------------------------------------------------------------------------------------------
+
+struct Parameter {
+    float scale, zero;
+    double wide_zero;
+};
+
+__device__ inline Word result(Word code, Parameter parameter)
+{
+    const float scale = parameter.scale;
+    if (is_wide()) {
+        double difference = X_TYPE == INT32 ? (double)(int)code : (double)number(X_TYPE, code);
+        if (ZERO_TYPE != NONE) difference = __dsub_rn(difference, parameter.wide_zero);
+        // Of a quotient's 49 or fewer significant bits before a midpoint, float64 rounds none to one: see xverify/kernels/linear.py.
+        if (DIVIDES) return rounded(__ddiv_rn(difference, (double)scale));
+        const double nearest = __dmul_rn(difference, (double)scale);
+        return rounded(to_odd_double(nearest, __fma_rn(difference, (double)scale, -nearest)));
+    }
+    float difference = number(X_TYPE, code);
+    if (ZERO_TYPE != NONE) difference = __fsub_rn(difference, parameter.zero);
+    if (OUT_TYPE == FLOAT32) return __float_as_uint(DIVIDES ? __fdiv_rn(difference, scale) : __fmul_rn(difference, scale));
+    if (DIVIDES) return rounded(__ddiv_rn((double)difference, (double)scale));
+    const float nearest = __fmul_rn(difference, scale);
+    // The product has 42 bits or fewer: float32 holds what the rounding left of it, but for products below 2^-100. Doubles are slow on
+    // many cards.
+    if (nearest < 7.888609052210118e-31f && nearest > -7.888609052210118e-31f && difference != 0.0f)
+        return rounded(__dmul_rn((double)difference, (double)scale));
+    return narrowed(to_odd(nearest, (double)__fmaf_rn(difference, scale, -nearest)));
+}
+
+// ---- Memory -----------------------------------------------------------------------------------------------------------------------
+
+__device__ inline int storage_bits(int type)
+{
+    return type == INT64 ? 64 : type == INT32 || type == FLOAT32 ? 32
+        : type == INT16 || type == UINT16 || type == FLOAT16 || type == BFLOAT16 ? 16 : 8;
+}
+
+__device__ inline Word element(const Byte* from, Index index, int bits)
+{
+    switch (bits) {
+    case 32: return ((const Word*)from)[index];
+    case 16: return ((const unsigned short*)from)[index];
+    case 8: return from[index];
+    case 4: return from[index >> 1] >> (index & 1) * 4 & 15;
+    default: return from[index >> 2] >> (index & 3) * 2 & 3;
+    }
+}
+
+struct Codes {
+    Word words[MOST_LANES];
+};
+
+__device__ inline Word taken(const Codes& codes, int lane, int bits)
+{
+    return codes.words[lane * bits / 32] >> lane * bits % 32 & (bits == 32 ? 0xFFFFFFFFu : (1u << bits % 32) - 1);
+}
+
+__device__ inline const Byte* address(const Byte* from, Index first, int bits) { return from + (unsigned long long)first * bits / 8; }
+
+// Whether `lanes()` elements from there on can be read as one vector.
+__device__ inline bool is_aligned(const Byte* from, Index first, int bits)
+{
+    const int bytes = lanes() * bits / 8;
+    const unsigned long long bit = ((unsigned long long)first * bits) % 8;
+    return bit == 0 && (unsigned long long)address(from, first, bits) % (bytes > 16 ? 16 : bytes) == 0;
+}
+
+// Reads that many elements at once. once: nothing reads them again.
+__device__ inline void load(Codes& codes, const Byte* from, Index first, int bits, bool once)
+{
+    const Byte* at = address(from, first, bits);
+    switch (lanes() * bits / 8) {
+    case 1: codes.words[0] = once ? __ldcs(at) : *at; break;
+    case 2: codes.words[0] = once ? __ldcs((const unsigned short*)at) : *(const unsigned short*)at; break;
+    case 4: codes.words[0] = once ? __ldcs((const Word*)at) : *(const Word*)at; break;
+    case 8: {
+        const uint2 two = once ? __ldcs((const uint2*)at) : *(const uint2*)at;
+        codes.words[0] = two.x; codes.words[1] = two.y;
+        break;
+    }
+    default:
+#pragma unroll
+        for (int part = 0; part < MOST_LANES / 4; ++part) {
+            if (part * 16 >= lanes() * bits / 8) break;
+            const uint4 four = once ? __ldcs((const uint4*)at + part) : ((const uint4*)at)[part];
+            codes.words[part * 4] = four.x; codes.words[part * 4 + 1] = four.y;
+            codes.words[part * 4 + 2] = four.z; codes.words[part * 4 + 3] = four.w;
+        }
+    }
+}
+
+// Writes that many results at once. streamed: past what the caches are kept for.
+__device__ inline void store(Byte* to, Index first, const Word* results, bool streamed)
+{
+    uint4 four;
+    if (OUT_TYPE == FLOAT32) {
+        four.x = results[0]; four.y = results[1]; four.z = results[2]; four.w = results[3];
+    } else {
+        four.x = results[0] | results[1] << 16; four.y = results[2] | results[3] << 16;
+        four.z = results[4] | results[5] << 16; four.w = results[6] | results[7] << 16;
+    }
+    uint4* at = (uint4*)(to + (unsigned long long)first * (16 / lanes()));
+    if (streamed) __stcs(at, four);
+    else *at = four;
+}
+
+// ---- Which parameter serves which element -----------------------------------------------------------------------------------------
+
+// x is (outer, extent, inner) in C order. Every `run` elements along the axis share parameters; parameter number
+// outer index * outer_stride + (index along the axis / run) * run_stride + inner index * inner_stride. inner_stride: 0 or 1.
+struct Spread {
+    Divisor inner, extent, run;
+    Index outer_stride, run_stride, inner_stride;
+};
+
+struct Place {
+    Index inner, along, in_run, outer_base, run_base, number;
+};
+
+__device__ inline Place place_of(Index index, const Spread& spread)
+{
+    Place place;
+    const Index row = quotient(index, spread.inner);
+    place.inner = index - row * spread.inner.value;
+    const Index outer = quotient(row, spread.extent);
+    place.along = row - outer * spread.extent.value;
+    const Index run = quotient(place.along, spread.run);
+    place.in_run = place.along - run * spread.run.value;
+    place.outer_base = outer * spread.outer_stride;
+    place.run_base = run * spread.run_stride;
+    place.number = place.outer_base + place.run_base + place.inner * spread.inner_stride;
+    return place;
+}
+
+__device__ inline void step(Place& place, const Spread& spread)
+{
+    if (++place.inner < spread.inner.value) {
+        place.number += spread.inner_stride;
+        return;
+    }
+    place.inner = 0;
+    if (++place.along == spread.extent.value) {
+        place.along = place.in_run = place.run_base = 0;
+        place.outer_base += spread.outer_stride;
+    } else if (++place.in_run == spread.run.value) {
+        place.in_run = 0;
+        place.run_base += spread.run_stride;
+    }
+    place.number = place.outer_base + place.run_base;
+}
+
+// How many elements from there on have this one's parameters, at least.
+__device__ inline Index shared_for(const Place& place, const Spread& spread)
+{
+    if (spread.inner.value > 1) return spread.inner_stride == 0 ? spread.inner.value - place.inner : 1;
+    const Index in_run = spread.run.value - place.in_run, in_line = spread.extent.value - place.along;
+    return in_run < in_line ? in_run : in_line;
+}
+
+// How many elements from there on have parameters that lie one after the other, at least.
+__device__ inline Index consecutive_for(const Place& place, const Spread& spread)
+{
+    return spread.inner_stride == 1 ? spread.inner.value - place.inner : 0;
+}
+
+__device__ inline Parameter parameter_at(const Byte* scale, const Byte* zero, Index number_)
+{
+    Parameter parameter;
+    parameter.scale = number(SCALE_TYPE, element(scale, number_, storage_bits(SCALE_TYPE)));
+    parameter.zero = 0.0f;
+    parameter.wide_zero = 0.0;
+    if (ZERO_TYPE == INT64) parameter.wide_zero = __ll2double_rn(((const long long*)zero)[number_]);
+    else if (ZERO_TYPE == INT32) parameter.wide_zero = (double)(int)element(zero, number_, 32);
+    else if (ZERO_TYPE != NONE) {
+        parameter.zero = number(ZERO_TYPE, element(zero, number_, ZERO_BITS));
+        parameter.wide_zero = (double)parameter.zero;
+    }
+    return parameter;
+}
+
+__device__ inline void store_one(Byte* y, Index index, Word code)
+{
+    if (OUT_TYPE == FLOAT32) ((Word*)y)[index] = code;
+    else ((unsigned short*)y)[index] = (unsigned short)code;
+}
+
+// The results of a vector, with whatever parameters serve its elements.
+__device__ inline void results_of(
+    Word* results, const Codes& codes, Index first, const Byte* scale, const Byte* zero, Parameter one, const Spread& spread)
+{
+    if (SPREAD) {
+        const Index count = (Index)lanes();
+        Place place = place_of(first, spread);
+        if (shared_for(place, spread) >= count) {
+            one = parameter_at(scale, zero, place.number);
+        } else if (ZERO_TYPE != INT64 && consecutive_for(place, spread) >= count
+                   && is_aligned(scale, place.number, storage_bits(SCALE_TYPE))
+                   && (ZERO_TYPE == NONE || is_aligned(zero, place.number, ZERO_BITS))) {
+            Codes scales, zeros;
+            load(scales, scale, place.number, storage_bits(SCALE_TYPE), false);
+            if (ZERO_TYPE != NONE) load(zeros, zero, place.number, ZERO_BITS, false);
+#pragma unroll
+            for (int lane = 0; lane < MOST_LANES; ++lane) {
+                if (lane >= lanes()) break;
+                one.scale = number(SCALE_TYPE, taken(scales, lane, storage_bits(SCALE_TYPE)));
+                if (ZERO_TYPE != NONE) {
+                    const Word code = taken(zeros, lane, ZERO_BITS);
+                    one.zero = ZERO_TYPE == INT32 ? 0.0f : number(ZERO_TYPE, code);
+                    one.wide_zero = ZERO_TYPE == INT32 ? (double)(int)code : (double)one.zero;
+                }
+                results[lane] = result(taken(codes, lane, X_BITS), one);
+            }
+            return;
+        } else {
+#pragma unroll
+            for (int lane = 0; lane < MOST_LANES; ++lane) {
+                if (lane >= lanes()) break;
+                results[lane] = result(taken(codes, lane, X_BITS), parameter_at(scale, zero, place.number));
+                step(place, spread);
+            }
+            return;
+        }
+    }
+#pragma unroll
+    for (int lane = 0; lane < MOST_LANES; ++lane) {
+        if (lane >= lanes()) break;
+        results[lane] = result(taken(codes, lane, X_BITS), one);
+    }
+}
+
+// size: elements of x. head: those before y's first 16-byte boundary, at most size. whole: whether x is aligned there too, so
+// that vectors of it can be read. streamed: whether x and y are so large that no cache keeps them. The grid may be of any size.
+KERNEL void dequantize(
+    const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y,
+    Long size, Long head, Long whole, Long streamed,
+    Long inner, Long inner_multiplier, Long inner_shift,
+    Long extent, Long extent_multiplier, Long extent_shift,
+    Long run, Long run_multiplier, Long run_shift,
+    Long outer_stride, Long run_stride, Long inner_stride)
+{
+    const Spread spread = {
+        {(Index)inner, (Index)inner_multiplier, (int)inner_shift}, {(Index)extent, (Index)extent_multiplier, (int)extent_shift},
+        {(Index)run, (Index)run_multiplier, (int)run_shift}, (Index)outer_stride, (Index)run_stride, (Index)inner_stride};
+    const Index count = (Index)lanes(), begin = (Index)head, vectors = ((Index)size - begin) / count;
+    const Index threads = (Index)gridDim.x * blockDim.x, thread = (Index)blockIdx.x * blockDim.x + threadIdx.x;
+    Parameter one = {0.0f, 0.0f, 0.0};
+    if (!SPREAD) one = parameter_at(scale, zero, 0);
+
+    for (Index start = thread; start < vectors; start += threads * UNROLLED) {
+        Codes codes[UNROLLED];
+#pragma unroll
+        for (int turn = 0; turn < UNROLLED; ++turn) {
+            const Index vector = start + (Index)turn * threads;
+            if (vector >= vectors) break;
+            const Index first = begin + vector * count;
+            if (whole) {
+                load(codes[turn], x, first, X_BITS, streamed);
+            } else {
+#pragma unroll
+                for (int word = 0; word < MOST_LANES; ++word) codes[turn].words[word] = 0;
+#pragma unroll
+                for (int lane = 0; lane < MOST_LANES; ++lane) {
+                    if (lane >= lanes()) break;
+                    codes[turn].words[lane * X_BITS / 32] |= element(x, first + lane, X_BITS) << lane * X_BITS % 32;
+                }
+            }
+        }
+#pragma unroll
+        for (int turn = 0; turn < UNROLLED; ++turn) {
+            const Index vector = start + (Index)turn * threads;
+            if (vector >= vectors) break;
+            const Index first = begin + vector * count;
+            Word results[MOST_LANES];
+            results_of(results, codes[turn], first, scale, zero, one, spread);
+            store(y, first, results, streamed);
+        }
+    }
+
+    const Index tail = begin + vectors * count, rest = begin + (Index)size - tail;
+    for (Index number_ = thread; number_ < rest; number_ += threads) {
+        const Index index = number_ < begin ? number_ : tail + (number_ - begin);
+        if (SPREAD) one = parameter_at(scale, zero, place_of(index, spread).number);
+        store_one(y, index, result(element(x, index, X_BITS), one));
+    }
+}

@@ -1,0 +1,57 @@
+"""Which parameter serves which element, as `dequantize.cu` takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from xverify.kernels.blocks import Spread
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """x as (outer, extent, inner) in C order; every ``run`` elements along the axis share parameters.
+
+    An element's parameter is number outer index * outer_stride + index along the axis // run * run_stride +
+    inner index * inner_stride; inner_stride is 0 or 1.
+    """
+
+    inner: int
+    extent: int
+    run: int
+    outer_stride: int
+    run_stride: int
+    inner_stride: int
+
+    def arguments(self, index_bits: int) -> tuple[int, ...]:
+        """The kernel's last twelve arguments."""
+        divisors = (divisor(number, index_bits) for number in (self.inner, self.extent, self.run))
+        return (*(part for parts in divisors for part in parts), self.outer_stride, self.run_stride, self.inner_stride)
+
+
+ONE = Geometry(1, 1, 1, 0, 0, 0)
+"""That of one parameter for all elements, which no kernel looks at."""
+
+
+def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Geometry | None:
+    """How parameters of that shape serve a tensor x that is not empty; None where one serves all."""
+    if spread.axis is None or prod(parameter) == 1:
+        return None
+    extent, inner = x[spread.axis], prod(x[spread.axis + 1 :])
+    is_blocked = len(parameter) == len(x) and (len(x) > 1 or spread.run > 1)
+    if not is_blocked:
+        return Geometry(extent, 1, 1, 0, 0, 1) if inner == 1 else Geometry(inner, extent, 1, 0, 1, 0)
+    if spread.run == 1:
+        return Geometry(prod(x), 1, 1, 0, 0, 1)
+    run = min(spread.run, extent)
+    count = -(-extent // run)
+    return Geometry(inner, extent, run, count * inner, inner, int(inner > 1))
+
+
+def divisor(number: int, bits: int) -> tuple[int, int, int]:
+    """number, and what divides by it: n // number is ((n * multiplier >> bits) + n) >> shift for 0 <= n < 2^(bits - 1).
+
+    Source: T. Granlund, P. Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1.
+    """
+    shift = (number - 1).bit_length()
+    return number, ((1 << bits) * ((1 << shift) - number)) // number + 1, shift

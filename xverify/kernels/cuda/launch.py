@@ -1,0 +1,136 @@
+"""From operands that have been checked to a compiled kernel, its grid and its arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda.arrays import cupy, is_sub_byte
+from xverify.kernels.cuda.geometry import ONE, Geometry, geometry
+from xverify.kernels.plans import Operand
+
+SOURCE = Path(__file__).with_name("dequantize.cu")
+
+OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
+"""The source contracts and flushes nothing by itself; these are the defaults, but for the first two."""
+
+THREADS = 256
+"""Threads of a block."""
+
+VECTORS = 4
+"""Vectors that a thread has in flight: UNROLLED in the source."""
+
+BLOCKS_PER_MULTIPROCESSOR = 8
+"""As many as can be there at once with so many threads; a grid of them goes through a large tensor in strides."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The kernel for operands of given dtypes and shapes.
+
+    macros: of the source, as NVRTC takes them. size: elements of x. x_bits, out_bytes: from one element to the next.
+    """
+
+    macros: tuple[str, ...]
+    size: int
+    x_bits: int
+    out_bytes: int
+    geometry: Geometry
+    index_bits: int
+
+    @classmethod
+    def of(
+        cls,
+        out: np.dtype[Any],
+        x: Operand,
+        scale: Operand,
+        zero_point: Operand | None,
+        spread: Spread,
+        by_division: bool = False,
+        packed: bool = False,
+    ) -> Launch:
+        """``out`` is the output's dtype; ``packed``: 4- and 2-bit codes lie several to a byte."""
+        size = prod(x.shape)
+        found = geometry(x.shape, scale.shape, spread) if size else None
+        index_bits = 32 if size < 1 << 31 else 64
+        zero_bits = 8 if zero_point is None else element_bits(zero_point.dtype, packed)
+        macros = {
+            "X_TYPE": x.dtype.name.upper(),
+            "SCALE_TYPE": scale.dtype.name.upper(),
+            "ZERO_TYPE": "NONE" if zero_point is None else zero_point.dtype.name.upper(),
+            "OUT_TYPE": out.name.upper(),
+            "X_BITS": element_bits(x.dtype, packed),
+            "ZERO_BITS": zero_bits,
+            "DIVIDES": int(by_division),
+            "SPREAD": int(found is not None),
+            "INDEX_BITS": index_bits,
+        }
+        return cls(
+            tuple(f"-D{name}={value}" for name, value in macros.items()),
+            size,
+            element_bits(x.dtype, packed),
+            out.itemsize,
+            found or ONE,
+            index_bits,
+        )
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector of 16 bytes of output."""
+        return 16 // self.out_bytes
+
+    def head(self, y: int) -> int:
+        """Elements before the first that lies on a multiple of 16 bytes, of an output at address ``y``."""
+        return min(-y % 16 // self.out_bytes, self.size)
+
+    def grid(self, y: int, multiprocessors: int) -> int:
+        """How many blocks: each thread has ``VECTORS`` vectors to do, or more on a card that is full."""
+        vectors = (self.size - self.head(y)) // self.lanes
+        return min(max(-(-vectors // (THREADS * VECTORS)), 1), multiprocessors * BLOCKS_PER_MULTIPROCESSOR)
+
+    def numbers(self, x: int, y: int, cache: int) -> tuple[int, ...]:
+        """The arguments after the four arrays, of which x and y lie at those addresses; ``cache``: bytes of the card's last."""
+        head = self.head(y)
+        vector_bits = self.lanes * self.x_bits
+        # A vector of more than 16 bytes is read in parts of 16.
+        is_whole = (8 * x + head * self.x_bits) % min(vector_bits, 128) == 0
+        is_streamed = self.size * self.x_bits // 8 + self.size * self.out_bytes > cache
+        return (self.size, head, int(is_whole), int(is_streamed), *self.geometry.arguments(self.index_bits))
+
+    def __call__(self, out: Any, x: Any, scale: Any, zero_point: Any) -> None:
+        """Put the kernel on the current stream of the current device; CuPy arrays in C order, the formula's operands."""
+        if self.size == 0:
+            return
+        attributes = out.device.attributes
+        y = out.data.ptr
+        numbers = self.numbers(x.data.ptr, y, attributes["L2CacheSize"])
+        # An argument that is not looked at must be an address all the same.
+        arrays = (x, scale, scale if zero_point is None else zero_point, out)
+        compiled(self.macros)(
+            (self.grid(y, attributes["MultiProcessorCount"]),), (THREADS,), (*arrays, *map(np.uint64, numbers))
+        )
+
+
+def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
+    """Bits from one element of a quantized dtype to the next."""
+    if not packed or not is_sub_byte(dtype):
+        return 8 * dtype.itemsize
+    return 4 if dtype == np.dtype(ml_dtypes.float4_e2m1fn) else int(ml_dtypes.iinfo(dtype).bits)
+
+
+@lru_cache(maxsize=256)
+def compiled(macros: tuple[str, ...]) -> Any:
+    """The kernel with these macros, as CuPy's function. CuPy compiles it for each device, and keeps what it compiled on disk."""
+    return cupy().RawModule(code=_source(), options=(*OPTIONS, *macros)).get_function("dequantize")
+
+
+@lru_cache(maxsize=1)
+def _source() -> str:
+    return SOURCE.read_text(encoding="utf-8")

@@ -1,0 +1,173 @@
+"""(x - zero_point) * scale, and / scale, on a CUDA device: `xverify.kernels.linear`'s checks, and its bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from xverify.kernels import linear
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda.arrays import Given, given, is_sub_byte, on_device, on_stream, output, require_device
+from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.editions import edition
+from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
+
+
+def dequantize_linear(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DTypeLike | None = None,
+    out: Any = None,
+    contract: str = "ai.onnx/DequantizeLinear-25",
+    stream: Any = None,
+    x_dtype: DTypeLike | None = None,
+    scale_dtype: DTypeLike | None = None,
+    zero_point_dtype: DTypeLike | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Any:
+    """y = (x - zero_point) * scale, exact and rounded once, of arrays on a CUDA device.
+
+    As `xverify.dequantize_linear` (formula, granularities, editions, refusals), but for what follows.
+
+    x, scale, zero_point: CuPy arrays, or any with ``__cuda_array_interface__`` or ``__dlpack__`` on one CUDA device. Those
+    that do not lie in C order are copied first.
+    x_dtype, scale_dtype: what the codes mean, for dtypes that CuPy has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
+    and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
+    shape: x's, when its 4- or 2-bit codes are packed, low bits first: a uint8 array of ceil(elements * bits / 8) bytes; a zero
+    point of that dtype is then packed as well, and has scale's shape.
+    out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16, as what is returned without it).
+    stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream, the address of a
+    cudaStream_t, or an object with ``__cuda_stream__``; None is CuPy's current stream. It is not waited for.
+
+    Returns a CuPy array, or the one of ``out``'s memory.
+    Raises what `xverify.dequantize_linear` does; TypeError or ValueError for arrays that are not as above; ImportError without
+    CuPy, RuntimeError without a card.
+    """
+    cupy = require_device()
+    with on_stream(stream):
+        x, scale, zero_point = _operands(("x", "scale", "zero_point"), (x, scale, zero_point),
+                                         (x_dtype, scale_dtype, zero_point_dtype), shape)  # fmt: skip
+        plan: Callable[..., Plan] = _remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan
+        found = plan(contract, *_described(x, scale, zero_point), axis, block_size, out_dtype, shape is not None)
+        with cupy.cuda.Device(x.codes.device.id):
+            return _applied(found, out, x, scale, zero_point)
+
+
+def dynamic_dequantize(
+    src: Any,
+    scales: Any,
+    zps: Any = None,
+    *,
+    qtype: str = "per_tensor",
+    axis: int = 1,
+    out: Any = None,
+    contract: str = "onednn/DynamicDequantize-1@multiply",
+    stream: Any = None,
+    src_dtype: DTypeLike | None = None,
+    scales_dtype: DTypeLike | None = None,
+    zps_dtype: DTypeLike | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Any:
+    """dst = (src - zps) * scales, or / scales, exact and rounded once, of arrays on a CUDA device.
+
+    As `xverify.dynamic_dequantize`; arrays, their dtypes, ``shape``, ``out``, ``stream`` and what is raised as for
+    `xverify.kernels.cuda.dequantize_linear`.
+    """
+    cupy = require_device()
+    with on_stream(stream):
+        operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype), shape)
+        plan: Callable[..., Plan] = _remembered_dynamic_plan if are_fixed(axis) else _dynamic_plan
+        found = plan(contract, *_described(*operands), qtype, axis, shape is not None)
+        with cupy.cuda.Device(operands[0].codes.device.id):
+            return _applied(found, out, *operands)
+
+
+def _operands(
+    names: tuple[str, str, str],
+    arrays: tuple[Any, Any, Any],
+    dtypes: tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None],
+    shape: tuple[int, ...] | None,
+) -> tuple[Given, Given, Given | None]:
+    """x, scale and zero point as they are given."""
+    x = given(arrays[0], names[0], dtypes[0], shape)
+    if shape is not None and not is_sub_byte(x.dtype):
+        raise ValueError(
+            f"shape is {shape}, and {names[0]} has dtype {x.dtype}; expected None: only 4- and 2-bit codes are packed"
+        )
+    scale = given(arrays[1], names[1], dtypes[1])
+    if arrays[2] is None:
+        return x, scale, None
+    zero_point, dtype = on_device(arrays[2], names[2]), dtypes[2]
+    if dtype is None and zero_point.dtype == x.codes.dtype:
+        dtype = x.dtype
+    return x, scale, given(zero_point, names[2], dtype, None if shape is None else scale.shape)
+
+
+def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, ...]:
+    """The dtypes and shapes in the order of the plans' parameters."""
+    last = (None, None) if zero_point is None else (zero_point.dtype, zero_point.shape)
+    return (x.dtype, x.shape, scale.dtype, scale.shape, *last)
+
+
+def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
+    """The formula put on the stream; its output."""
+    target = output(out, x.shape, plan.dtype, x, scale, zero_point)
+    plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
+    return target
+
+
+def _linear_plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    scale_dtype: np.dtype[Any],
+    scale_shape: tuple[int, ...],
+    zero_point_dtype: np.dtype[Any] | None,
+    zero_point_shape: tuple[int, ...] | None,
+    axis: int | None,
+    block_size: int | None,
+    out_dtype: DTypeLike | None,
+    packed: bool,
+) -> Plan:
+    """The checks of `xverify.dequantize_linear`, and the kernel."""
+    x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
+    zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
+    described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
+    checked = linear._linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
+    spread = linear._spread(edition(contract, "linear"), x_shape, scale_shape, axis, block_size)
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, spread, packed=packed))
+
+
+_remembered_linear_plan = remembered(_linear_plan)
+
+
+def _dynamic_plan(
+    contract: str,
+    src_dtype: np.dtype[Any],
+    src_shape: tuple[int, ...],
+    scales_dtype: np.dtype[Any],
+    scales_shape: tuple[int, ...],
+    zps_dtype: np.dtype[Any] | None,
+    zps_shape: tuple[int, ...] | None,
+    qtype: str,
+    axis: int,
+    packed: bool,
+) -> Plan:
+    """The checks of `xverify.dynamic_dequantize`, and the kernel."""
+    src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
+    zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
+    described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
+    checked = linear._dynamic_plan(contract, *described, qtype, axis, "numpy")
+    spread = Spread(axis % len(src_shape)) if qtype == "per_channel" else Spread()
+    by_division = edition(contract, "onednn").id.endswith("@divide")
+    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, spread, by_division, packed))
+
+
+_remembered_dynamic_plan = remembered(_dynamic_plan)
