@@ -16,8 +16,11 @@ $(READY): pyproject.toml constraints.txt
 sweep: setup
 	$(BIN)/xverify sweep --budget $(BUDGET)
 
+# A file's tests in one process: what they share (reports, walks, workers with frameworks) is then made once.
+# They start hundreds of processes, which must not compile our modules anew each time.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

@@ -47,13 +47,14 @@ def load(threads: int) -> Solve:
             one, zero = scale.item(), 0 if zero_points is None else int(zero_points)
             run = partial(operators.dequantize_per_tensor, x, one, zero, *bounds, out_dtype=out.dtype)
         else:
-            zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_points is None else zero_points
-            run = partial(operators.dequantize_per_channel, x, scale, zeros, case.axis, *bounds, out_dtype=out.dtype)
+            call = operators.dequantize_per_channel
+            run = partial(call, x, scale, zero_points, case.axis, *bounds, out_dtype=out.dtype)
         ways = [Way("quantized_decomposed", run, _array, owns_output=True)]
         if x.dtype in (torch.int8, torch.uint8, torch.int32) and out.dtype == torch.float32:
             if case.axis is None:
                 quantized = torch._make_per_tensor_quantized_tensor(x, one, zero)
             else:
+                zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_points is None else zero_points
                 quantized = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, case.axis)
             ways.append(Way("quantized tensor", quantized.dequantize, _array, owns_output=True))
             into = partial(torch.ops.aten.dequantize.self_out, quantized, out=out)
