@@ -9,11 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from xverify.kernels import dequantize_linear, dequantize_range, dynamic_dequantize
+    from xverify.kernels import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "dequantize_linear", "dequantize_range", "dynamic_dequantize"]
+__all__ = ["__version__", "dequantize_linear", "dequantize_packed", "dequantize_range", "dynamic_dequantize"]
 
 
 def __getattr__(name: str) -> Any:

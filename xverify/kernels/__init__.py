@@ -1,6 +1,7 @@
-"""Dequantization with NumPy: each contract's first reading, bit for bit, and the contract's refusals."""
+"""Dequantization, by NumPy or compiled by Numba: each contract's first reading, bit for bit, and the contract's refusals."""
 
 from xverify.kernels.linear import dequantize_linear, dynamic_dequantize
+from xverify.kernels.packed import dequantize_packed
 from xverify.kernels.ranges import dequantize_range
 
-__all__ = ["dequantize_linear", "dequantize_range", "dynamic_dequantize"]
+__all__ = ["dequantize_linear", "dequantize_packed", "dequantize_range", "dynamic_dequantize"]

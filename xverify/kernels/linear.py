@@ -310,11 +310,11 @@ def planned(
     # NumPy's own object for that dtype, which most arrays have, is known by its identity.
     dtype = np.dtype(dtype.type)
     if chosen(backend) == "numpy":
-        return Plan(dtype, partial(apply, spread=spread, by_division=by_division))
+        return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)
     from xverify.kernels.compiled.linear import Linear
 
     formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
-    return Plan(dtype, formula, formula.for_small(x.shape, scale.shape))
+    return Plan(dtype, formula, formula.for_small(x.shape, scale.shape), spread)
 
 
 def apply(

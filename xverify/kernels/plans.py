@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xverify.kernels.blocks import Spread
+
 
 class Operand(NamedTuple):
     """An array as far as the checks look at it."""
@@ -28,11 +30,13 @@ shape, can be written and shares no memory with an operand, and all arrays are i
 
 @dataclass(frozen=True)
 class Plan:
-    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend. small: a faster way that may be there."""
+    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend. small: a faster way that may be there.
+    spread: how scales and zero points spread over x."""
 
     dtype: np.dtype[Any]
     apply: Callable[..., None]
     small: Small | None = None
+    spread: Spread = Spread()  # noqa: RUF009
 
 
 def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
