@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from xverify.certify.domains import Domain, GivenScales, named, size, triples_of
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import DamagedFileError, read_json
 from xverify.engine.select import UsageError
-from xverify.engine.store import write_json
 from xverify.report.check import errors
 
 SCHEMA = "xverify.certificate/1"
@@ -247,7 +247,9 @@ class Book:
     def write(self) -> None:
         """Write the file: it is the old one or the whole new one at every moment."""
         with self._lock:
-            write_json(self.path, self.to_json())
+            partial = self.path.with_name(self.path.name + ".partial")
+            partial.write_text(json.dumps(self.to_json(), allow_nan=False) + "\n", encoding="utf-8")
+            os.replace(partial, self.path)
 
     def to_json(self) -> dict[str, Any]:
         now = {
