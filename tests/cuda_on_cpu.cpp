@@ -47,6 +47,8 @@ static unsigned long long streamed_stores, misaligned;
 
 template <class T> static void check(const T* at) { misaligned += (uintptr_t)at % sizeof(T) != 0; }
 template <class T> static T __ldcs(const T* at) { check(at); return *at; }
+template <class T> static T __ldg(const T* at) { check(at); return *at; }
+template <class T> static void __stwb(T* at, T value) { check(at); *at = value; }
 template <class T> static void __stcs(T* at, T value) { check(at); ++streamed_stores; *at = value; }
 
 static int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, X_BITS, ZERO_BITS, DIVIDES, SPREAD;

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,17 +14,21 @@ import ml_dtypes
 import numpy as np
 import pytest
 from cuda_on_cpu import DeviceArray, FakeCuPy, Stream, built
-from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, Array, all_codes, coded, codes_of, dtype_of
+from kernel_arrays import INTEGERS, NEWEST, SCALES, SMALL_FLOATS, WIDTHS, Array, all_codes, coded, codes_of, dtype_of
 from linear_operands import triples
 
 import xverify
-from oracles.arrays import pack
+from oracles import all_oracles, answers
+from oracles.arrays import from_array, pack, to_array
+from oracles.xverify_cuda import load
 from xverify.contracts.simplify import Types
+from xverify.core.call import Call
 from xverify.core.dtypes import QUANTIZED
+from xverify.kernels import linear
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda import dequantize_linear, dynamic_dequantize
+from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
 from xverify.kernels.cuda.geometry import divisor
-from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, Launch, compiled
+from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, OPTIONS, SOURCE, Launch, compiled
 from xverify.kernels.plans import Operand
 
 OUTPUTS = ("float32", "float16", "bfloat16")
@@ -155,8 +163,8 @@ def test_packed_codes(cupy: FakeCuPy, name: str) -> None:
         for out in OUTPUTS:
             for start in (0, 1):
                 packed = [on_device(pack(a.view(np.uint8) & (1 << bits) - 1, bits), start) for a in (x, zero_point)]
-                got = dequantize_linear(
-                    packed[0], on_device(scale), packed[1], x_dtype=name, shape=shape, out_dtype=out, **attributes
+                got = dequantize_packed(
+                    packed[0], on_device(scale), packed[1], dtype=name, shape=shape, out_dtype=out, **attributes
                 )
                 want = xverify.dequantize_linear(
                     x, scale, zero_point, out_dtype=dtype_of(out), backend="numpy", **attributes
@@ -199,6 +207,19 @@ def test_onednn_halves_and_zero_points_of_64_bits(cupy: FakeCuPy) -> None:
     attributes = {"contract": "onednn/Dequantize-1@3.5", "qtype": "per_channel"}
     want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
     assert codes_of(np.array(dynamic_dequantize(*map(on_device, (src, factors, zps)), **attributes))) == codes_of(want)
+
+
+def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
+    """No edition that divides has such outputs; the kernel is right for them all the same."""
+    x = np.arange(-(2**15), 2**15, dtype=np.int16)
+    for name in ("float16", "bfloat16"):
+        for scale in np.array([3.0, 1.7e-3, -0.11], np.float32):
+            want, factor = np.empty(x.shape, dtype_of(name)), np.asarray(scale)
+            linear.apply(want, x, factor, None, Spread(), by_division=True)
+            launch = Launch.of(want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), True)
+            got = on_device(np.zeros(x.shape, np.uint16))
+            launch(got, on_device(x), on_device(factor), None)
+            assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
 
 
 def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
@@ -347,10 +368,14 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
         dequantize_linear(x, scale, x_dtype="int16")
     with pytest.raises(TypeError, match="scale_dtype is 'float9'"):
         dequantize_linear(x, scale, scale_dtype="float9")
-    with pytest.raises(ValueError, match="x holds 8 bytes; expected 5, for 9 packed codes of int4 of shape"):
-        dequantize_linear(x, scale, x_dtype="int4", shape=(9,))
-    with pytest.raises(ValueError, match="only 4- and 2-bit codes are packed"):
-        dequantize_linear(x, scale, shape=(2, 4))
+    with pytest.raises(ValueError, match=r"the shape of x is \(8,\); expected \(5,\), for 9 packed codes of int4"):
+        dequantize_packed(x.reshape(8), scale, dtype="int4", shape=(9,))
+    with pytest.raises(TypeError, match="the dtype of x is int8; expected packed codes in uint8"):
+        dequantize_packed(x.view(np.int8), scale, dtype="int4", shape=(16,))
+    with pytest.raises(ValueError, match="expected no negative extent"):
+        dequantize_packed(x, scale, dtype="int4", shape=(-1,))
+    with pytest.raises(TypeError, match="dtype is int8; expected a dtype of 4 or 2 bits"):
+        dequantize_packed(x, scale, dtype="int8", shape=(8,))
     for wrong, error, sentence in (
         (out.astype(np.float16), TypeError, "out is float16; expected an array of float32"),
         (out.reshape(8), ValueError, "the shape of out is"),
@@ -372,3 +397,62 @@ def test_without_cupy_or_a_card_it_says_what_to_do(cupy: FakeCuPy, monkeypatch: 
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match=r"pip install 'xverify\[cuda\]'"):
         dynamic_dequantize(None, None)
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_products_beside_midpoints_that_float64_takes_for_them(cupy: FakeCuPy, side: int) -> None:
+    """x times scale is an odd number of 25 bits times 2^30, plus or minus 1: rounded to 53 bits a midpoint of float32."""
+    rng = np.random.default_rng(side + 1)
+    found = []
+    while len(found) < 64:
+        factor = int(rng.integers(1 << 22, 1 << 23)) * 2 + 1
+        x = pow(factor, -1, 1 << 30) * side % (1 << 30) + int(rng.integers(0, 2)) * (1 << 30)
+        middle = (x * factor - side) >> 30
+        if middle % 2 and middle.bit_length() == 25:
+            found.append((x, factor))
+    codes, factors = np.array(found).T
+    for sign in (1, -1):
+        check((sign * codes).astype(np.int32), factors.astype(np.float32), None, axis=0)
+
+
+def test_the_oracle_answers_by_these_kernels(cupy: FakeCuPy) -> None:
+    answer = load().answer
+    for name, scale_name, out in (
+        ("uint8", "float32", "float32"),
+        ("int4", "bfloat16", "bfloat16"),
+        ("int8", "float16", "float32"),
+    ):
+        x, scale, zero_point = random(name, (4, 6), 1), scales(scale_name, (6,), 2), random(name, (6,), 3)
+        tensors = {"x": x, "scale": scale, "zero_point": zero_point}
+        attributes = {"axis": -1, "output_dtype": out}
+        call = Call(NEWEST, {role: from_array(array) for role, array in tensors.items()}, attributes)
+        outcome = answer(call, "")
+        assert outcome.tensor is not None
+        assert outcome.notes == ()
+        want = xverify.dequantize_linear(x, scale, zero_point, axis=-1, out_dtype=dtype_of(out), backend="numpy")
+        assert (outcome.tensor.dtype, codes_of(to_array(outcome.tensor))) == (out, codes_of(want))
+    assert len(cupy.launches) == 3
+    oracle = all_oracles()["xverify-cuda"]
+    assert (oracle.role, answers(oracle, NEWEST), answers(oracle, "tensorflow/Dequantize@seed")) == (
+        "kernel",
+        True,
+        False,
+    )
+
+
+@pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="there is no nvcc; NVRTC compiles the source where there is a card"
+)
+def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
+    """Loads and stores are vectors past the caches, and no product is fused with the difference."""
+    launch = launch_of((7, 9), (9,), Spread(1))
+    result = subprocess.run(
+        ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", tmp_path / "kernel.ptx"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    found = set(
+        re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", (tmp_path / "kernel.ptx").read_text())
+    )
+    assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
+    assert not any(operation.startswith("fma") or ".ftz" in operation for operation in found)

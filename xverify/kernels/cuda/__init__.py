@@ -5,6 +5,6 @@ CUDA C++ (`dequantize.cu`) that CuPy has NVRTC compile when it is first called, 
 """
 
 from xverify.kernels.cuda.arrays import require_device
-from xverify.kernels.cuda.linear import dequantize_linear, dynamic_dequantize
+from xverify.kernels.cuda.linear import dequantize_linear, dequantize_packed, dynamic_dequantize
 
-__all__ = ["dequantize_linear", "dynamic_dequantize", "require_device"]
+__all__ = ["dequantize_linear", "dequantize_packed", "dynamic_dequantize", "require_device"]

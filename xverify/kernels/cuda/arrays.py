@@ -15,9 +15,12 @@ INSTALL = "pip install 'xverify[cuda]'"
 CUDA_DEVICES = (2, 13)
 """kDLCUDA and kDLCUDAManaged of DLPack's DLDeviceType."""
 
-_SUB_BYTE = frozenset(
-    np.dtype(getattr(ml_dtypes, name)) for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
-)
+_SUB_BYTE: dict[np.dtype[Any], int] = {
+    np.dtype(dtype): bits
+    for bits, dtypes in ((4, ("int4", "uint4", "float4_e2m1fn")), (2, ("int2", "uint2")))
+    for dtype in (getattr(ml_dtypes, name) for name in dtypes)
+}
+"""The bits of the dtypes that have fewer than 8."""
 
 
 class Given(NamedTuple):
@@ -99,11 +102,10 @@ def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
         raise TypeError(f"{name} is {dtype!r}; expected the name of a dtype of NumPy or ml_dtypes") from None
 
 
-def given(value: Any, name: str, dtype: DTypeLike | None, packed: tuple[int, ...] | None = None) -> Given:
+def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
     """An operand: its codes in C order (copied where they do not lie so) and their dtype, which is the array's if not named.
 
-    packed: the shape of a tensor whose codes are packed in bytes. TypeError when the codes are not of the dtype's width,
-    ValueError when a packed array has not as many bytes as its shape asks for.
+    TypeError when the codes are not of the dtype's width, ValueError when they are not aligned.
     """
     codes = on_device(value, name)
     own = np.dtype(codes.dtype)
@@ -113,15 +115,25 @@ def given(value: Any, name: str, dtype: DTypeLike | None, packed: tuple[int, ...
     codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
     if codes.data.ptr % own.itemsize:
         raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
-    if packed is None or not is_sub_byte(meant):
-        return Given(codes, meant, tuple(codes.shape))
-    bits = 2 if "int2" in meant.name else 4
-    expected = -(-prod(packed) * bits // 8)
-    if codes.size != expected:
+    return Given(codes, meant, tuple(codes.shape))
+
+
+def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
+    """An operand of that shape whose 4- or 2-bit codes are packed in bytes. TypeError or ValueError when they are not."""
+    codes = given(value, name, None).codes
+    expected = -(-prod(shape) * bits_of(dtype) // 8)
+    if codes.dtype != np.uint8:
+        raise TypeError(f"the dtype of {name} is {codes.dtype}; expected packed codes in uint8")
+    if codes.shape != (expected,):
         raise ValueError(
-            f"{name} holds {codes.size} bytes; expected {expected}, for {prod(packed)} packed codes of {meant} of shape {packed}"
+            f"the shape of {name} is {codes.shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
         )
-    return Given(codes, meant, packed)
+    return Given(codes, dtype, shape)
+
+
+def bits_of(dtype: np.dtype[Any]) -> int:
+    """The bits of a code of the dtype."""
+    return _SUB_BYTE.get(dtype, 8 * dtype.itemsize)
 
 
 def is_sub_byte(dtype: np.dtype[Any]) -> bool:

@@ -226,11 +226,11 @@ __device__ inline void load(Codes& codes, const Byte* from, Index first, int bit
 {
     const Byte* at = address(from, first, bits);
     switch (lanes() * bits / 8) {
-    case 1: codes.words[0] = once ? __ldcs(at) : *at; break;
-    case 2: codes.words[0] = once ? __ldcs((const unsigned short*)at) : *(const unsigned short*)at; break;
-    case 4: codes.words[0] = once ? __ldcs((const Word*)at) : *(const Word*)at; break;
+    case 1: codes.words[0] = once ? __ldcs(at) : __ldg(at); break;
+    case 2: codes.words[0] = once ? __ldcs((const unsigned short*)at) : __ldg((const unsigned short*)at); break;
+    case 4: codes.words[0] = once ? __ldcs((const Word*)at) : __ldg((const Word*)at); break;
     case 8: {
-        const uint2 two = once ? __ldcs((const uint2*)at) : *(const uint2*)at;
+        const uint2 two = once ? __ldcs((const uint2*)at) : __ldg((const uint2*)at);
         codes.words[0] = two.x; codes.words[1] = two.y;
         break;
     }
@@ -238,7 +238,7 @@ __device__ inline void load(Codes& codes, const Byte* from, Index first, int bit
 #pragma unroll
         for (int part = 0; part < MOST_LANES / 4; ++part) {
             if (part * 16 >= lanes() * bits / 8) break;
-            const uint4 four = once ? __ldcs((const uint4*)at + part) : ((const uint4*)at)[part];
+            const uint4 four = once ? __ldcs((const uint4*)at + part) : __ldg((const uint4*)at + part);
             codes.words[part * 4] = four.x; codes.words[part * 4 + 1] = four.y;
             codes.words[part * 4 + 2] = four.z; codes.words[part * 4 + 3] = four.w;
         }
@@ -257,7 +257,7 @@ __device__ inline void store(Byte* to, Index first, const Word* results, bool st
     }
     uint4* at = (uint4*)(to + (unsigned long long)first * (16 / lanes()));
     if (streamed) __stcs(at, four);
-    else *at = four;
+    else __stwb(at, four);
 }
 
 // ---- Which parameter serves which element -----------------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import cupy, is_sub_byte
+from xverify.kernels.cuda.arrays import bits_of, cupy
 from xverify.kernels.cuda.geometry import ONE, Geometry, geometry
 from xverify.kernels.plans import Operand
 
@@ -120,9 +119,7 @@ class Launch:
 
 def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
     """Bits from one element of a quantized dtype to the next."""
-    if not packed or not is_sub_byte(dtype):
-        return 8 * dtype.itemsize
-    return 4 if dtype == np.dtype(ml_dtypes.float4_e2m1fn) else int(ml_dtypes.iinfo(dtype).bits)
+    return bits_of(dtype) if packed else 8 * dtype.itemsize
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,18 @@ from numpy.typing import DTypeLike
 
 from xverify.kernels import linear
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import Given, given, is_sub_byte, on_device, on_stream, output, require_device
+from xverify.kernels.cuda.arrays import (
+    Given,
+    cupy,
+    given,
+    is_sub_byte,
+    named,
+    on_device,
+    on_stream,
+    output,
+    packed,
+    require_device,
+)
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
@@ -30,7 +41,6 @@ def dequantize_linear(
     x_dtype: DTypeLike | None = None,
     scale_dtype: DTypeLike | None = None,
     zero_point_dtype: DTypeLike | None = None,
-    shape: tuple[int, ...] | None = None,
 ) -> Any:
     """y = (x - zero_point) * scale, exact and rounded once, of arrays on a CUDA device.
 
@@ -40,8 +50,6 @@ def dequantize_linear(
     that do not lie in C order are copied first.
     x_dtype, scale_dtype: what the codes mean, for dtypes that CuPy has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
     and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
-    shape: x's, when its 4- or 2-bit codes are packed, low bits first: a uint8 array of ceil(elements * bits / 8) bytes; a zero
-    point of that dtype is then packed as well, and has scale's shape.
     out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16, as what is returned without it).
     stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream, the address of a
     cudaStream_t, or an object with ``__cuda_stream__``; None is CuPy's current stream. It is not waited for.
@@ -50,14 +58,46 @@ def dequantize_linear(
     Raises what `xverify.dequantize_linear` does; TypeError or ValueError for arrays that are not as above; ImportError without
     CuPy, RuntimeError without a card.
     """
-    cupy = require_device()
+    require_device()
+    dtypes = (x_dtype, scale_dtype, zero_point_dtype)
     with on_stream(stream):
-        x, scale, zero_point = _operands(("x", "scale", "zero_point"), (x, scale, zero_point),
-                                         (x_dtype, scale_dtype, zero_point_dtype), shape)  # fmt: skip
-        plan: Callable[..., Plan] = _remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan
-        found = plan(contract, *_described(x, scale, zero_point), axis, block_size, out_dtype, shape is not None)
-        with cupy.cuda.Device(x.codes.device.id):
-            return _applied(found, out, x, scale, zero_point)
+        operands = _operands(("x", "scale", "zero_point"), (x, scale, zero_point), dtypes)
+        return _linear(operands, axis, block_size, out_dtype, out, contract)
+
+
+def dequantize_packed(
+    x: Any,
+    scale: Any,
+    zero_point: Any = None,
+    *,
+    dtype: DTypeLike,
+    shape: Sequence[int],
+    axis: int | None = None,
+    block_size: int | None = None,
+    out_dtype: DTypeLike | None = None,
+    out: Any = None,
+    contract: str = "ai.onnx/DequantizeLinear-25",
+    stream: Any = None,
+    scale_dtype: DTypeLike | None = None,
+) -> Any:
+    """`dequantize_linear` of 4- or 2-bit codes that are packed: in C order, the first of a byte in its lowest bits.
+
+    x: a uint8 array of ceil(elements * bits / 8) bytes; what the last byte has too much is not looked at. dtype: int4, uint4,
+    float4_e2m1fn, int2 or uint2. shape: the tensor's. zero_point: None is 0; packed as x is, as many codes as scale has elements.
+
+    Returns an array of ``shape``. Raises as `dequantize_linear`, and TypeError or ValueError for x, dtype and shape.
+    """
+    require_device()
+    meant, extents = named(dtype, "dtype"), tuple(int(extent) for extent in shape)
+    if not is_sub_byte(meant):
+        raise TypeError(f"dtype is {meant}; expected a dtype of 4 or 2 bits, since only such codes are packed")
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"shape is {extents}; expected no negative extent")
+    with on_stream(stream):
+        factor = given(scale, "scale", scale_dtype)
+        offset = None if zero_point is None else packed(zero_point, "zero_point", meant, factor.shape)
+        operands = (packed(x, "x", meant, extents), factor, offset)
+        return _linear(operands, axis, block_size, out_dtype, out, contract, True)
 
 
 def dynamic_dequantize(
@@ -73,41 +113,32 @@ def dynamic_dequantize(
     src_dtype: DTypeLike | None = None,
     scales_dtype: DTypeLike | None = None,
     zps_dtype: DTypeLike | None = None,
-    shape: tuple[int, ...] | None = None,
 ) -> Any:
     """dst = (src - zps) * scales, or / scales, exact and rounded once, of arrays on a CUDA device.
 
     As `xverify.dynamic_dequantize`; arrays, their dtypes, ``shape``, ``out``, ``stream`` and what is raised as for
     `xverify.kernels.cuda.dequantize_linear`.
     """
-    cupy = require_device()
+    require_device()
     with on_stream(stream):
-        operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype), shape)
+        operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
         plan: Callable[..., Plan] = _remembered_dynamic_plan if are_fixed(axis) else _dynamic_plan
-        found = plan(contract, *_described(*operands), qtype, axis, shape is not None)
-        with cupy.cuda.Device(operands[0].codes.device.id):
-            return _applied(found, out, *operands)
+        return _applied(plan(contract, *_described(*operands), qtype, axis), out, *operands)
 
 
 def _operands(
     names: tuple[str, str, str],
     arrays: tuple[Any, Any, Any],
     dtypes: tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None],
-    shape: tuple[int, ...] | None,
 ) -> tuple[Given, Given, Given | None]:
     """x, scale and zero point as they are given."""
-    x = given(arrays[0], names[0], dtypes[0], shape)
-    if shape is not None and not is_sub_byte(x.dtype):
-        raise ValueError(
-            f"shape is {shape}, and {names[0]} has dtype {x.dtype}; expected None: only 4- and 2-bit codes are packed"
-        )
-    scale = given(arrays[1], names[1], dtypes[1])
+    x, scale = given(arrays[0], names[0], dtypes[0]), given(arrays[1], names[1], dtypes[1])
     if arrays[2] is None:
         return x, scale, None
     zero_point, dtype = on_device(arrays[2], names[2]), dtypes[2]
     if dtype is None and zero_point.dtype == x.codes.dtype:
         dtype = x.dtype
-    return x, scale, given(zero_point, names[2], dtype, None if shape is None else scale.shape)
+    return x, scale, given(zero_point, names[2], dtype)
 
 
 def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, ...]:
@@ -116,10 +147,24 @@ def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, .
     return (x.dtype, x.shape, scale.dtype, scale.shape, *last)
 
 
+def _linear(
+    operands: tuple[Given, Given, Given | None],
+    axis: int | None,
+    block_size: int | None,
+    out_dtype: DTypeLike | None,
+    out: Any,
+    contract: str,
+    are_packed: bool = False,
+) -> Any:
+    plan: Callable[..., Plan] = _remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan
+    return _applied(plan(contract, *_described(*operands), axis, block_size, out_dtype, are_packed), out, *operands)
+
+
 def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
     """The formula put on the stream; its output."""
-    target = output(out, x.shape, plan.dtype, x, scale, zero_point)
-    plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
+    with cupy().cuda.Device(x.codes.device.id):
+        target = output(out, x.shape, plan.dtype, x, scale, zero_point)
+        plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
     return target
 
 
@@ -134,7 +179,7 @@ def _linear_plan(
     axis: int | None,
     block_size: int | None,
     out_dtype: DTypeLike | None,
-    packed: bool,
+    are_packed: bool,
 ) -> Plan:
     """The checks of `xverify.dequantize_linear`, and the kernel."""
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
@@ -142,7 +187,7 @@ def _linear_plan(
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = linear._linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
     spread = linear._spread(edition(contract, "linear"), x_shape, scale_shape, axis, block_size)
-    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, spread, packed=packed))
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, spread, packed=are_packed))
 
 
 _remembered_linear_plan = remembered(_linear_plan)
@@ -158,7 +203,6 @@ def _dynamic_plan(
     zps_shape: tuple[int, ...] | None,
     qtype: str,
     axis: int,
-    packed: bool,
 ) -> Plan:
     """The checks of `xverify.dynamic_dequantize`, and the kernel."""
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
@@ -167,7 +211,7 @@ def _dynamic_plan(
     checked = linear._dynamic_plan(contract, *described, qtype, axis, "numpy")
     spread = Spread(axis % len(src_shape)) if qtype == "per_channel" else Spread()
     by_division = edition(contract, "onednn").id.endswith("@divide")
-    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, spread, by_division, packed))
+    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, spread, by_division))
 
 
 _remembered_dynamic_plan = remembered(_dynamic_plan)
