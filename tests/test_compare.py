@@ -87,7 +87,7 @@ def legal_of(
 ) -> Any:
     given = tuple(Fixed(f"r{n}", np.array(codes, code_dtype(dtype)).reshape(shape)) for n, codes in enumerate(readings))
     contract = SimpleNamespace(
-        operands=lambda _: Operands({}, {}, dtype, shape),
+        operands=lambda _: Operands({"x": np.zeros(shape, np.uint16)}, {"x": "int16"}, dtype, shape),
         readings=lambda _: given,
         keeps_subnormals=keeps,
         given=None,
