@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import exact
 import ml_dtypes
 import numpy as np
+
+import xverify
 
 Array = np.ndarray[Any, Any]
 
@@ -24,6 +28,14 @@ SCALES = {
 NEWEST = "ai.onnx/DequantizeLinear-25"
 MULTIPLY, DIVIDE = "onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"
 SEED, INSTALLED = "tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"
+
+
+NUMPY = SimpleNamespace(
+    dequantize_linear=partial(xverify.dequantize_linear, backend="numpy"),
+    dequantize_range=partial(xverify.dequantize_range, backend="numpy"),
+    dynamic_dequantize=partial(xverify.dynamic_dequantize, backend="numpy"),
+)
+"""The in-house kernels as NumPy computes them, whether Numba is installed or not."""
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

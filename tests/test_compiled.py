@@ -1,35 +1,385 @@
-"""The kernels that Numba compiles: the bits of NumPy's, on every path through them."""
+"""The kernels that Numba compiles: the bits of NumPy's, on every path through them, and how they are chosen."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
-from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, Array, all_codes, coded, codes_of, dtype_of, some_zero_points
+from kernel_arrays import (
+    DIVIDE,
+    INSTALLED,
+    INTEGERS,
+    SCALES,
+    SEED,
+    SMALL_FLOATS,
+    Array,
+    all_codes,
+    coded,
+    codes_of,
+    dtype_of,
+    expected,
+    some_zero_points,
+)
 
 import xverify
+from oracles import all_oracles, xverify_numpy
+from oracles.arrays import pack
+from xverify.core.call import Call
+from xverify.core.dtypes import tensor
+from xverify.kernels import linear as kernel
 
-pytest.importorskip("numba")
+numba = pytest.importorskip("numba")
+
+from xverify.kernels.compiled import build, linear, loops, pieces  # noqa: E402
+
 OUTPUTS = ("float32", "float16", "bfloat16")
 
 
-def both(x: Array, scale: Array, zero_point: Array | None, **keywords: object) -> tuple[list[int], list[int]]:
-    """What the two backends give."""
-    results = [xverify.dequantize_linear(x, scale, zero_point, backend=b, **keywords) for b in ("numpy", "numba")]  # type: ignore[arg-type]
-    assert results[0].dtype == results[1].dtype
-    return codes_of(results[0]), codes_of(results[1])
+def both(x: Array, *operands: Array | None, **keywords: object) -> None:
+    """Assert that the two backends give the same bits (any NaN is any NaN), in the given output too."""
+    want, got = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numpy", "numba"))
+    assert (want.dtype, want.shape) == (got.dtype, got.shape)
+    same = want.view(f"u{want.itemsize}") == got.view(f"u{got.itemsize}")
+    assert (same | (np.isnan(want) & np.isnan(got))).all()
+
+
+def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> Array:
+    """Any codes of a dtype."""
+    bits = 8 * dtype_of(name).itemsize
+    return coded(name, np.random.default_rng(seed).integers(0, 1 << bits, shape, np.uint64))
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
 def test_every_code_of_the_small_types(name: str) -> None:
+    x = all_codes(name)
     for scale_name, codes in SCALES.items():
         for number, code in enumerate(codes):
             zero_points = some_zero_points(name)
             zero = zero_points[number % len(zero_points)]
-            x, scale = all_codes(name), coded(scale_name, code)
             zero_point = None if zero is None else coded(name, zero)
-            want, got = both(x, scale, zero_point, out_dtype=OUTPUTS[number % 3])
-            assert got == want
-            want, got = both(
-                np.tile(x, 8), np.tile(scale, 8 * x.size), None, out_dtype=dtype_of(OUTPUTS[number % 3]), axis=0
+            scale, out = coded(scale_name, code), OUTPUTS[number % 3]
+            got = xverify.dequantize_linear(x, scale, zero_point, out_dtype=out, backend="numba")
+            assert codes_of(got) == expected(x, scale, zero_point, out)
+            wide = np.tile(x, 2500 // x.size + 1)
+            both(wide, scale, zero_point, out_dtype=out)
+            both(wide.reshape(-1, x.size), np.tile(scale, x.size), None, out_dtype=out)
+
+
+@pytest.mark.parametrize("name", ["int16", "uint16", "int32", "float8_e5m2", "float8_e4m3fn"])
+def test_differences_of_many_bits(name: str) -> None:
+    """Random triples, and such whose product is a tie in the output type, or one unit off."""
+    rng = np.random.default_rng(4)
+    x, zero_point = drawn(name, (6, 400), 1), drawn(name, (400,), 2)
+    near_one = rng.integers(0x3F800000, 0x40000000, 400)
+    any_at_all = rng.integers(0, 1 << 32, 400, np.uint64)
+    tiny = np.concatenate([np.arange(1, 201), np.arange(0x00800000, 0x008000C8)])
+    for codes in (near_one, any_at_all, tiny):
+        for out in OUTPUTS:
+            both(x, coded("float32", codes), zero_point, out_dtype=out)
+            got = xverify.dequantize_linear(x, coded("float32", codes), zero_point, out_dtype=out, backend="numba")
+            assert codes_of(got[0]) == expected(x[0], coded("float32", codes), zero_point, out)
+
+
+SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 2047, 2048, 2049, 4100)
+
+
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As they are, or as large tensors are: in pieces, on several threads, stored past the caches."""
+    if request.param:
+        for module in (pieces, linear):
+            monkeypatch.setattr(module, "THREADS_FROM", 1000)
+        monkeypatch.setattr(pieces, "PIECE", 1500)
+        monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
+        kernel._remembered_linear_plan.cache_clear()
+    yield
+    kernel._remembered_linear_plan.cache_clear()
+
+
+@pytest.mark.usefixtures("treated")
+@pytest.mark.parametrize("out_dtype", OUTPUTS)
+def test_tails_and_starts(out_dtype: str) -> None:
+    """Vectors' ends, and starts at every distance from a cache line; not a byte beside the output is written."""
+    memory = drawn("uint8", (5000,))
+    itemsize = dtype_of(out_dtype).itemsize
+    for number, size in enumerate(SIZES):
+        for start in (0, 1, 7 + number):
+            x, room = memory[start : start + size], np.full(size + 64, 0x55, f"u{itemsize}")
+            out = room[start : start + size].view(dtype_of(out_dtype))
+            kept = room.copy()
+            scale, zero_point = coded("float32", 0x3DCCCCCD + number), np.uint8(number)
+            want = xverify.dequantize_linear(x, scale, zero_point, out_dtype=out_dtype, backend="numpy")
+            got = xverify.dequantize_linear(x, scale, zero_point, out_dtype=out_dtype, out=out, backend="numba")
+            assert got is out
+            assert out.tobytes() == want.tobytes()
+            kept[start : start + size] = room[start : start + size]
+            assert kept.tobytes() == room.tobytes()
+
+
+SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (4100, 3), (2, 49, 17), (33, 1, 64)]
+
+
+@pytest.mark.usefixtures("treated")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_granularities_and_layouts(shape: tuple[int, ...]) -> None:
+    scale_dtypes = ("float32", "float16", "bfloat16")
+    for axis in range(len(shape)):
+        for number, run in enumerate((0, 1, 3, 16, 32, 1000)):
+            extent = -(-shape[axis] // run) if run else shape[axis]
+            extents = (*shape[:axis], extent, *shape[axis + 1 :]) if run else (extent,)
+            name = ("uint8", "int4", "float8_e4m3fnuz", "uint8", "int16")[(number + axis) % 5]
+            scale = (np.random.default_rng(1).random(extents) + 0.1).astype(dtype_of(scale_dtypes[number % 3]))
+            zero_point = None if number % 4 == 3 else drawn(name, extents)
+            x = drawn(name, shape)
+            for given in laid_out(x):
+                both(given, scale, zero_point, axis=axis, block_size=run)
+            strided = np.zeros((*extents[:-1], 2 * extents[-1]), scale.dtype)[..., ::2]
+            strided[...] = scale
+            both(x, strided, zero_point, axis=axis, block_size=run)
+    both(drawn("int8", shape), np.float32(0.3), np.int8(-3))
+
+
+def laid_out(x: Array) -> list[Array]:
+    """The same values with other strides, read-only, in foreign byte order, not aligned."""
+    reversed_twice = np.ascontiguousarray(x[..., ::-1])[..., ::-1]
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1] + 1), x.dtype)
+    wide[..., 1::2] = x
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    room = np.zeros(x.nbytes + 1, np.uint8)
+    room[1:] = np.frombuffer(x.tobytes(), np.uint8)
+    shifted = room[1:].view(x.dtype).reshape(x.shape)
+    return [x, reversed_twice, wide[..., 1::2], fixed, shifted, x.astype(x.dtype.newbyteorder(">"))]
+
+
+def test_broadcast_x_and_strided_out() -> None:
+    x = np.broadcast_to(drawn("uint8", (70,)), (50, 70))
+    scale, zero_point = np.linspace(0.1, 1, 70, dtype=np.float32), drawn("uint8", (70,))
+    both(x, scale, zero_point)
+    want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy")
+    for out in (np.empty((50, 70), np.float32, "F"), np.empty((100, 140), np.float32)[::-2, ::2]):
+        assert xverify.dequantize_linear(x, scale, zero_point, out=out, backend="numba") is out
+        assert out.tobytes() == want.tobytes()
+
+
+def test_one_element_more_than_one_thread_takes() -> None:
+    size = pieces.THREADS_FROM + 1
+    x = drawn("int8", (size,))
+    both(x, np.float32(0.1), np.int8(5))
+    both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
+
+
+def test_onednn_division_and_wide_zero_points() -> None:
+    rng = np.random.default_rng(2)
+    src = drawn("uint8", (40, 30))
+    for limit in (200, 1 << 24, 1 << 31):
+        scales, zps = (rng.random(30) + 0.1).astype(np.float32), rng.integers(-limit, limit, 30).astype(np.int32)
+        for contract in (DIVIDE, DIVIDE.replace("divide", "multiply")):
+            want, got = (
+                xverify.dynamic_dequantize(src, scales, zps, qtype="per_channel", contract=contract, backend=b)
+                for b in ("numpy", "numba")
             )
-            assert got == want
+            assert got.tobytes() == want.tobytes()
+            one = [
+                xverify.dynamic_dequantize(np.tile(src, 3), scales[:1], zps[:1], contract=contract, backend=b).tobytes()
+                for b in ("numpy", "numba")
+            ]
+            assert one[0] == one[1]
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])
+def test_ranges(name: str) -> None:
+    rng = np.random.default_rng(6)
+    for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+        for contract, axes in ((SEED, (None,)), (INSTALLED, (None, 0, 1))):
+            for shape in ((3, 40), (300, 5), (2, 600)):
+                for axis in axes:
+                    extents = () if axis is None else (shape[axis],)
+                    ends = [np.asarray(rng.integers(-9, 9, extents) * np.float32(0.1), np.float32) for _ in range(2)]
+                    ends[1] = np.asarray(np.where(rng.random(extents) < 0.1, np.inf, ends[1]), np.float32)
+                    want, got = (
+                        xverify.dequantize_range(
+                            drawn(name, shape), *ends, mode=mode, axis=axis, contract=contract, backend=b
+                        )
+                        for b in ("numpy", "numba")
+                    )
+                    assert codes_of(got) == codes_of(want)
+
+
+def test_values_that_float64_does_not_decide() -> None:
+    """Ties of float32: every code has an exact value midway between two numbers, or a hair off."""
+    low, high = np.float32(1), np.float32(float.fromhex("0x1.000002p+0"))
+    x = drawn("int16", (3000,))
+    for mode in ("MIN_COMBINED", "SCALED"):
+        for ends in ((low, high), (np.float32(-1), low), (np.float32(0), np.float32(2.0**-149))):
+            want, got = (
+                xverify.dequantize_range(x, *ends, mode=mode, contract=SEED, backend=b) for b in ("numpy", "numba")
+            )
+            assert got.tobytes() == want.tobytes()
+
+
+def test_several_threads_at_once() -> None:
+    size = pieces.THREADS_FROM * 2
+    x = drawn("uint8", (size,))
+    scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
+    want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
+    with ThreadPoolExecutor(6) as pool:
+        for _ in range(3):
+            got = pool.map(lambda scale: xverify.dequantize_linear(x, scale, backend="numba").tobytes(), scales)
+            assert list(got) == want
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_after_a_fork() -> None:
+    """The parent's threads are not the child's, which starts its own."""
+    x = drawn("uint8", (pieces.THREADS_FROM * 2,))
+    want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
+    child = os.fork()
+    if child == 0:
+        same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_no_more_memory_than_the_output_and_a_few_blocks() -> None:
+    x = drawn("uint8", (1 << 22,)).reshape(64, -1)
+    scale = np.full((64, x.shape[1] // 2), 0.5, np.float16)
+    zero_point = drawn("uint8", scale.shape)
+    out = np.empty(x.shape, np.float32)
+    tracemalloc.start()
+    xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=2, out_dtype="float32", out=out, backend="numba")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * pieces.PIECE * 4  # scales of two bytes become four, on a few threads
+
+
+def test_checks_hold_for_calls_like_the_last() -> None:
+    x, scale, zero_point = np.zeros((2, 3), np.uint8), np.ones(3, np.float32), np.zeros(3, np.uint8)
+    out = np.empty((2, 3), np.float32)
+    for _ in range(2):
+        xverify.dequantize_linear(x, scale, zero_point, axis=1, out=out)
+    with pytest.raises(TypeError, match="axis is True"):
+        xverify.dequantize_linear(x, scale, zero_point, axis=True)
+    with pytest.raises(TypeError, match=r"axis is 1\.0"):
+        xverify.dequantize_linear(x, scale, zero_point, axis=1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="axis is"):
+        xverify.dequantize_linear(x, scale, zero_point, axis=[1])  # type: ignore[arg-type]
+    fixed = out.copy()
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        xverify.dequantize_linear(x, scale, zero_point, axis=1, out=fixed)
+    for name, wrong in (("x", out.view(np.uint8)[:, :3]), ("zero_point", out.view(np.uint8)[0, :3])):
+        operands = {"x": x, "scale": scale, "zero_point": zero_point, name: wrong}
+        with pytest.raises(ValueError, match="overlaps an input"):
+            xverify.dequantize_linear(**operands, axis=1, out=out)
+    with pytest.raises(ValueError, match="overlaps an input"):
+        xverify.dequantize_linear(x, out[0], zero_point, axis=1, out=out)
+    one = np.ones(1, np.float32)
+    for scale_there in (one, one.reshape(())):
+        with pytest.raises(ValueError, match="overlaps an input"):
+            xverify.dequantize_linear(x[0, :1], scale_there, axis=0, out=one)
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
+def test_packed_codes(name: str) -> None:
+    bits = 2 if name.endswith("2") else 4
+    for shape in ((), (5,), (3, 7), (2, 0), (7, 9, 1100)):
+        codes = np.asarray(np.random.default_rng(1).integers(0, 1 << bits, shape, np.uint8))
+        packed = pack(codes, bits)
+        if codes.size % (8 // bits):  # what is not an element is not looked at
+            packed[-1] |= np.uint8((0xFF << (codes.size * bits % 8)) & 0xFF)
+        for axis in (None, *range(len(shape))):
+            extents = () if axis is None else (shape[axis],)
+            scale, zeros = np.full(extents, 0.3, np.float32), np.full(extents, 1, np.uint8)
+            want = xverify.dequantize_linear(
+                codes.view(dtype_of(name)), scale, zeros.view(dtype_of(name)), axis=axis, backend="numpy"
+            )
+            for backend in ("numpy", "numba"):
+                for zero_point in (zeros.view(dtype_of(name)), pack(zeros, bits)):
+                    got = xverify.dequantize_packed(
+                        packed, scale, zero_point, dtype=name, shape=shape, axis=axis, backend=backend
+                    )
+                    assert got.shape == shape
+                    assert got.tobytes() == want.tobytes()
+
+
+def test_packed_codes_are_checked() -> None:
+    for packed, dtype, shape, kind, match in (
+        (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),
+        (np.zeros(2, np.uint8), "int5", (4,), TypeError, "dtype is 'int5'"),
+        (np.zeros(2, np.int8), "int4", (4,), TypeError, "the dtype of x is int8"),
+        (np.zeros(3, np.uint8), "int4", (4,), ValueError, r"the shape of x is \(3,\); expected \(2,\)"),
+        (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
+    ):
+        with pytest.raises(kind, match=match):
+            xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
+    with pytest.raises(ValueError, match="the shape of zero_point"):
+        xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
+
+
+def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.sources()
+    kept = build._kept(loops.linear)
+    monkeypatch.setattr(build, "sources", lambda: "other sources")
+    stale = build._kept(loops.linear)
+    assert len(before) == 64
+    assert kept._cache_file._load_index()
+    assert not stale._cache_file._load_index()
+
+
+def run(code: str, **environment: str) -> str:
+    """What a new interpreter prints."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+CALL = """
+import sys
+import numpy as np
+import xverify
+assert "numba" not in sys.modules
+{before}
+x = np.arange(300, dtype=np.uint8)
+print(xverify.dequantize_linear(x, np.float32(0.5)).sum())
+try:
+    xverify.dequantize_linear(x, np.float32(0.5), backend="numba")
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("before", ["sys.modules['numba'] = None", "sys.meta_path.insert(0, Broken())"])
+def test_without_numba(before: str) -> None:
+    """Not installed, or installed and broken."""
+    broken = "class Broken:\n    def find_spec(self, name, *rest):\n        if name == 'numba': raise RuntimeError('broken')\n"
+    total, said = run(CALL.format(before=broken + before)).splitlines()
+    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+    assert "pip install 'xverify[numba]'" in said
+
+
+def test_a_cache_that_cannot_be_written() -> None:
+    """No directory can be made below a file."""
+    total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()
+    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(ValueError, match="backend is 'cuda'; expected 'numpy' or 'numba'"):
+        xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend="cuda")
+
+
+def test_the_oracle() -> None:
+    assert all_oracles()["xverify-numba"].role == "kernel"
+    call = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [1, -3]), "scale": tensor("float32", 0.5)}, {})
+    outcome = xverify_numpy.load("numba").answer(call, "")
+    assert outcome.tensor is not None
+    assert outcome.tensor.codes.view(np.float32).tolist() == [0.5, -1.5]

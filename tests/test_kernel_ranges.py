@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_arrays import (
     INSTALLED,
+    NUMPY,
     SEED,
     Array,
     coded,
     codes_of,
     dtype_of,
 )
-
-import xverify
 
 RANGES = (
     (0xBFA66666, 0x402CCCCD),
@@ -58,10 +57,10 @@ def test_ranges(name: str, low: int, high: int) -> None:
         (INSTALLED, "SCALED", None, exact.scaled_factor),
     ):
         want = [formula(name, code, low, high) for code in codes]
-        got = xverify.dequantize_range(x, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
+        got = NUMPY.dequantize_range(x, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
         assert codes_of(got) == want, (contract, mode)
         many = np.tile(x, 300)
-        got = xverify.dequantize_range(many, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
+        got = NUMPY.dequantize_range(many, *ends(low, high), mode=mode, out_dtype=out, contract=contract)
         assert codes_of(got) == want * 300, (contract, mode)
 
 
@@ -80,9 +79,9 @@ def test_drawn_ranges(name: str, code: int, a: float, b: float, narrow: bool) ->
     pair = np.array([low, high], np.float32)
     first, second = (int(c) for c in pair.view(np.uint32))
     raw = int(x.view(f"u{x.itemsize}")[0])
-    got = xverify.dequantize_range(x, pair[0], pair[1])
+    got = NUMPY.dequantize_range(x, pair[0], pair[1])
     assert codes_of(got) == [exact.min_combined(name, raw, first, second)]
-    got = xverify.dequantize_range(x, pair[0], pair[1], mode="SCALED", narrow_range=narrow)
+    got = NUMPY.dequantize_range(x, pair[0], pair[1], mode="SCALED", narrow_range=narrow)
     assert codes_of(got) == [exact.scaled_factor(name, raw, first, second, narrow)]
 
 
@@ -92,12 +91,12 @@ def test_ranges_along_an_axis(mode: str) -> None:
     for axis in (0, 1, 2, -2, -3):
         low = -np.arange(1, x.shape[axis] + 1, dtype=np.float32)
         high = np.float32(3) - low
-        got = xverify.dequantize_range(x, low, high, mode=mode, axis=axis)
+        got = NUMPY.dequantize_range(x, low, high, mode=mode, axis=axis)
         for i in range(x.shape[axis]):
-            one = xverify.dequantize_range(x.take(i, axis), low[i], high[i], mode=mode)
+            one = NUMPY.dequantize_range(x.take(i, axis), low[i], high[i], mode=mode)
             assert got.take(i, axis).tobytes() == one.tobytes()
-    scalar = xverify.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode)
-    assert xverify.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode, axis=-1).tobytes() == scalar.tobytes()
+    scalar = NUMPY.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode)
+    assert NUMPY.dequantize_range(x, np.float32(-1), np.float32(1), mode=mode, axis=-1).tobytes() == scalar.tobytes()
 
 
 @pytest.mark.parametrize("name", ["int8", "int16", "int32"])
@@ -108,7 +107,7 @@ def test_ranges_along_an_axis(mode: str) -> None:
 )
 def test_ranges_outside_the_text_are_answered(contract: str, mode: str, name: str, low: float, high: float) -> None:
     x = np.arange(-100, 100, dtype=name)
-    got = xverify.dequantize_range(x, np.float32(low), np.float32(high), mode=mode, contract=contract)
+    got = NUMPY.dequantize_range(x, np.float32(low), np.float32(high), mode=mode, contract=contract)
     assert got.shape == x.shape
     assert np.isfinite([low, high]).all() == np.isfinite(got).all()
 
@@ -117,6 +116,6 @@ def test_ranges_outside_the_text_are_answered(contract: str, mode: str, name: st
 def test_an_infinite_range_spoils_its_own_channel_only(name: str) -> None:
     x = np.arange(8, dtype=name).reshape(2, 4)
     low, high = np.array([-1, -np.inf], np.float32), np.array([2, 1], np.float32)
-    got = xverify.dequantize_range(x, low, high, axis=0)
-    assert got[0].tobytes() == xverify.dequantize_range(x[0], low[0], high[0]).tobytes()
+    got = NUMPY.dequantize_range(x, low, high, axis=0)
+    assert got[0].tobytes() == NUMPY.dequantize_range(x[0], low[0], high[0]).tobytes()
     assert not np.isfinite(got[1, 1:]).any()

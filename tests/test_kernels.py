@@ -14,6 +14,7 @@ from kernel_arrays import (
     DIVIDE,
     INTEGERS,
     MULTIPLY,
+    NUMPY,
     SCALES,
     SEED,
     SMALL_FLOATS,
@@ -27,7 +28,6 @@ from kernel_arrays import (
     some_zero_points,
 )
 
-import xverify
 from xverify.kernels import casting
 from xverify.kernels.blocks import BLOCK, blocks
 
@@ -44,11 +44,11 @@ def test_every_code_of_the_small_types(name: str, scale_name: str) -> None:
         out = outs[number % 3] if scale_name == "float8_e8m0fnu" else (scale_name, *outs)[number % 4]
         scale, zero_point = coded(scale_name, scale_code), None if code is None else coded(name, code)
         want = expected(x, scale, zero_point, out)
-        got = xverify.dequantize_linear(x, scale, zero_point, out_dtype=out)
+        got = NUMPY.dequantize_linear(x, scale, zero_point, out_dtype=out)
         assert got.dtype == dtype_of(out)
         assert codes_of(got) == want
         repeated = np.tile(x.view(np.uint8), 300).view(x.dtype)
-        assert codes_of(xverify.dequantize_linear(repeated, scale, zero_point, out_dtype=out)) == want * 300
+        assert codes_of(NUMPY.dequantize_linear(repeated, scale, zero_point, out_dtype=out)) == want * 300
 
 
 @pytest.mark.parametrize("name", ["float8_e5m2", "float8_e5m2fnuz", "float8_e4m3fn"])
@@ -58,7 +58,7 @@ def test_every_pair_of_float8_codes(name: str) -> None:
     for first in range(0, 256, 64):
         zero_point = coded(name, np.arange(first, first + 64, 8))
         scale = coded("float32", np.linspace(0x3F800001, 0x3FFFFFFF, 8).astype(np.uint32))
-        got = xverify.dequantize_linear(x.view(dtype_of(name)), scale, zero_point, axis=0)
+        got = NUMPY.dequantize_linear(x.view(dtype_of(name)), scale, zero_point, axis=0)
         want = expected(x.view(dtype_of(name)), scale[:, None], zero_point[:, None], "float32")
         assert codes_of(got) == want
 
@@ -79,16 +79,16 @@ wide_integers = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2
 def test_int32_is_exact_where_float64_is_not(xs: list[int], zero: int, scale: int, out: str) -> None:
     x, zero_point = np.array(xs, np.int32), np.array(zero, np.int32)
     for offset in (None, zero_point):
-        got = xverify.dequantize_linear(x, coded("float32", scale), offset, out_dtype=out)
+        got = NUMPY.dequantize_linear(x, coded("float32", scale), offset, out_dtype=out)
         assert codes_of(got) == expected(x, coded("float32", scale), offset, out)
 
 
 def test_figures_that_went_wrong_elsewhere() -> None:
     """57-bit products, and float16 of a product that stopped in float32."""
-    got = xverify.dequantize_linear(np.int32(1347502757), np.float32(16045357))
+    got = NUMPY.dequantize_linear(np.int32(1347502757), np.float32(16045357))
     assert codes_of(got) == [exact.round_to("float32", Fraction(1347502757 * 16045357))]
     scale = np.float32(float.fromhex("0x1.ebc2p-21"))
-    assert float(xverify.dequantize_linear(np.int32(1829207725), scale, out_dtype="float16")) == 1675.0
+    assert float(NUMPY.dequantize_linear(np.int32(1829207725), scale, out_dtype="float16")) == 1675.0
     got = casting.cast(np.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8, 2.0**-134, 2.0**-134 * 1.01]), casting.BFLOAT16)
     assert got.view(np.uint16).tolist() == [0x3F81, 0x3F80, 0, 1]
 
@@ -99,7 +99,7 @@ def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
     name = "int16" if min(a, b) < 0 else "uint16"
     x, zero_point = np.array([a, b, 0], np.int64).astype(name), np.array(b, np.int64).astype(name)
     for out_name in ("float32", out):
-        got = xverify.dequantize_linear(x, coded("float32", scale), zero_point, out_dtype=out_name)
+        got = NUMPY.dequantize_linear(x, coded("float32", scale), zero_point, out_dtype=out_name)
         assert codes_of(got) == expected(x, coded("float32", scale), zero_point, out_name)
 
 
@@ -115,7 +115,7 @@ def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
 def test_onednn(xs: list[int], name: str, z_name: str, zero: int, scale: int, by_division: bool) -> None:
     src, scales = coded(name, xs), coded("float32", [scale])
     zps = np.array([zero]).astype(z_name) if z_name else None
-    got = xverify.dynamic_dequantize(src, scales, zps, contract=DIVIDE if by_division else MULTIPLY)
+    got = NUMPY.dynamic_dequantize(src, scales, zps, contract=DIVIDE if by_division else MULTIPLY)
     assert got.dtype == np.float32
     assert codes_of(got) == expected(src, scales, zps, "float32", by_division)
 
@@ -126,10 +126,10 @@ def test_quotients_near_ties() -> None:
     src = generator.integers(0, 256, (1, 400), np.uint8)
     zps = generator.integers(-(2**31), 2**31, 400).astype(np.int32)
     scales = coded("float32", generator.integers(0x3F800000, 0x40000000, 400))
-    got = xverify.dynamic_dequantize(src, scales, zps, qtype="per_channel", contract=DIVIDE)
+    got = NUMPY.dynamic_dequantize(src, scales, zps, qtype="per_channel", contract=DIVIDE)
     assert codes_of(got) == expected(src, scales, zps, "float32", True)
     # D / s with D = (2^24 + 1) * q: the quotient needs 25 bits and is a tie in float32.
-    tie = xverify.dynamic_dequantize(
+    tie = NUMPY.dynamic_dequantize(
         np.zeros(1, np.uint8), np.array([2], np.float32), np.array([-(2**25 + 2)], np.int32), contract=DIVIDE
     )
     assert codes_of(tie) == [exact.round_to("float32", Fraction(2**24 + 1))]
@@ -194,13 +194,13 @@ def test_shapes_axes_and_layouts(shape: tuple[int, ...], name: str) -> None:
 
             want = expected(x, wide(scale), wide(zero_point), "float32") if size else []
             for given_x in layouts(x):
-                got = xverify.dequantize_linear(given_x, scale, zero_point, axis=axis, block_size=block_size)
+                got = NUMPY.dequantize_linear(given_x, scale, zero_point, axis=axis, block_size=block_size)
                 assert got.shape == shape
                 assert codes_of(got) == want
     scale, zero_point = np.array(0.3, np.float32), draw(())
     for given_x in layouts(x):
         for axis in (0, 1, -9, 9):
-            got = xverify.dequantize_linear(given_x, scale, zero_point, axis=axis)
+            got = NUMPY.dequantize_linear(given_x, scale, zero_point, axis=axis)
             assert codes_of(got) == expected(x, scale, zero_point, "float32")
 
 
@@ -219,7 +219,7 @@ def test_seams_between_blocks(shape: tuple[int, ...], block_size: int) -> None:
         want = (x.astype(np.float32) - zero_point.take(index, axis)) * scale.take(index, axis)
         if not block_size:
             scale, zero_point = scale.reshape(-1), zero_point.reshape(-1)
-        got = xverify.dequantize_linear(x, scale, zero_point, axis=axis, block_size=block_size)
+        got = NUMPY.dequantize_linear(x, scale, zero_point, axis=axis, block_size=block_size)
         assert got.tobytes() == want.astype(np.float32).tobytes()
 
 
@@ -238,20 +238,20 @@ def test_blocks_cover_each_element_once(shape: list[int], limit: int) -> None:
 def test_out_is_written_and_returned(size: int, name: str) -> None:
     x = coded(name, np.arange(size) % 16)
     scale = np.float32(0.1)
-    want = codes_of(xverify.dequantize_linear(x, scale, out_dtype="float16"))
+    want = codes_of(NUMPY.dequantize_linear(x, scale, out_dtype="float16"))
     for stride in (1, 3, -2):
         memory = np.full(abs(stride) * size, 7, np.float16)
         out = memory[::stride]
         untouched = np.ones(memory.shape, bool)
         untouched[::stride] = False
         before = x.tobytes()
-        assert xverify.dequantize_linear(x, scale, out_dtype="float16", out=out) is out
+        assert NUMPY.dequantize_linear(x, scale, out_dtype="float16", out=out) is out
         assert codes_of(out) == want
         assert (memory[untouched] == 7).all()
         assert x.tobytes() == before
     memory32 = np.zeros(size, np.float32)
-    assert xverify.dynamic_dequantize(np.zeros(size, np.int8), np.array([1], np.float32), out=memory32) is memory32
-    assert xverify.dequantize_range(np.zeros(size, np.int8), scale, scale + 1, out=memory32, contract=SEED) is memory32
+    assert NUMPY.dynamic_dequantize(np.zeros(size, np.int8), np.array([1], np.float32), out=memory32) is memory32
+    assert NUMPY.dequantize_range(np.zeros(size, np.int8), scale, scale + 1, out=memory32, contract=SEED) is memory32
 
 
 @pytest.mark.parametrize("shape", [(7, 9), (3, BLOCK), (40, 20, 100)])
@@ -262,9 +262,9 @@ def test_out_may_lie_in_memory_as_it_will(shape: tuple[int, ...], granularity: s
     extents = {"per_tensor": (), "per_axis": (shape[1],), "blocked": (shape[0], -(-shape[1] // 4), *shape[2:])}
     scale = rng.random(extents[granularity]).astype(np.float32)
     block_size = 4 if granularity == "blocked" else 0
-    want = xverify.dequantize_linear(x, scale, axis=1, block_size=block_size)
+    want = NUMPY.dequantize_linear(x, scale, axis=1, block_size=block_size)
     for out in (np.empty(shape, np.float32, "F"), np.empty((*shape[:-1], 2 * shape[-1]), np.float32)[..., ::-2]):
-        xverify.dequantize_linear(x, scale, axis=1, block_size=block_size, out=out)
+        NUMPY.dequantize_linear(x, scale, axis=1, block_size=block_size, out=out)
         assert out.tobytes() == want.tobytes()
 
 
@@ -281,11 +281,11 @@ def test_out_is_checked() -> None:
         (fixed, ValueError),
     ):
         with pytest.raises(kind, match="out"):
-            xverify.dequantize_linear(x, scale, out=out)  # type: ignore[arg-type]
+            NUMPY.dequantize_linear(x, scale, out=out)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="overlaps an input"):
-        xverify.dequantize_linear(memory.view(np.uint8)[:4], scale, out=memory[:4])
+        NUMPY.dequantize_linear(memory.view(np.uint8)[:4], scale, out=memory[:4])
     with pytest.raises(ValueError, match="overlaps an input"):
-        xverify.dequantize_linear(x, memory[0:1].reshape(()), out=memory[:4])
+        NUMPY.dequantize_linear(x, memory[0:1].reshape(()), out=memory[:4])
 
 
 def test_bytes_of_4_and_2_bit_types_with_any_high_bits() -> None:
@@ -293,13 +293,13 @@ def test_bytes_of_4_and_2_bit_types_with_any_high_bits() -> None:
         bits = WIDTHS[name]
         x = np.arange(256, dtype=np.uint8).view(dtype_of(name))
         want = [float(exact.decode(name, code % (1 << bits))) for code in range(256)]
-        assert xverify.dequantize_linear(x, np.float32(1)).tolist() == want
-        assert xverify.dequantize_linear(np.concatenate([x, x]), np.float32(1)).tolist() == want * 2
+        assert NUMPY.dequantize_linear(x, np.float32(1)).tolist() == want
+        assert NUMPY.dequantize_linear(np.concatenate([x, x]), np.float32(1)).tolist() == want * 2
 
 
 def test_foreign_byte_order() -> None:
     x, scale = np.arange(-5, 5, dtype=">i4"), np.array(0.1, ">f4")
-    want = xverify.dequantize_linear(x.astype(np.int32), scale.astype(np.float32))
-    got = xverify.dequantize_linear(x, scale, np.array(0, ">i4"))
+    want = NUMPY.dequantize_linear(x.astype(np.int32), scale.astype(np.float32))
+    got = NUMPY.dequantize_linear(x, scale, np.array(0, ">i4"))
     assert got.dtype.isnative
     assert got.tobytes() == want.tobytes()
