@@ -37,7 +37,11 @@ FILE = click.Path(path_type=Path)
 @click.option("--difference", metavar="D|A:B", help="Of NAME-float32, only this difference, or these.")
 @click.option("--scale", "scales", multiple=True, metavar="NUMBER", help="The scale of a 16-bit domain, e.g. 0x1.8p-3.")
 @click.option(
-    "--zero-point", type=click.Choice(["all", "absent"]), default="all", show_default=True, help="As it says."
+    "--zero-point",
+    type=click.Choice(["all", "absent"]),
+    default="all",
+    show_default=True,
+    help="All of the type of x, or none.",
 )
 @click.option(
     "--out-dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Where the edition has output_dtype."
