@@ -18,7 +18,7 @@ KERNELS = tuple(
 )
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
-    "xverify/verify/findings.py", "xverify/verify/by_code.py", "xverify/core/bits.py",
+    "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
 )  # fmt: skip
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
@@ -49,7 +49,7 @@ FIRST, ALL, RANGES = 6.0, 23.0, 30.0
 
 TESTS = (
     "tests/test_legal.py",
-    "tests/test_by_code.py",
+    "tests/test_large.py",
     "tests/test_compare.py",
     "tests/test_verdict_guards.py",
     "tests/test_verdicts.py",

@@ -84,7 +84,18 @@ def is_float(dtype: str) -> bool:
 
 def values(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
     """The values of any dtype's codes as float64 (exact: no integer type here is wider than 32 bits)."""
-    return floats(dtype, codes) if is_float(dtype) else integers(dtype, codes).astype(np.float64)
+    if is_float(dtype):
+        return floats(dtype, codes)
+    if BITS[dtype] <= 8:
+        return np.asarray(_small_integer_table(dtype)[codes])
+    return integers(dtype, codes).astype(np.float64)
+
+
+@cache
+def _small_integer_table(dtype: str) -> NDArray[np.float64]:
+    table = integers(dtype, np.arange(256, dtype=np.uint8)).astype(np.float64)
+    table.flags.writeable = False
+    return table
 
 
 def encode(dtype: str, numbers: ArrayLike) -> NDArray[Any]:

@@ -47,9 +47,11 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     """Compare values; ``got`` must have the legal set's dtype and shape (ValueError otherwise)."""
     if got.dtype != legal.dtype or got.shape != legal.shape:
         raise ValueError(f"got {got.dtype} {got.shape}, the legal set is {legal.dtype} {legal.shape}")
-    codes = canonical(got.codes, legal.dtype)
-    equal = [codes == candidate for candidate in legal.distinct]
-    inside = equal[0] if len(equal) == 1 else np.logical_or.reduce(equal)
+    codes = got.codes
+    equal, inside = _equal(legal, codes)
+    if not inside.all():  # perhaps only since a NaN has other bits
+        codes = canonical(codes, legal.dtype)
+        equal, inside = _equal(legal, codes)
     if inside.all():
         nothing = np.zeros(legal.shape, np.bool_)
         every = tuple(bool(same.all()) for same in equal)
@@ -58,6 +60,12 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     wrong = np.asarray(~inside & ~flushed)
     every = tuple(bool((same | flushed).all()) for same in equal)
     return Comparison(wrong, flushed, tuple(every[i] for i in legal.index), _max_ulp(legal, codes, wrong))
+
+
+def _equal(legal: Legal, codes: NDArray[Any]) -> tuple[list[NDArray[np.bool_]], NDArray[np.bool_]]:
+    """Where the codes are those of each distinct result, and where they are those of any."""
+    equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
+    return equal, equal[0] if len(equal) == 1 else np.asarray(np.logical_or.reduce(equal))
 
 
 def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:

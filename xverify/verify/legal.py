@@ -13,7 +13,7 @@ from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
-from xverify.verify.by_code import by_code
+from xverify.verify.large import by_code, in_blocks
 
 
 class BrokenEnvironmentError(RuntimeError):
@@ -68,7 +68,7 @@ def _evaluated(readings: Sequence[Reading], operands: Operands) -> tuple[list[Co
     """The distinct results, and for each reading which one is its own."""
     simple = [reading.simplified(operands) for reading in readings]
     proven = list(dict.fromkeys(simple))
-    codes = [np.ascontiguousarray(canonical(one.evaluate(operands), operands.output_dtype)) for one in proven]
+    codes = [np.ascontiguousarray(canonical(in_blocks(one, operands), operands.output_dtype)) for one in proven]
     kept, index = _merged(codes, [proven.index(one) for one in simple])
     return [codes[place].reshape(operands.shape) for place in kept], index
 

@@ -1,4 +1,4 @@
-"""Readings evaluated once for each code give what they give value by value."""
+"""Readings evaluated once for each code, or a block at a time, give what they give value by value."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from strategies import build
 from strategies.structures import Linear, Range, Structure
 from xverify import contracts
-from xverify.contracts.model import Contract
+from xverify.contracts.model import Codes, Contract, Operands
+from xverify.contracts.readings import EXACT as READING
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor
 from xverify.core.rounding import is_subnormal
-from xverify.verify.by_code import WORTH, by_code
+from xverify.verify.large import BLOCK, WORTH, by_code, in_blocks
 from xverify.verify.legal import legal_set
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-25")
@@ -80,3 +81,35 @@ def test_what_a_table_has_and_the_call_has_not_does_not_tell_readings_apart() ->
     assert len(whole.distinct) > len(found.distinct) == 1
     assert set(found.index) == {0}
     np.testing.assert_array_equal(found.codes(0), ONNX.readings(fewer)[0].evaluate(ONNX.operands(fewer)))
+
+
+BLOCKWISE: list[tuple[Contract, Structure]] = [
+    (ONNX, Linear("uint8", "float32", "blocked", (3, 2 * BLOCK + 5), "uint8", axis=-1, block_size=32)),
+    (ONNX, Linear("int16", "float16", "per_axis", (5, 2 * BLOCK // 3), "int16", axis=0, layout="F")),
+    (ONNX, Linear("int32", "float32", "per_tensor", (3, 1, BLOCK))),
+    (ONNX, Linear("uint4", "bfloat16", "per_axis", (2, BLOCK + 1), "uint4", axis=-1, layout="reversed")),
+    (TENSORFLOW, Range("int32", "MIN_COMBINED", (3 * BLOCK + 1,))),
+]
+
+
+@pytest.mark.parametrize(("contract", "structure"), BLOCKWISE, ids=lambda given: getattr(given, "granularity", ""))
+def test_a_block_at_a_time_is_all_at_once(contract: Contract, structure: Structure) -> None:
+    call = build(contract, structure)
+    operands = contract.operands(call)
+    assert call.values > 2 * BLOCK
+    for reading in contract.readings(call):
+        np.testing.assert_array_equal(in_blocks(reading, operands), reading.evaluate(operands))
+
+
+def test_what_is_one_number_for_all_is_not_spread_over_the_blocks() -> None:
+    seen = []
+
+    class Watched:
+        def evaluate(self, operands: Operands) -> Codes:
+            seen.append({role: codes.shape for role, codes in operands.codes.items()})
+            return np.asarray(READING.evaluate(operands))
+
+    operands = ONNX.operands(build(ONNX, Linear("int16", "float32", "per_tensor", (2 * BLOCK + 1,), "int16")))
+    np.testing.assert_array_equal(in_blocks(Watched(), operands), READING.evaluate(operands))  # type: ignore[arg-type]
+    assert [shapes["x"] for shapes in seen] == [(BLOCK,), (BLOCK,), (1,)]
+    assert all(np.prod(shapes["scale"], dtype=int) == 1 for shapes in seen)

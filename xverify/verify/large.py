@@ -1,0 +1,96 @@
+"""Evaluating readings on large calls: once for each code instead of once for each value, or else a block at a time.
+
+A type of 8 bits or fewer has at most 256 codes, so that a large call of a few parameters meets each triple many times.
+What a reading gives depends on the triple only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts.model import Codes, Operands, Reading
+from xverify.core.call import BITS
+
+WORTH = 8
+"""Values for each triple, at least, that make a table pay."""
+
+BLOCK = 1 << 15
+"""Values that are computed together, so that what is made of them on the way stays in the cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """operands: each set of parameters with each code. codes, first: of every value of the call its code and the number of its
+    set's first triple; arrays that broadcast to the call's shape."""
+
+    operands: Operands
+    codes: Codes
+    first: NDArray[np.intp]
+
+    def met(self) -> NDArray[np.bool_]:
+        """Which triples the call has, in the shape of the operands."""
+        found = np.zeros(math.prod(self.operands.shape), np.bool_)
+        for some in self._triples():
+            found[some] = True
+        return found.reshape(self.operands.shape)
+
+    def spread(self, results: Codes) -> Codes:
+        """The results of the table's triples as those of the call's values."""
+        table = np.ascontiguousarray(results).reshape(-1)
+        spread, start = np.empty(self.codes.size, table.dtype), 0
+        for some in self._triples():
+            np.take(table, some, out=spread[start : start + some.size], mode="clip")
+            start += some.size
+        return spread.reshape(self.codes.shape)
+
+    def _triples(self) -> Iterator[NDArray[np.intp]]:
+        """The numbers of the values' triples in C order, a block at a time; to be read before the next is."""
+        memory = np.empty(BLOCK, np.intp)
+        every = np.nditer(
+            [self.codes, self.first],
+            ["external_loop", "buffered"],
+            [["readonly"], ["readonly"]],
+            [np.intp, np.intp],
+            order="C",
+            casting="safe",
+            buffersize=BLOCK,
+        )
+        for code, first in every:
+            yield np.add(code, first, out=memory[: len(code)])
+
+
+def by_code(operands: Operands) -> Table | None:
+    """The table of a call, or None where it has too many triples for its values."""
+    role = "x" if "x" in operands.codes else "input"
+    x, bits = operands.codes[role], BITS[operands.dtypes[role]]
+    parameters = {name: codes for name, codes in operands.codes.items() if name != role}
+    shape = np.broadcast_shapes(*(codes.shape for codes in parameters.values()))
+    sets = math.prod(shape)
+    if bits > 8 or x.shape != operands.shape or x.size < WORTH * (sets << bits):
+        return None
+    codes = {name: np.broadcast_to(given, shape)[..., None] for name, given in parameters.items()}
+    codes[role] = np.arange(1 << bits, dtype=x.dtype)
+    triples = replace(operands, codes=codes, shape=(*shape, 1 << bits))
+    return Table(triples, x, (np.arange(sets) << bits).reshape(shape))
+
+
+def in_blocks(reading: Reading, operands: Operands) -> Codes:
+    """What the reading gives, in the shape of the operands."""
+    large = [role for role, codes in operands.codes.items() if codes.size > 1]
+    if math.prod(operands.shape) <= 2 * BLOCK or not large:
+        return np.asarray(reading.evaluate(operands))
+    given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
+    every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
+    parts = []
+    for some in every:
+        block: Any = some if len(large) > 1 else (some,)
+        codes = {**operands.codes, **dict(zip(large, block, strict=True))}
+        part = replace(operands, codes=codes, shape=codes[large[0]].shape)
+        parts.append(np.asarray(reading.evaluate(part)))
+    return np.concatenate(parts).reshape(operands.shape)
