@@ -25,9 +25,6 @@ from xverify.engine.workers import Limits, Worker
 from xverify.report import markdown, render, summary
 from xverify.report.script import script_for
 
-# One process runs them all: their report takes long to make.
-pytestmark = pytest.mark.xdist_group("deaths")
-
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
 LIMITS = Limits(call=2.0, resident=300 << 20)
 

@@ -275,6 +275,7 @@ def by_kernel(call: Call) -> Outcome:
         arrays.get("zero_point"),
         axis=int(call.attributes.get("axis", 1)),
         block_size=int(call.attributes.get("block_size", 0)),
+        backend="numpy",  # which compiles nothing
     )
     dtype = call.tensors["scale"].dtype
     return Outcome("tensor", Tensor(dtype, np.ascontiguousarray(given).view(call.tensors["scale"].codes.dtype)))

@@ -277,13 +277,14 @@ def test_a_sample_is_always_the_same():
     assert command.chosen_of(made, some[2].name, 0) == [some[2]]
 
 
-def test_a_mutant_that_stands_is_a_failure(tmp_path, monkeypatch, capsys):
+def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
     def standing(asked, wanted, results, kept):
         for mutant, seed in wanted:
             results[mutant.name, seed] = Result(mutant.name, seed, "", "nothing", "", 1.0)
 
     monkeypatch.setattr(command, "ask", standing)
     monkeypatch.setattr(command, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
     monkeypatch.setattr(
         sys, "argv", ["mutation", "--sample", "2", "--seeds", "1", "--output", str(tmp_path / "page.md")]
     )

@@ -1,6 +1,7 @@
 """Sound kernels with the plug-in signatures, and the parts of which the flawed ones beside this file are made.
 
-A flawed kernel does what the sound one of its contract does, refusals included, but for its flaw.
+A flawed kernel does what the sound one of its contract does, refusals included, but for its flaw. On NumPy, since compiling
+takes longer than all calls of most of them.
 """
 
 from __future__ import annotations
@@ -12,29 +13,35 @@ import xverify
 
 def onnx(x, scale, zero_point=None, **attributes):
     """ai.onnx DequantizeLinear 25."""
-    return xverify.dequantize_linear(x, scale, zero_point, contract="ai.onnx/DequantizeLinear-25", **attributes)
+    return xverify.dequantize_linear(
+        x, scale, zero_point, contract="ai.onnx/DequantizeLinear-25", backend="numpy", **attributes
+    )
 
 
 def microsoft(x, scale, zero_point=None, **attributes):
     """com.microsoft DequantizeLinear 1, as the installed onnxruntime has it."""
     contract = "com.microsoft/DequantizeLinear-1@installed"
-    return xverify.dequantize_linear(x, scale, zero_point, contract=contract, **attributes)
+    return xverify.dequantize_linear(x, scale, zero_point, contract=contract, backend="numpy", **attributes)
 
 
 def onednn_multiply(src, scales, zps=None, **attributes):
     """oneDNN DynamicDequantize, the document that says multiply."""
-    return xverify.dynamic_dequantize(src, scales, zps, contract="onednn/DynamicDequantize-1@multiply", **attributes)
+    return xverify.dynamic_dequantize(
+        src, scales, zps, contract="onednn/DynamicDequantize-1@multiply", backend="numpy", **attributes
+    )
 
 
 def onednn_divide(src, scales, zps=None, **attributes):
     """oneDNN DynamicDequantize, the document that says divide."""
-    return xverify.dynamic_dequantize(src, scales, zps, contract="onednn/DynamicDequantize-1@divide", **attributes)
+    return xverify.dynamic_dequantize(
+        src, scales, zps, contract="onednn/DynamicDequantize-1@divide", backend="numpy", **attributes
+    )
 
 
 def tensorflow(input, min_range, max_range, **attributes):  # noqa: A002  (the document's name for it)
     """TensorFlow Dequantize, as the installed TensorFlow has it."""
     contract = "tensorflow/Dequantize@installed"
-    return xverify.dequantize_range(input, min_range, max_range, contract=contract, **attributes)
+    return xverify.dequantize_range(input, min_range, max_range, contract=contract, backend="numpy", **attributes)
 
 
 def numbers(array):
