@@ -1,7 +1,7 @@
 // xverify/kernels/cuda/dequantize.cu as C++: its macros are variables, its threads take turns.
 //
 // For one thread at a time this is all of CUDA that the source uses. Built with -ffp-contract=off, and without the C++ library, which
-// ziglang would first have to build.
+// ziglang would first have to build. Several threads may call it at once.
 
 #include <math.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #define KERNEL static
 
 struct Dimensions { unsigned int x; };
-static Dimensions gridDim, blockDim, blockIdx, threadIdx;
+static thread_local Dimensions gridDim, blockDim, blockIdx, threadIdx;
 
 struct alignas(8) uint2 { unsigned int x, y; };
 struct alignas(16) uint4 { unsigned int x, y, z, w; };
@@ -43,7 +43,7 @@ static float __double2float_rn(double value) { return (float)value; }
 static double __ll2double_rn(long long value) { return (double)value; }
 
 // What the last run did: vectors of 16 bytes written, those of them that were streamed, and accesses that a card would refuse.
-static unsigned long long streamed_stores, misaligned;
+static thread_local unsigned long long streamed_stores, misaligned;
 
 template <class T> static void check(const T* at) { misaligned += (uintptr_t)at % sizeof(T) != 0; }
 template <class T> static T __ldcs(const T* at) { check(at); return *at; }
@@ -51,7 +51,7 @@ template <class T> static T __ldg(const T* at) { check(at); return *at; }
 template <class T> static void __stwb(T* at, T value) { check(at); *at = value; }
 template <class T> static void __stcs(T* at, T value) { check(at); ++streamed_stores; *at = value; }
 
-static int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, X_BITS, ZERO_BITS, DIVIDES, SPREAD;
+static thread_local int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, X_BITS, ZERO_BITS, DIVIDES, SPREAD;
 
 namespace narrow {
 #define INDEX_BITS 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,18 @@ CURRENT: list[Any] = []
 """The streams that are entered, the current one last."""
 
 
+class Event:
+    """A moment, which on a CPU is the one of the call."""
+
+    time = 0.0
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        assert self.time
+
+
 @dataclass
 class FakeCuPy:
     """As much of the module as xverify uses. threads: a block's, fewer than are asked for, so that strides are taken."""
@@ -96,14 +108,21 @@ class FakeCuPy:
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
     devices: int = 1
+    __version__: str = "of the tests"
 
     def __post_init__(self) -> None:
         self.cuda = SimpleNamespace(
             Device=lambda number: Stream(number),
             ExternalStream=Stream,
             Stream=Stream,
-            runtime=SimpleNamespace(getDeviceCount=lambda: self.devices),
+            Event=Event,
+            get_elapsed_time=lambda start, stop: 1e3 * (stop.time - start.time),
+            runtime=SimpleNamespace(
+                getDeviceCount=lambda: self.devices,
+                getDeviceProperties=lambda number: {"name": b"a CPU", "multiProcessorCount": 2},
+            ),
         )
+        self.copyto = np.copyto
 
     def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802 - CuPy's name
         assert code == SOURCE.read_text(encoding="utf-8")
@@ -148,12 +167,9 @@ class FakeCuPy:
         return np.array(value.view(np.ndarray))
 
     @staticmethod
-    def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    def empty(shape: Any, dtype: Any) -> Any:
         return np.empty(shape, dtype).view(DeviceArray)
 
     @staticmethod
     def ascontiguousarray(value: Any) -> Any:
         return np.ascontiguousarray(value).view(DeviceArray)
-
-
-Install = Callable[[], FakeCuPy]

@@ -1,0 +1,138 @@
+"""The CUDA kernels on the card that is here, in per cent of its copy bandwidth, measured in the same run.
+
+For each case ``cupy.copyto`` moves as many bytes, half of them read and half written, as the kernel reads (x and parameters) and
+writes. Both are timed by events of the card, over ``--calls`` calls in a row, in interleaved rounds; medians. What the kernel
+gives is first held against NumPy's bits. Sizes whose bytes the card's last cache holds are measured in that cache, the copy too.
+
+    python benchmarks/cuda.py
+    python benchmarks/cuda.py --types uint8,int4:bfloat16 --granularities all --sizes 1Mi,64Mi,1Gi --json cuda.json
+
+Exits 1 when a kernel gives other bits than NumPy, 3 without CuPy or a card: no figure is then printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xverify.bench.cases import Case, draw, granularities_of, pairs_of, size_in_words, sizes_of
+from xverify.bench.data import expected
+from xverify.core.call import code_dtype
+from xverify.kernels.cuda import dequantize_linear, require_device
+
+Work = Callable[[], Any]
+
+
+def prepared(cupy: Any, case: Case, seed: int) -> tuple[Work, Work, bool]:
+    """The kernel's call, the copy of as many bytes, and whether the kernel gives NumPy's bits."""
+    operands = draw(case, seed)
+    x, scale = (cupy.asarray(codes) for codes in (operands.x, operands.scale))
+    zero_point = None if operands.zero_point is None else cupy.asarray(operands.zero_point)
+    named = {"x_dtype": case.x_dtype, "scale_dtype": case.out_dtype}
+    if case.out_dtype != "bfloat16":  # which CuPy has not: its scales and its output stay codes
+        scale = scale.view(case.out_dtype)
+    out = cupy.empty(case.shape, "uint16" if case.out_dtype == "bfloat16" else case.out_dtype)
+
+    def kernel() -> Any:
+        return dequantize_linear(
+            x, scale, zero_point, axis=case.axis, block_size=case.block_size or None, out=out, **named
+        )
+
+    right = expected(case, operands).view(code_dtype(case.out_dtype))
+    is_right = bool(np.array_equal(cupy.asnumpy(kernel()).view(right.dtype), right))
+    half = moved(case) // 2
+    source, target = cupy.empty(half, "uint8"), cupy.empty(half, "uint8")
+    source.fill(1)
+    return kernel, lambda: cupy.copyto(target, source), is_right
+
+
+def moved(case: Case) -> int:
+    """Bytes that the kernel reads and writes."""
+    parameters = case.bytes_of_parameters
+    if not case.has_zero_point:
+        parameters = (
+            parameters
+            * code_dtype(case.out_dtype).itemsize
+            // (code_dtype(case.out_dtype).itemsize + code_dtype(case.x_dtype).itemsize)
+        )
+    return case.bytes_read + case.bytes_written + parameters
+
+
+def seconds(cupy: Any, work: Work, calls: int) -> float:
+    """Of one call, by the card's clock."""
+    start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
+    for _ in range(calls):
+        work()
+    stop.record()
+    stop.synchronize()
+    return float(cupy.cuda.get_elapsed_time(start, stop)) / 1e3 / calls
+
+
+def measure(cupy: Any, case: Case, seed: int, rounds: int, calls: int) -> dict[str, Any]:
+    """A case's figures: bytes a second of the kernel and of the copy, and the kernel's per cent of the copy's."""
+    kernel, copy, is_right = prepared(cupy, case, seed)
+    seconds(cupy, copy, 2)
+    taken = [(seconds(cupy, kernel, calls), seconds(cupy, copy, calls)) for _ in range(rounds)]
+    mine, limit = (statistics.median(pair[i] for pair in taken) for i in (0, 1))
+    return {
+        "x": case.x_dtype, "out": case.out_dtype, "granularity": case.granularity, "elements": case.elements, "right": is_right,
+        "kernel_bytes_per_second": moved(case) / mine, "copy_bytes_per_second": moved(case) / limit,
+        "per_cent": 100 * limit / mine, "elements_per_second": case.elements / mine,
+    }  # fmt: skip
+
+
+def main(given: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--types", default="uint8,int8,uint8:float16,int4:bfloat16,float8_e4m3fn:float16,int16,int32")
+    parser.add_argument("--granularities", default="all")
+    parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="numbers of elements")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=20, help="calls of a round")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parser.parse_args(given)
+    try:
+        cases = [
+            Case(x, out, granularity, size)
+            for size in sizes_of(arguments.sizes)
+            for x, out in pairs_of(arguments.types)
+            for granularity in granularities_of(arguments.granularities)
+        ]
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        cupy = require_device()
+    except (ImportError, RuntimeError) as error:
+        print(f"no GPU here, so nothing was measured: {error}", file=sys.stderr)
+        return 3
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    card = properties["name"].decode()
+    print(f"{card}, {properties['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}")
+    print(f"{'types':26} {'granularity':14} {'elements':>9} {'GB/s':>8} {'copy GB/s':>10} {'per cent':>9}")
+    figures = []
+    for case in cases:
+        one = measure(cupy, case, arguments.seed, arguments.rounds, arguments.calls)
+        figures.append(one)
+        speeds = f"{one['kernel_bytes_per_second'] / 1e9:8.1f} {one['copy_bytes_per_second'] / 1e9:10.1f}"
+        types = f"{case.x_dtype} to {case.out_dtype}"
+        wrong = "" if one["right"] else "  OTHER BITS THAN NUMPY'S"
+        print(
+            f"{types:26} {case.granularity:14} {size_in_words(case.elements):>9} {speeds} {one['per_cent']:9.1f}{wrong}"
+        )
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps({"card": card, "cupy": cupy.__version__, "figures": figures}, indent=1) + "\n"
+        )
+    return 0 if all(one["right"] for one in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
