@@ -59,6 +59,7 @@ def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Struc
         (ONNX, Linear("int16", "float32", "per_tensor", (1 << 20,))),
         (ONNX, Linear("uint8", "float32", "blocked", (1, 4096), "uint8", block_size=2048)),
         (ONNX, Linear("uint8", "float32", "per_tensor", (0,))),
+        (ONNX, Linear("uint8", "float32", "per_axis", (2, 0), "uint8", axis=1)),
     ],
     ids=lambda given: f"{given.x_dtype} {given.granularity}" if isinstance(given, Linear) else "",
 )

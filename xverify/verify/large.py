@@ -72,7 +72,7 @@ def by_code(operands: Operands) -> Table | None:
     parameters = {name: codes for name, codes in operands.codes.items() if name != role}
     shape = np.broadcast_shapes(*(codes.shape for codes in parameters.values()))
     sets = math.prod(shape)
-    if bits > 8 or x.shape != operands.shape or x.size < WORTH * (sets << bits):
+    if bits > 8 or x.shape != operands.shape or x.size < WORTH * (max(1, sets) << bits):
         return None
     codes = {name: np.broadcast_to(given, shape)[..., None] for name, given in parameters.items()}
     codes[role] = np.arange(1 << bits, dtype=x.dtype)
