@@ -49,10 +49,7 @@ class DeviceArray(np.ndarray[Any, Any]):
 
     @property
     def device(self) -> Any:  # type: ignore[override]
-        return DEVICE
-
-
-DEVICE = SimpleNamespace(id=0, attributes={"MultiProcessorCount": 2, "L2CacheSize": 1 << 16})
+        return SimpleNamespace(id=0)
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,10 @@ class Launched:
     stream: Any
 
 
-class Stream:
-    """A stream that can be made the current one."""
+class Entered:
+    """What can be made the current one."""
 
-    def __init__(self, ptr: int) -> None:
-        self.ptr = ptr
-
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> Any:
         CURRENT.append(self)
         return self
 
@@ -82,8 +76,26 @@ class Stream:
         CURRENT.pop()
 
 
+@dataclass
+class Device(Entered):
+    id: int
+    attributes: dict[str, int] = field(default_factory=lambda: {"MultiProcessorCount": 2, "L2CacheSize": 1 << 16})
+
+
+@dataclass
+class Stream(Entered):
+    ptr: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+    @classmethod
+    def from_external(cls, other: Any) -> Stream:
+        return cls(other.__cuda_stream__()[1])
+
+
 CURRENT: list[Any] = []
-"""The streams that are entered, the current one last."""
+"""The devices and streams that are entered, the current ones last."""
 
 
 class Event:
@@ -112,13 +124,13 @@ class FakeCuPy:
 
     def __post_init__(self) -> None:
         self.cuda = SimpleNamespace(
-            Device=lambda number: Stream(number),
-            ExternalStream=Stream,
+            Device=Device,
             Stream=Stream,
             Event=Event,
             get_elapsed_time=lambda start, stop: 1e3 * (stop.time - start.time),
             runtime=SimpleNamespace(
                 getDeviceCount=lambda: self.devices,
+                getDevice=lambda: 0,
                 getDeviceProperties=lambda number: {"name": b"a CPU", "multiProcessorCount": 2},
             ),
         )
@@ -147,7 +159,10 @@ class FakeCuPy:
             (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
             (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
         )  # fmt: skip
-        stream = next((s for s in reversed(CURRENT[:-1])), None)
+        # CuPy keeps a current stream for each device: one that is entered before the device is another's.
+        device, *streams = CURRENT
+        assert isinstance(device, Device)
+        stream = streams[-1] if streams else None
         self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream))
 
     @staticmethod

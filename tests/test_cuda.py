@@ -220,7 +220,8 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
             linear.apply(want, x, factor, None, Spread(), by_division=True)
             launch = Launch.of(want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), True)
             got = on_device(np.zeros(x.shape, np.uint16))
-            launch(got, on_device(x), on_device(factor), None)
+            with cupy.cuda.Device(0):
+                launch(got, on_device(x), on_device(factor), None)
             assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
 
 
@@ -231,7 +232,8 @@ def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     launch = Launch.of(want.dtype, *operands, Spread(1, 3))
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
-    Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
+    with cupy.cuda.Device(0):
+        Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
     assert codes_of(np.array(out)) == codes_of(want)
     assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
 
@@ -339,7 +341,7 @@ def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
         dequantize_linear(x, scale, stream=stream)
         entered = cupy.launches[-1].stream
         assert (None if entered is None else entered.ptr) == expected
-    with pytest.raises(TypeError, match="stream is str; expected a CuPy stream"):
+    with pytest.raises(TypeError, match="stream is str; expected the address of a cudaStream_t"):
         dequantize_linear(x, scale, stream="main")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
 
@@ -55,25 +57,49 @@ def require_device() -> Any:
     return found
 
 
-def on_stream(stream: Any) -> AbstractContextManager[Any]:
-    """Makes a stream CuPy's current one: a CuPy stream, a cudaStream_t as an integer, or what has ``__cuda_stream__``.
+@contextmanager
+def current(x: Any, stream: Any) -> Iterator[None]:
+    """Makes x's device CuPy's current one, and a stream its current stream there: a CuPy stream or another that has
+    ``__cuda_stream__``, or a cudaStream_t as an integer.
 
-    None leaves the current one. TypeError for anything else.
+    None leaves that device's current one. TypeError for anything else.
     """
+    with cupy().cuda.Device(_device_of(x)), _entered(stream):
+        yield
+
+
+def _device_of(x: Any) -> int:
+    """The device that an array says it lies on; the current one where it says none, and where it lies on no CUDA device."""
+    found = cupy()
+    if isinstance(x, found.ndarray):
+        return int(x.device.id)
+    kind, number = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (None, 0)
+    return int(number if kind in CUDA_DEVICES else found.cuda.runtime.getDevice())
+
+
+def _entered(stream: Any) -> AbstractContextManager[Any]:
     if stream is None:
         return nullcontext()
-    if hasattr(stream, "ptr") and hasattr(stream, "__enter__"):
-        context: AbstractContextManager[Any] = stream
-        return context
-    if hasattr(stream, "__cuda_stream__"):
-        stream = stream.__cuda_stream__()[1]
+    streams = cupy().cuda.Stream
     if isinstance(stream, int):
-        external: AbstractContextManager[Any] = cupy().cuda.ExternalStream(stream)
-        return external
-    raise TypeError(
-        f"stream is {type(stream).__name__}; expected a CuPy stream, the address of a cudaStream_t, or what has "
-        "__cuda_stream__"
-    )
+        stream = _Address(stream)
+    if not hasattr(stream, "__cuda_stream__"):
+        raise TypeError(
+            f"stream is {type(stream).__name__}; expected the address of a cudaStream_t, or what has __cuda_stream__"
+        )
+    context: AbstractContextManager[Any] = stream if isinstance(stream, streams) else streams.from_external(stream)
+    return context
+
+
+@dataclass(frozen=True)
+class _Address:
+    """A stream of which only the address is known."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version and handle, of the CUDA stream protocol."""
+        return 0, self.address
 
 
 def on_device(value: Any, name: str) -> Any:

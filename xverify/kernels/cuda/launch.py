@@ -107,19 +107,24 @@ class Launch:
         """Put the kernel on the current stream of the current device; CuPy arrays in C order, the formula's operands."""
         if self.size == 0:
             return
-        attributes = out.device.attributes
+        multiprocessors, cache = card(int(out.device.id))
         y = out.data.ptr
-        numbers = self.numbers(x.data.ptr, y, attributes["L2CacheSize"])
+        numbers = self.numbers(x.data.ptr, y, cache)
         # An argument that is not looked at must be an address all the same.
         arrays = (x, scale, scale if zero_point is None else zero_point, out)
-        compiled(self.macros)(
-            (self.grid(y, attributes["MultiProcessorCount"]),), (THREADS,), (*arrays, *map(np.uint64, numbers))
-        )
+        compiled(self.macros)((self.grid(y, multiprocessors),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
 
 def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
     """Bits from one element of a quantized dtype to the next."""
     return bits_of(dtype) if packed else 8 * dtype.itemsize
+
+
+@lru_cache(maxsize=64)
+def card(device: int) -> tuple[int, int]:
+    """A card's multiprocessors, and the bytes of its last cache."""
+    attributes = cupy().cuda.Device(device).attributes
+    return int(attributes["MultiProcessorCount"]), int(attributes["L2CacheSize"])
 
 
 @lru_cache(maxsize=256)

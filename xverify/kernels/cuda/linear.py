@@ -12,12 +12,11 @@ from xverify.kernels import linear
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda.arrays import (
     Given,
-    cupy,
+    current,
     given,
     is_sub_byte,
     named,
     on_device,
-    on_stream,
     output,
     packed,
     require_device,
@@ -51,8 +50,8 @@ def dequantize_linear(
     x_dtype, scale_dtype: what the codes mean, for dtypes that CuPy has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
     and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
     out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16, as what is returned without it).
-    stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream, the address of a
-    cudaStream_t, or an object with ``__cuda_stream__``; None is CuPy's current stream. It is not waited for.
+    stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream or another
+    with ``__cuda_stream__``, or the address of a cudaStream_t; None is CuPy's current stream. It is not waited for.
 
     Returns a CuPy array, or the one of ``out``'s memory.
     Raises what `xverify.dequantize_linear` does; TypeError or ValueError for arrays that are not as above; ImportError without
@@ -60,7 +59,7 @@ def dequantize_linear(
     """
     require_device()
     dtypes = (x_dtype, scale_dtype, zero_point_dtype)
-    with on_stream(stream):
+    with current(x, stream):
         operands = _operands(("x", "scale", "zero_point"), (x, scale, zero_point), dtypes)
         return _linear(operands, axis, block_size, out_dtype, out, contract)
 
@@ -93,7 +92,7 @@ def dequantize_packed(
         raise TypeError(f"dtype is {meant}; expected a dtype of 4 or 2 bits, since only such codes are packed")
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}; expected no negative extent")
-    with on_stream(stream):
+    with current(x, stream):
         factor = given(scale, "scale", scale_dtype)
         offset = None if zero_point is None else packed(zero_point, "zero_point", meant, factor.shape)
         operands = (packed(x, "x", meant, extents), factor, offset)
@@ -120,7 +119,7 @@ def dynamic_dequantize(
     `xverify.kernels.cuda.dequantize_linear`.
     """
     require_device()
-    with on_stream(stream):
+    with current(src, stream):
         operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
         plan: Callable[..., Plan] = _remembered_dynamic_plan if are_fixed(axis) else _dynamic_plan
         return _applied(plan(contract, *_described(*operands), qtype, axis), out, *operands)
@@ -162,9 +161,8 @@ def _linear(
 
 def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
     """The formula put on the stream; its output."""
-    with cupy().cuda.Device(x.codes.device.id):
-        target = output(out, x.shape, plan.dtype, x, scale, zero_point)
-        plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
+    target = output(out, x.shape, plan.dtype, x, scale, zero_point)
+    plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
     return target
 
 
