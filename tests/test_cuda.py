@@ -296,19 +296,12 @@ def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
 
 
 class Exported:
-    """An array of another framework, by one of the two protocols, that says where it lies."""
+    """An array of another framework by DLPack, that says where it lies."""
 
-    def __init__(self, array: Any, device: int = 2, readonly: bool = False, interface: bool = False) -> None:
+    dtype = "another framework's"
+
+    def __init__(self, array: Any, device: int = 2) -> None:
         self.array, self._device = array, device
-        self.dtype = "another framework's"
-        if interface:
-            shape, kind = array.shape, array.view(np.ndarray).dtype.str
-            self.__cuda_array_interface__ = {
-                "data": (array.data.ptr, readonly),
-                "shape": shape,
-                "typestr": kind,
-                "version": 3,
-            }
 
     def __dlpack__(self, **_: object) -> Any:
         return self.array
@@ -317,12 +310,25 @@ class Exported:
         return (self._device, 0)
 
 
-@pytest.mark.parametrize("interface", [True, False])
-def test_arrays_of_other_frameworks(cupy: FakeCuPy, interface: bool) -> None:
+class Interfaced:
+    """The same by the other protocol."""
+
+    def __init__(self, array: Any, readonly: bool = False) -> None:
+        shape, kind = array.shape, array.view(np.ndarray).dtype.str
+        self.__cuda_array_interface__ = {
+            "data": (array.data.ptr, readonly),
+            "shape": shape,
+            "typestr": kind,
+            "version": 3,
+        }
+        self._kept = array
+
+
+@pytest.mark.parametrize("other", [Exported, Interfaced])
+def test_arrays_of_other_frameworks(cupy: FakeCuPy, other: type) -> None:
     x, scale, zero_point = random("uint8", (6, 5), 1), scales("float32", (5,), 1), random("uint8", (5,), 2)
     out = on_device(np.zeros((6, 5), np.float32))
-    result = dequantize_linear(*(Exported(on_device(a), interface=interface) for a in (x, scale, zero_point)),
-                               out=Exported(out, interface=interface))  # fmt: skip
+    result = dequantize_linear(*(other(on_device(a)) for a in (x, scale, zero_point)), out=other(out))
     assert result.data.ptr == out.data.ptr
     assert codes_of(np.array(out)) == codes_of(xverify.dequantize_linear(x, scale, zero_point, backend="numpy"))
 
@@ -384,7 +390,7 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
         (out.astype(np.float16), TypeError, "out is float16; expected an array of float32"),
         (out.reshape(8), ValueError, "the shape of out is"),
         (on_device(np.zeros((4, 2), np.float32)).T, ValueError, "out has the strides"),
-        (Exported(out, readonly=True, interface=True), ValueError, "out is read-only"),
+        (Interfaced(out, readonly=True), ValueError, "out is read-only"),
     ):
         with pytest.raises(error, match=sentence):
             dequantize_linear(x, scale, out=wrong)

@@ -69,12 +69,20 @@ def current(x: Any, stream: Any) -> Iterator[None]:
 
 
 def _device_of(x: Any) -> int:
-    """The device that an array says it lies on; the current one where it says none, and where it lies on no CUDA device."""
+    """The CUDA device that an array lies on; the current one where it lies on none, which is refused later."""
     found = cupy()
     if isinstance(x, found.ndarray):
         return int(x.device.id)
-    kind, number = x.__dlpack_device__() if hasattr(x, "__dlpack_device__") else (None, 0)
-    return int(number if kind in CUDA_DEVICES else found.cuda.runtime.getDevice())
+    if _has_dlpack(x):
+        return int(x.__dlpack_device__()[1])
+    if hasattr(x, "__cuda_array_interface__"):
+        return int(found.asarray(x).device.id)
+    return int(found.cuda.runtime.getDevice())
+
+
+def _has_dlpack(value: Any) -> bool:
+    """Whether it is an array on a CUDA device by DLPack."""
+    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in CUDA_DEVICES
 
 
 def _entered(stream: Any) -> AbstractContextManager[Any]:
@@ -110,13 +118,14 @@ def on_device(value: Any, name: str) -> Any:
     found = cupy()
     if isinstance(value, found.ndarray):
         return value
+    # First, since it always says which stream is to be waited for: PyTorch's __cuda_array_interface__ does not.
+    if _has_dlpack(value):
+        return found.from_dlpack(value)
     if hasattr(value, "__cuda_array_interface__"):
         return found.asarray(value)
-    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in CUDA_DEVICES:
-        return found.from_dlpack(value)
     raise TypeError(
-        f"{name} is {type(value).__name__}, not on a CUDA device; expected a CuPy array, or one with __cuda_array_interface__ or "
-        "__dlpack__ there"
+        f"{name} is {type(value).__name__}, not on a CUDA device; expected a CuPy array, or one with __dlpack__ or "
+        "__cuda_array_interface__ there"
     )
 
 

@@ -45,7 +45,7 @@ def dequantize_linear(
 
     As `xverify.dequantize_linear` (formula, granularities, editions, refusals), but for what follows.
 
-    x, scale, zero_point: CuPy arrays, or any with ``__cuda_array_interface__`` or ``__dlpack__`` on one CUDA device. Those
+    x, scale, zero_point: CuPy arrays, or any with ``__dlpack__`` or ``__cuda_array_interface__`` on one CUDA device. Those
     that do not lie in C order are copied first.
     x_dtype, scale_dtype: what the codes mean, for dtypes that CuPy has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
     and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
