@@ -95,7 +95,10 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param:
         for module in (pieces, linear):
             monkeypatch.setattr(module, "THREADS_FROM", 1000)
-        monkeypatch.setattr(pieces, "PIECE", 1500)
+        for module in (pieces, linear):
+            monkeypatch.setattr(module, "PIECE", 1500)
+        monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
+        monkeypatch.setattr(linear, "BLOCK", 60)
         monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
         kernel._remembered_linear_plan.cache_clear()
     yield

@@ -15,7 +15,7 @@ from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Array, code_values, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
+from xverify.kernels.compiled.pieces import PIECE, PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.linear import _SINGLE_LIMIT, _WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
@@ -194,7 +194,7 @@ class Linear:
         table, keep, flip, divides, runs, rows = self._given
         prepared = self._prepared(is_wide, scale, zero_point)
         if prepared is None:
-            for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read)
+            for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read, PIECE)
             return
         factor, offset = prepared
 

@@ -26,8 +26,8 @@ from numba.extending import overload
 
 from xverify.kernels.compiled.scalars import CHUNK, LINE, address, get, number, put, put_chunk, settle, stream, value
 
-BLOCK = 2048
-"""Elements that are computed in the first-level cache before they are streamed: 8 KiB of float32."""
+BLOCK = 1024
+"""Elements that are computed in the first-level cache before they are streamed: 4 KiB of float32."""
 
 
 @njit(error_model="numpy")
@@ -74,7 +74,7 @@ def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
         own_offset = _offset(offset, parameter, table, keep, flip, zero)
         count = min(min((block + 1) * run, line) - within, stop - first)
         for _ in range(count // CHUNK):
-            put_chunk(x, first, out, to, table, keep, flip, own_scale, own_offset, divides)
+            put_chunk(x, first, out, to, table, keep, flip, own_scale, own_offset, divides, None)
             first += CHUNK
             to += CHUNK
         for i in range(count % CHUNK):
@@ -118,6 +118,28 @@ def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
     if scale.ndim == 0:
         return _whole
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
+
+
+def _stream_whole(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
+    """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where one scale
+    serves all. Returns where it ended."""
+    raise NotImplementedError
+
+
+@overload(_stream_whole)
+def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
+    if isinstance(scale, types.NoneType) or scale.ndim > 0:
+        return lambda x, first, stop, out, table, keep, flip, zero, scale, offset, divides: first
+
+    def chunks(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
+        own_scale = number(get(scale, 0), keep, flip, zero)
+        own_offset = _offset(offset, 0, table, keep, flip, zero)
+        for _ in range((stop - first) // CHUNK):
+            put_chunk(x, first, out, first, table, keep, flip, own_scale, own_offset, divides, True)
+            first += CHUNK
+        return first
+
+    return chunks
 
 
 def _meets(out, other):
@@ -179,6 +201,7 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
             for i in range(count):
                 out[first + i] = scratch[i]
         first += count
+        first = _stream_whole(x, first, size, out, table, keep, flip, zero, scale, offset, divides)
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
     return True

@@ -16,8 +16,11 @@ from xverify.kernels.compiled.pool import each, threads
 PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
 
-THREADS_FROM = 1 << 18
-"""Elements from which on several threads share the work: waking one costs what one alone does with so many."""
+LARGE_PIECE = 1 << 21
+"""Elements of a piece where nothing is copied: the fewer pieces the better, as long as every thread has several."""
+
+THREADS_FROM = 3 << 19
+"""Elements from which on several threads share the work: waking one costs what one alone does with a quarter of so many."""
 
 Write = Callable[[int, int, Array, Array, bool], None]
 """write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
@@ -51,12 +54,15 @@ PLAIN, WRITEABLE = 0x101, 0x400
 """NumPy's C_CONTIGUOUS and ALIGNED, and WRITEABLE; to ask for them by their names takes three times as long."""
 
 
-def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None) -> None:
-    """Call ``write`` for pieces that cover ``out``, with codes from x, or from ``read``."""
+def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None, largest: int | None = None) -> None:
+    """Call ``write`` for pieces of at most ``largest`` elements (None: LARGE_PIECE) that cover ``out``, with codes from x, or
+    from ``read``, which is asked for PIECE at most.
+    """
     size = out.size
+    largest = PIECE if read is not None else largest or LARGE_PIECE
     if read is None and is_plain(x):
         flat = x if x.ndim == 1 else x.reshape(-1)
-        if size <= PIECE and size < THREADS_FROM and is_plain(out):
+        if size <= largest and size < THREADS_FROM and is_plain(out):
             write(0, size, flat, out if out.ndim == 1 else out.reshape(-1), False)
             return
         read = _slices(flat)
@@ -65,7 +71,7 @@ def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None)
         return
     elements, codes = out.reshape(-1), read
     streamed = out.nbytes >= _streamed_from()
-    step = min(PIECE, max(1 << 14, -(-size // (4 * threads()) // 64) * 64)) if size >= THREADS_FROM else PIECE
+    step = min(largest, max(1 << 16, -(-size // (4 * threads()) // 64) * 64)) if size >= THREADS_FROM else largest
 
     def task(number: int) -> None:
         start = number * step

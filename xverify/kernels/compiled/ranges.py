@@ -13,7 +13,7 @@ from xverify.kernels.blocks import Fill, Spread
 from xverify.kernels.casting import FLOAT64, Array
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.linear import ELEMENTS, Coding, coding, laid_out, look_up
-from xverify.kernels.compiled.pieces import for_each_piece
+from xverify.kernels.compiled.pieces import PIECE, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
 from xverify.kernels.linear import LOOK_UP_FROM
@@ -108,4 +108,4 @@ class Ranged:
                 self.fill(decided, codes[found].view(self.x), low[place], high[place])
                 elements[found] = decided
 
-        for_each_piece(write, out, x)
+        for_each_piece(write, out, x, largest=PIECE)

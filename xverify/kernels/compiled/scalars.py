@@ -286,14 +286,16 @@ def put_chunk(
     scale: Any,
     offset: Any,
     divides: Any,
+    streamed: Any,
 ) -> Generated:
     """`value` of CHUNK elements from x[first] on, put to out[to] and on.
 
-    In vectors, since LLVM unrolls a short loop of constant length before it would make vectors of it.
+    streamed: None, or True: past the caches, to out[to] at a multiple of the vector's size. In vectors,
+    since LLVM unrolls a short loop of constant length before it would make vectors of it.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, table, keep, flip, scale, offset, _ = arguments
+        codes, first, result, to, table, keep, flip, scale, offset, *_ = arguments
 
         def spread(scalar: Any) -> Any:
             return _spread(builder, scalar)
@@ -307,12 +309,16 @@ def put_chunk(
         difference = builder.fsub(_number(builder, code, spread(keep), spread(flip), scale.type), spread(offset))
         done = _combined(builder, difference, spread(scale), divides != types.none, out.dtype)
         address = _data(context, builder, signature.args[2], result, to)
-        stored = builder.store(done, builder.bitcast(address, done.type.as_pointer()), align=1)
+        size = CHUNK * done.type.element.get_abi_size(context.target_data)
+        is_streamed = streamed != types.none
+        stored = builder.store(done, builder.bitcast(address, done.type.as_pointer()), align=size if is_streamed else 1)
+        if is_streamed:
+            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(_I32, 1)]))
         _apart(builder, stored, "written", "read")
         return context.get_dummy_value()
 
     i32 = types.int32
-    return types.void(x, types.intp, out, types.intp, table, i32, i32, scale, scale, divides), generate
+    return types.void(x, types.intp, out, types.intp, table, i32, i32, scale, scale, divides, streamed), generate
 
 
 def _spread(builder: Any, scalar: Any) -> Any:
