@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from native_compiler import compiler
 
-from xverify.kernels.cuda.launch import OPTIONS, SOURCE
+from xverify.kernels.cuda.launch import OPTIONS, SOURCE, source
 
 CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 
@@ -137,7 +137,8 @@ class FakeCuPy:
         self.copyto = np.copyto
 
     def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802 - CuPy's name
-        assert code == SOURCE.read_text(encoding="utf-8")
+        assert code == source()
+        assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS
         self.compiled.append(options)
         macros = dict(option.removeprefix("-D").split("=") for option in options[len(OPTIONS) :])

@@ -130,9 +130,12 @@ def card(device: int) -> tuple[int, int]:
 @lru_cache(maxsize=256)
 def compiled(macros: tuple[str, ...]) -> Any:
     """The kernel with these macros, as CuPy's function. CuPy compiles it for each device, and keeps what it compiled on disk."""
-    return cupy().RawModule(code=_source(), options=(*OPTIONS, *macros)).get_function("dequantize")
+    return cupy().RawModule(code=source(), options=(*OPTIONS, *macros)).get_function("dequantize")
 
 
 @lru_cache(maxsize=1)
-def _source() -> str:
-    return SOURCE.read_text(encoding="utf-8")
+def source() -> str:
+    """The kernel's source, whole: what it includes stands in it, since NVRTC is given no directory, and CuPy keeps what it
+    compiled by the text alone."""
+    included = SOURCE.with_name("arithmetic.cuh").read_text(encoding="utf-8")
+    return SOURCE.read_text(encoding="utf-8").replace('#include "arithmetic.cuh"\n', included)
