@@ -1,10 +1,10 @@
-# make setup | sweep | gate | bench | test | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | gate-numba | bench | test | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 
-.PHONY: setup sweep gate bench test lint format findings detection alarms mutants clean
+.PHONY: setup sweep gate gate-numba bench test lint format findings detection alarms mutants clean
 
 setup: $(READY)
 
@@ -40,6 +40,10 @@ findings: setup
 # The in-house kernel under the gate, on the whole domain; on a slow machine the walk may take longer than a minute.
 gate: setup
 	$(BIN)/xverify gate --contract '*' --walk-only --budget 170s
+
+# The same for the loops that Numba compiles; where none are kept from before, compiling them takes another minute.
+gate-numba: setup
+	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 400s
 
 # The in-house kernels beside every implementation that is installed, and the limit; nothing else should run meanwhile.
 bench: setup

@@ -36,7 +36,7 @@ from xverify.kernels import linear as kernel
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import build, linear, loops, pieces  # noqa: E402
+from xverify.kernels.compiled import build, linear, loops, pieces, pool  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -232,9 +232,9 @@ def test_several_threads_at_once() -> None:
     x = drawn("uint8", (size,))
     scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
     want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
-    with ThreadPoolExecutor(6) as pool:
+    with ThreadPoolExecutor(6) as callers:
         for _ in range(3):
-            got = pool.map(lambda scale: xverify.dequantize_linear(x, scale, backend="numba").tobytes(), scales)
+            got = callers.map(lambda scale: xverify.dequantize_linear(x, scale, backend="numba").tobytes(), scales)
             assert list(got) == want
 
 
@@ -386,3 +386,21 @@ def test_the_oracle() -> None:
     outcome = xverify_numpy.load("numba").answer(call, "")
     assert outcome.tensor is not None
     assert outcome.tensor.codes.view(np.float32).tolist() == [0.5, -1.5]
+
+
+def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "threads", lambda: 3)
+    for _ in range(5):
+        done = []
+
+        def task(piece: int) -> None:
+            if piece == 7:
+                raise MemoryError("no more")
+            done.append(piece)  # noqa: B023
+
+        with pytest.raises(MemoryError, match="no more"):
+            pool.each(task, 20)
+        assert sorted(done) == [piece for piece in range(20) if piece != 7]
+    done = []
+    pool.each(done.append, 50)
+    assert sorted(done) == list(range(50))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from exact import round_to
 from kernel_arrays import (
     DIVIDE,
     INSTALLED,
@@ -192,3 +194,22 @@ def test_importing_xverify_imports_nothing_else() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = xverify.nonsense
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_zero_points_beyond_exact_differences_are_refused(backend):
+    if backend == "numba":
+        pytest.importorskip("numba")
+    src, scales = np.array([127, -128], np.int8), np.float32([1.0 + 2.0**-23])
+    for point in (1 << 40, -(1 << 40)):
+        got = xverify.dynamic_dequantize(
+            src, scales, np.array([point]), contract="onednn/Dequantize-1@3.5", backend=backend
+        )
+        due = [round_to("float32", Fraction(int(x) - point) * Fraction(float(scales[0]))) for x in src]
+        assert got.view(np.uint32).tolist() == due
+        for beyond in (point + 1, point - 1, -(1 << 63)):
+            if abs(beyond) > 1 << 40:
+                with pytest.raises(ValueError, match=rf"a zero point is {beyond}; expected at most 1099511627776"):
+                    xverify.dynamic_dequantize(
+                        src, scales, np.array([beyond]), contract="onednn/Dequantize-1@3.5", backend=backend
+                    )

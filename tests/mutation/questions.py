@@ -14,7 +14,8 @@ from flawed_kernels import table
 from mutation.mutants import Mutant
 
 KERNELS = tuple(
-    f"xverify/kernels/{name}.py" for name in ("backends", "blocks", "casting", "editions", "linear", "plans", "ranges")
+    f"xverify/kernels/{name}.py"
+    for name in ("backends", "blocks", "casting", "editions", "linear", "packed", "plans", "ranges")
 )
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
@@ -40,6 +41,7 @@ LIKELY = {
     ("xverify/kernels/casting.py", "fractions_to_odd"): ("tensorflow/Dequantize@installed",),
     ("xverify/kernels/linear.py", "_arithmetic"): (NEWEST, BY_DIVISION),
     ("xverify/kernels/linear.py", "dynamic_dequantize"): ("onednn/*",),
+    ("xverify/kernels/linear.py", "_dynamic_plan"): ("onednn/*",),
     ("xverify/kernels/linear.py", "_optional_axis_spread"): ("com.microsoft/*",),
 }
 """The editions that a function serves, if not the newest of ONNX."""
@@ -58,6 +60,9 @@ TESTS_OF_CELLS = (
     "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
 )  # fmt: skip
 TESTS_OF_KERNELS = ("tests/test_kernel_refusals.py", "tests/test_kernels.py")
+
+NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
+"""What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
 
 UNASKED = {
     ("xverify/kernels/editions.py", "output"), ("xverify/kernels/editions.py", "edition"),
@@ -122,6 +127,8 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
     if mutant.file == "xverify/kernels/ranges.py":
         return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
+    if mutant.file in NO_GATES:
+        return (Question("", tests=(*TESTS_OF_KERNELS, "tests/test_compiled.py")),)
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), (NEWEST,))
     is_unasked = (mutant.file, mutant.function) in UNASKED
     return (

@@ -26,6 +26,9 @@ _WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2f
 _SINGLE_LIMIT = (1 << 24) - (1 << 16)
 """Differences of an 8- or 16-bit integer and a zero point of at most this magnitude are exact in float32."""
 
+_DOUBLE_LIMIT = 1 << 40
+"""Differences with a zero point of at most this magnitude have the 41 bits that `casting.multiply` is exact for."""
+
 LOOK_UP_FROM = 256
 """From this size on, an output for each code is computed once and then looked up."""
 
@@ -156,7 +159,8 @@ def dynamic_dequantize(
     src: any shape, int8 or uint8 (``@3.7``: also int4, uint4; Dequantize-1@3.5: float8_e4m3fn, float8_e5m2). scales: float32
     (``@3.7``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along ``axis``
     ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or int32 whatever src is (for int4 and uint4: int4, uint4 or
-    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape; None is 0 (Dequantize-1@3.0: refused).
+    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape, at most 2^40 in magnitude; None is 0
+    (Dequantize-1@3.0: refused).
     out: the array to write and return, of scales' dtype and src's shape, any strides; it must not overlap an input.
 
     Returns an array of src's shape in scales' dtype.
@@ -176,9 +180,19 @@ def dynamic_dequantize(
         axis,
         backend,
     )
+    if zps is not None and zps.dtype.itemsize == 8:
+        _require_exact(contract, zps)
     out = output(out, src.shape, plan.dtype, src, scales, zps)
     plan.apply(out, src, scales, zps)
     return out
+
+
+def _require_exact(contract: str, zps: Array) -> None:
+    """ValueError for a zero point of which no difference is known to be exact."""
+    beyond = zps[(zps > _DOUBLE_LIMIT) | (zps < -_DOUBLE_LIMIT)]
+    if beyond.size:
+        rules = edition(contract, "onednn")
+        rules.refuse(ValueError, "formula", "a zero point", beyond[0], f"at most {_DOUBLE_LIMIT} (2^40) in magnitude")
 
 
 def _dynamic_plan(

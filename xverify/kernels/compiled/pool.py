@@ -24,6 +24,7 @@ class _Job:
         self._pieces = pieces
         self._next = count()
         self._left = pieces
+        self._error: BaseException | None = None
         self._counting = Lock()
         self._done = Lock()
         self._done.acquire()
@@ -33,15 +34,18 @@ class _Job:
         while (piece := next(self._next)) < self._pieces:
             try:
                 self._task(piece)
-            finally:
-                with self._counting:
-                    self._left -= 1
-                    if self._left == 0:
-                        self._done.release()
+            except BaseException as error:  # The one who waits is told; a thread that serves goes on.
+                self._error = error
+            with self._counting:
+                self._left -= 1
+                if self._left == 0:
+                    self._done.release()
 
     def wait(self) -> None:
-        """Return when all pieces have been done."""
+        """Return when all pieces have been done; raises what one of them raised."""
         self._done.acquire()
+        if self._error is not None:
+            raise self._error
 
 
 def usable_cores() -> int:
