@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,15 @@ def notes_of(function: Any, *calls: Call, path: str = "") -> list[tuple[str, ...
 
 @pytest.mark.parametrize("path", ["", "threads"])
 def test_a_sound_kernel_has_no_notes_and_its_own_bits(path: str) -> None:
-    answer = answerer(xverify.dequantize_linear)
+    kernel = partial(xverify.dequantize_linear, backend="numpy")  # which compiles nothing
+    answer = answerer(kernel)
     answered = 0
     for number, call in enumerate(walk(contracts.get(ONNX))):
         if number % (97 if path else 23) or call.values > 4096:
             continue
         arrays = {role: t.codes.view(numpy_dtype(t.dtype)) for role, t in call.tensors.items()}
         _, keywords = python_kernel.arguments(call, arrays)
-        expected = xverify.dequantize_linear(**arrays, **keywords)
+        expected = kernel(**arrays, **keywords)
         outcome = answer(call, path)
         assert isinstance(outcome, Outcome)
         assert outcome.notes == ()
