@@ -76,6 +76,8 @@ class Evidence:
 
     def _follow(self, judged: Judged, seen: Seen, is_judged: bool, explained: bool) -> None:
         if self.others is None:
+            if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
+                return  # it would be a search of its own; what the lap asks begins one that cells of the same types share
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return

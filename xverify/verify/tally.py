@@ -121,9 +121,7 @@ class Tally:
             if mixed is not None:
                 cell.mixture = (judged, outcome, mixed)
             cell.alive = tuple(n for n in alive if comparison.explains[names.index(n)])
-        # A call in surroundings has no probes, so each would be a search of its own for what an admitted reading explains.
-        often = often and self.characterise and not judged.call.around
-        often = often or bool(cell.wrong) or cell.mixture is not None
+        often = (often and self.characterise) or bool(cell.wrong) or cell.mixture is not None
         explained = bool(cell.alive) and not cell.wrong and not cell.flushed
         cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often, explained)
         if not comparison.explains[0] and not comparison.wrong_values:
