@@ -23,13 +23,19 @@ FOLDER = Path(xverify.__file__).parent
 MODULES = {
     "bits": "core/bits.py",
     "rounding": "core/rounding.py",
+    "large": "verify/large.py",
     "legal": "verify/legal.py",
     "compare": "verify/compare.py",
 }
 """What the comparison is made of, each after what it imports."""
 
 WIRING = {
-    "legal": {"bits": ("canonical", "subnormals_work"), "rounding": ("is_subnormal",)},
+    "large": {"bits": ("canonical",), "rounding": ("is_subnormal",)},
+    "legal": {
+        "bits": ("canonical", "subnormals_work"),
+        "rounding": ("is_subnormal",),
+        "large": ("by_code", "in_blocks", "subnormal_in_blocks"),
+    },
     "compare": {"bits": ("canonical", "ulp_distance")},
 }
 """Which names of a module come from which other one, so that a mutant of `bits` reaches `compare`."""
@@ -370,9 +376,9 @@ MUTANTS = [
     ("compare", ".min(axis=0)", ".max(axis=0)"),
     ("compare", "int(nearest.max())", "int(nearest.min())"),
     ("compare", "return -1 if largest", "return 0 if largest"),
-    ("legal", "canonical(in_blocks(one, operands), operands.output_dtype)", "in_blocks(one, operands)"),
-    ("legal", "np.logical_or.reduce([is_subnormal", "np.logical_and.reduce([is_subnormal"),
-    ("legal", "for codes in distinct])", "for codes in distinct[:1]])"),
+    ("large", "canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)", "reading.evaluate(operands)"),
+    ("legal", "np.logical_or.reduce([subnormal_in_blocks", "np.logical_and.reduce([subnormal_in_blocks"),
+    ("legal", "operands.output_dtype) for codes in distinct])", "operands.output_dtype) for codes in distinct[:1]])"),
     ("legal", "known.setdefault(codes.tobytes(), place)", "known.setdefault(b'', place)"),
     ("legal", "known.setdefault(codes.tobytes(), place)", "known.setdefault(codes.tobytes()[:4], place)"),
     ("legal", "kept.index(first[place]) for place in index", "kept.index(first[0]) for place in index"),

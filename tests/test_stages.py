@@ -17,6 +17,7 @@ from xverify.contracts import stages
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types
+from xverify.core.bits import canonical
 from xverify.core.dtypes import QUANTIZED, encode
 
 decode = cache(exact.decode)
@@ -221,3 +222,27 @@ def test_decoded_operands_have_no_zero_point_where_none_is_given() -> None:
     assert stages.decoded(operands).zero_point is None
     assert stages.decoded(operands).wide
     assert not stages.decoded(triples(Types("float8_e4m3fn", "", "float32", "float32"), 4, 1)).wide
+
+
+@pytest.mark.parametrize("x", ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"])
+@pytest.mark.parametrize("has_zero_point", [False, True])
+def test_one_operation_in_float32_is_exact_where_the_types_say_so(x: str, has_zero_point: bool) -> None:
+    """And what it gives is what the stages give one after the other, and fractions."""
+    operands = crossed(Types(x, x if has_zero_point else "", "float32", "float32"), 40, 3)
+    assert stages.is_single(operands)
+    decoded = stages.decoded(operands)
+    product = stages.combined(decoded, stages.subtracted(decoded, "exact", "exact"), decoded.scale, "multiply", "once")
+    due = canonical(stages.finished(product, "float32", "nearest", "kept", "signed"), "float32")
+    np.testing.assert_array_equal(canonical(stages.single(operands), "float32"), due)
+    assert compare(Stepwise(), operands, range(0, operands.shape[0], 7)) > 50
+
+
+@pytest.mark.parametrize(
+    ("x", "zero_point", "scale", "out"),
+    [
+        ("int32", "", "float32", "float32"), ("int8", "int32", "float32", "float32"), ("int8", "int8", "float16", "float32"),
+        ("int8", "int8", "float32", "float16"), ("float8_e4m3fn", "", "float32", "float32"), ("int8", "", "bfloat16", "bfloat16"),
+    ],
+)  # fmt: skip
+def test_elsewhere_one_operation_in_float32_is_not_taken(x: str, zero_point: str, scale: str, out: str) -> None:
+    assert not stages.is_single(crossed(Types(x, zero_point, scale, out), 2, 0))

@@ -71,6 +71,8 @@ class Stepwise:
         return simplified(self, types_of(operands))
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
+        if self == EXACT and stages.is_single(operands):
+            return np.broadcast_to(stages.single(operands), operands.shape)
         given = stages.decoded(operands)
         scale = stages.factor(given, self.scale_cast, self.subnormals)
         if self.operation in ("folded", "fused") and given.zero_point is not None and self.folds:

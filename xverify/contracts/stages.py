@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Operands
+from xverify.core.call import BITS
 from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import (
     F64,
@@ -133,6 +134,32 @@ def decoded(operands: Operands) -> Triples:
         min(UNIT_EXPONENT.get(dtype, 0) for dtype in both),
         "int32" in both or any(dtype.startswith("float8_e5m2") for dtype in both),
     )
+
+
+def is_single(operands: Operands) -> bool:
+    """Whether differences are exact in float32, in which scale and result are too: then one operation rounds, once."""
+    dtypes = operands.dtypes
+    narrow = all(
+        dtypes[role] in INTEGERS and BITS[dtypes[role]] <= 16 for role in ("x", "zero_point") if role in dtypes
+    )
+    return narrow and dtypes["scale"] == operands.output_dtype == "float32"
+
+
+def single(operands: Operands) -> NDArray[np.uint32]:
+    """(x - zero point) * scale in float32: the codes of the exact value rounded once, where `is_single`."""
+    codes, dtypes = operands.codes, operands.dtypes
+    difference = _small(dtypes["x"], codes["x"])
+    if "zero_point" in dtypes:
+        difference = difference - _small(dtypes["zero_point"], codes["zero_point"])
+    with np.errstate(all="ignore"):
+        return np.asarray(difference * codes["scale"].view(np.float32)).view(np.uint32)
+
+
+def _small(dtype: str, codes: NDArray[Any]) -> NDArray[np.float32]:
+    """The values of integers of 16 bits or fewer."""
+    if BITS[dtype] < 8:
+        return values(dtype, codes).astype(np.float32)
+    return codes.view(dtype).astype(np.float32)
 
 
 def resolved(option: Any, out: str) -> Any:

@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Codes, Operands, Reading
+from xverify.core.bits import canonical
 from xverify.core.call import BITS
+from xverify.core.rounding import is_subnormal
 
 WORTH = 8
 """Values for each triple, at least, that make a table pay."""
@@ -49,8 +51,12 @@ class Table:
             start += some.size
         return spread.reshape(self.codes.shape)
 
-    def _triples(self) -> Iterator[NDArray[np.intp]]:
+    def _triples(self) -> Iterator[NDArray[np.integer]]:
         """The numbers of the values' triples in C order, a block at a time; to be read before the next is."""
+        if self.first.size == 1:  # then codes are the numbers
+            flat = self.codes.reshape(-1)
+            yield from (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
+            return
         memory = np.empty(BLOCK, np.intp)
         every = np.nditer(
             [self.codes, self.first],
@@ -81,10 +87,10 @@ def by_code(operands: Operands) -> Table | None:
 
 
 def in_blocks(reading: Reading, operands: Operands) -> Codes:
-    """What the reading gives, in the shape of the operands."""
+    """What the reading gives, NaN made canonical, in the shape of the operands."""
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     if math.prod(operands.shape) <= 2 * BLOCK or not large:
-        return np.asarray(reading.evaluate(operands))
+        return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
     given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
     parts = []
@@ -92,5 +98,13 @@ def in_blocks(reading: Reading, operands: Operands) -> Codes:
         block: Any = some if len(large) > 1 else (some,)
         codes = {**operands.codes, **dict(zip(large, block, strict=True))}
         part = replace(operands, codes=codes, shape=codes[large[0]].shape)
-        parts.append(np.asarray(reading.evaluate(part)))
+        parts.append(canonical(np.asarray(reading.evaluate(part)), operands.output_dtype))
     return np.concatenate(parts).reshape(operands.shape)
+
+
+def subnormal_in_blocks(codes: Codes, dtype: str) -> NDArray[np.bool_]:
+    """Which codes of an output type are subnormal, in their shape."""
+    flat, found = codes.reshape(-1), np.empty(codes.size, np.bool_)
+    for start in range(0, flat.size, BLOCK):
+        found[start : start + BLOCK] = is_subnormal(flat[start : start + BLOCK], dtype)
+    return found.reshape(codes.shape)

@@ -13,7 +13,7 @@ from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
-from xverify.verify.large import by_code, in_blocks
+from xverify.verify.large import by_code, in_blocks, subnormal_in_blocks
 
 
 class BrokenEnvironmentError(RuntimeError):
@@ -56,7 +56,9 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         met = table.met()
         kept, index = _merged([codes[met] for codes in distinct], index)
         distinct = [distinct[place] for place in kept]
-    subnormal = np.asarray(np.logical_or.reduce([is_subnormal(codes, operands.output_dtype) for codes in distinct]))
+    subnormal = np.asarray(
+        np.logical_or.reduce([subnormal_in_blocks(codes, operands.output_dtype) for codes in distinct])
+    )
     if table is not None:
         distinct = [table.spread(codes) for codes in distinct]
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
@@ -68,7 +70,7 @@ def _evaluated(readings: Sequence[Reading], operands: Operands) -> tuple[list[Co
     """The distinct results, and for each reading which one is its own."""
     simple = [reading.simplified(operands) for reading in readings]
     proven = list(dict.fromkeys(simple))
-    codes = [np.ascontiguousarray(canonical(in_blocks(one, operands), operands.output_dtype)) for one in proven]
+    codes = [np.ascontiguousarray(in_blocks(one, operands)) for one in proven]
     kept, index = _merged(codes, [proven.index(one) for one in simple])
     return [codes[place].reshape(operands.shape) for place in kept], index
 
