@@ -125,6 +125,27 @@ def test_tails_and_starts(out_dtype: str) -> None:
             assert kept.tobytes() == room.tobytes()
 
 
+@pytest.mark.usefixtures("treated")
+@pytest.mark.parametrize("out_dtype", OUTPUTS)
+@pytest.mark.parametrize("run", [16, 32, 48, 56, 0])
+def test_runs_of_whole_chunks(out_dtype: str, run: int) -> None:
+    """Stored past the caches as they are computed, where the output lies at a cache line's start; and beside one."""
+    x, itemsize = drawn("uint8", (12, 480)), dtype_of(out_dtype).itemsize
+    extents = (12, -(-480 // run)) if run else (12,)
+    scale, zero_point = (np.random.default_rng(2).random(extents) + 0.1).astype(np.float32), drawn("uint8", extents)
+    keywords = {"axis": 1 if run else 0, "block_size": run, "out_dtype": out_dtype}
+    want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
+    room = np.empty(x.size * itemsize + 192, np.uint8)
+    for beside in (0, 1, 5, 16):
+        start = -room.ctypes.data % 64 + beside * itemsize
+        room[:] = 0x55
+        out = room[start : start + x.size * itemsize].view(want.dtype).reshape(x.shape)
+        xverify.dequantize_linear(x, scale, zero_point, out=out, backend="numba", **keywords)
+        assert out.tobytes() == want.tobytes()
+        assert (room[:start] == 0x55).all()
+        assert (room[start + x.size * itemsize :] == 0x55).all()
+
+
 SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (4100, 3), (2, 49, 17), (33, 1, 64)]
 
 

@@ -120,18 +120,45 @@ def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def _stream_whole(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
+def _stream_whole(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
     """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where one scale
-    serves all. Returns where it ended."""
+    serves all, or each whole chunk. Returns where it ended."""
     raise NotImplementedError
 
 
 @overload(_stream_whole)
-def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
-    if isinstance(scale, types.NoneType) or scale.ndim > 0:
-        return lambda x, first, stop, out, table, keep, flip, zero, scale, offset, divides: first
+def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
+    if isinstance(scale, types.NoneType) or (scale.ndim > 0 and isinstance(runs, types.NoneType)):
+        return lambda x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position: first
 
-    def chunks(x, first, stop, out, table, keep, flip, zero, scale, offset, divides):
+    def by_runs(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
+        origin, line, run, stride = runs
+        start = position + first
+        if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
+            return first
+        stop -= (stop - first) % CHUNK
+        lines = start // line
+        within = start - lines * line
+        block = within // run
+        while first < stop:
+            parameter = lines * stride + block - origin
+            own_scale = number(get(scale, parameter), keep, flip, zero)
+            own_offset = _offset(offset, parameter, table, keep, flip, zero)
+            count = min(min((block + 1) * run, line) - within, stop - first)
+            for _ in range(count // CHUNK):
+                put_chunk(x, first, out, first, table, keep, flip, own_scale, own_offset, divides, True)
+                first += CHUNK
+            within += count
+            block += 1
+            if within == line:
+                within = block = 0
+                lines += 1
+        return first
+
+    if scale.ndim > 0:
+        return by_runs
+
+    def chunks(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
         own_scale = number(get(scale, 0), keep, flip, zero)
         own_offset = _offset(offset, 0, table, keep, flip, zero)
         for _ in range((stop - first) // CHUNK):
@@ -201,7 +228,7 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
             for i in range(count):
                 out[first + i] = scratch[i]
         first += count
-        first = _stream_whole(x, first, size, out, table, keep, flip, zero, scale, offset, divides)
+        first = _stream_whole(x, first, size, out, table, keep, flip, zero, scale, offset, divides, runs, position)
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
     return True
