@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from strategies import simplest
+from xverify.contracts.model import Cell
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
-from xverify.verify.findings import Finding, Key, Standing
+from xverify.verify.findings import Finding, Key, Standing, Subject
 from xverify.verify.region import region
 from xverify.verify.tally import CellTally
 from xverify.verify.view import Sample
@@ -25,6 +27,7 @@ def conclude(sweep: Sweep) -> None:
     """Add to the run's findings what is said of whole cells."""
     sweep.fleet.spare_nothing()
     sweep.tally.settle()
+    sweep.learn_support([(s if outcome.refused else r, judged) for _, s, judged, outcome, r in sweep.open_refusals])
     for disagreement, subject, judged, outcome, reference in sweep.open_refusals:
         if sweep.supports(subject if outcome.refused else reference, judged):
             sweep.add(disagreement, subject, judged, outcome, reference)
@@ -105,17 +108,29 @@ def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Samp
 
 
 def _refusals(sweep: Sweep) -> None:
-    for subject, cell, tally in sweep.tally.refusals(judged=False):
-        # No finding: but a cell that is refused whole is not one in which values differ.
-        if not tally.answered and subject.name not in sweep.fleet.failures:
-            tally.simplest_refused = sweep.refuses_simplest(subject, sweep.contract(cell.contract), cell)
-    for subject, cell, tally in sweep.tally.refusals():
+    def is_open(subject: Subject, tally: CellTally) -> bool:
+        return not tally.answered and subject.name not in sweep.fleet.failures
+
+    # Of those that are not judged no finding is made; but a cell that is refused whole is not one in which values differ.
+    asked = [(s, cell, tally) for s, cell, tally in sweep.tally.refusals(judged=False) if is_open(s, tally)]
+    if not sweep.options.rules.every_call:
+        asked += [(s, cell, tally) for s, cell, tally in sweep.tally.refusals() if is_open(s, tally)]
+    refused = simplest_refused(sweep, [(subject, cell) for subject, cell, _ in asked])
+    for subject, cell, tally in asked:
+        tally.simplest_refused = refused[subject, cell]
+    for subject, _, tally in sweep.tally.refusals():
         if not tally.answered and subject.name in sweep.fleet.failures:
             continue  # nobody left to ask whether the cell is supported
-        if not tally.answered and not sweep.options.rules.every_call:
-            tally.simplest_refused = sweep.refuses_simplest(subject, sweep.contract(cell.contract), cell)
         if tally.refusal is not None and not tally.simplest_refused:
             judged, outcome = tally.refusal
             refusal = verdicts.rejected(judged, subject.name, outcome)
             if refusal is not None:
                 sweep.add(refusal, subject, judged, outcome, cases=tally.rejected)
+
+
+def simplest_refused(sweep: Sweep, asked: Iterable[tuple[Subject, Cell]]) -> dict[tuple[Subject, Cell], bool]:
+    """Whether each implementation gives no tensor for the simplest allowed call of its cell."""
+    pairs = list(dict.fromkeys(asked))
+    calls = [(subject, simplest(sweep.contract(cell.contract), cell)) for subject, cell in pairs]
+    outcomes = sweep.fleet.ask_each(calls, sweep.interrupted)
+    return {pair: outcome.kind != "tensor" for pair, outcome in zip(pairs, outcomes, strict=True)}

@@ -318,6 +318,22 @@ class Fleet:
         for worker in self.workers.values():
             worker.likeness = None
 
+    def ask_each(self, asked: Sequence[tuple[Subject, Call]], interrupted: threading.Event) -> list[Outcome]:
+        """What each implementation answers to its call, when no batch is under way; all of them work at once. "hang" where the
+        worker is lost, or given up after ^C."""
+        places: dict[str, list[int]] = {}
+        for place, (subject, _) in enumerate(asked):
+            places.setdefault(subject.name, []).append(place)
+        for name, listed in places.items():
+            calls = [(asked[place][0].options, asked[place][1]) for place in listed]
+            blobs = [(encode_call(call.under(self._asked_as(call.contract))), options) for options, call in calls]
+            self.workers[name].submit(blobs)
+        outcomes = [Outcome("hang", message="the worker was lost")] * len(asked)
+        for name, listed in places.items():
+            for place, outcome in zip(listed, self.oldest(name, interrupted), strict=False):
+                outcomes[place] = outcome
+        return outcomes
+
     def ask(self, subject: Subject, call: Call) -> Outcome:
         """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
         asked = call.under(self._asked_as(call.contract))

@@ -22,7 +22,7 @@ from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
 from xverify.engine import equivalences, telling, vary
 from xverify.engine.changes import changes_of, conclude_changes
-from xverify.engine.conclude import conclude
+from xverify.engine.conclude import conclude, simplest_refused
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
 from xverify.engine.plan import Case, batches
@@ -355,11 +355,21 @@ class Sweep:
             self.first_fault = self.elapsed()
             self.emit(FaultSeen(subject.label, judged.contract.id, judged.call.origin, self.first_fault))
 
+    def learn_support(self, asked: Sequence[tuple[Subject, Judged]]) -> None:
+        """Ask all at once what `supports` would ask one by one."""
+        open_ones = [(subject, judged.contract.cell(judged.call)) for subject, judged in asked]
+        running = [key for key in open_ones if key[0].name not in self.fleet.failures]
+        unknown = [key for key in running if key not in self._supported and not self._answered(key)]
+        self._supported.update({key: not refused for key, refused in simplest_refused(self, unknown).items()})
+
+    def _answered(self, key: tuple[Subject, Cell]) -> bool:
+        tally = self.tally.cells.get(key)
+        return tally is not None and bool(tally.answered)
+
     def supports(self, subject: Subject, judged: Judged) -> bool:
         """Whether the implementation answers allowed calls of the cell to which a call that is left open belongs."""
         cell = judged.contract.cell(judged.call)
-        tally = self.tally.cells.get((subject, cell))
-        if tally is not None and tally.answered:
+        if self._answered((subject, cell)):
             return True
         known = (subject, cell)
         if known not in self._supported:
