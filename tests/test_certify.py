@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -185,7 +186,10 @@ BY_PARTS = ("uint2-float16", "--granularity", "per_tensor", "--range")
 def broken_off(path: Path, units: str, by: signal.Signals) -> tuple[int, str]:
     """Exit status and words of a process that gets a signal when something is proven."""
     words = ["certify", "--kernel", f"{KERNELS}:slow", "--domain", *BY_PARTS, units, "-o", str(path), "-n", "1"]
-    run = subprocess.Popen([sys.executable, "-m", "xverify", *words], stderr=subprocess.PIPE, text=True)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which who started the tests may have ignored
+    run = subprocess.Popen(
+        [sys.executable, "-m", "xverify", *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed
+    )
     until = time.monotonic() + 60
     while time.monotonic() < until and not (path.exists() and load(path)["counts"]["proven"]):
         time.sleep(0.01)
