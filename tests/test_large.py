@@ -114,3 +114,12 @@ def test_what_is_one_number_for_all_is_not_spread_over_the_blocks() -> None:
     np.testing.assert_array_equal(in_blocks(Watched(), operands), READING.evaluate(operands))  # type: ignore[arg-type]
     assert [shapes["x"] for shapes in seen] == [(BLOCK,), (BLOCK,), (1,)]
     assert all(np.prod(shapes["scale"], dtype=int) == 1 for shapes in seen)
+
+
+def test_codes_with_unused_bits_set_have_no_table() -> None:
+    call = build(ONNX, Linear("uint4", "float32", "per_tensor", (4096,)))
+    operands = ONNX.operands(call)
+    assert by_code(operands) is not None
+    odd = operands.codes["x"].copy()
+    odd[-1] |= 0x10
+    assert by_code(replace(operands, codes={**operands.codes, "x": odd})) is None

@@ -371,15 +371,8 @@ class Sweep:
         cell = judged.contract.cell(judged.call)
         if self._answered((subject, cell)):
             return True
-        known = (subject, cell)
-        if known not in self._supported:
-            self._supported[known] = not self.refuses_simplest(subject, judged.contract, cell)
-        return self._supported[known]
-
-    def refuses_simplest(self, subject: Subject, contract: Contract, cell: Cell) -> bool:
-        from strategies import simplest
-
-        return self.fleet.ask(subject, simplest(contract, cell)).kind != "tensor"
+        self.learn_support([(subject, judged)])
+        return self._supported.get((subject, cell), False)
 
     def contract(self, identity: str) -> Contract:
         return next(contract for contract in self.options.contracts if contract.id == identity)

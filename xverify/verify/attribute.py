@@ -186,9 +186,7 @@ class _Question:
 def _answer(question: _Question) -> tuple[Reading, ...]:
     """The readings that give the values at the chosen places, and then all of them."""
     wanted = np.frombuffer(question.wanted, code_dtype(question.out))
-    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
-    dtypes = {role: dtype for role, dtype, _ in question.codes}
-    operands = Operands(codes, dtypes, question.out, wanted.shape, dict(question.options))
+    operands = _asked(question)
     chosen = np.frombuffer(question.chosen, np.int64)
     some, few = lattice.taken(operands, chosen), wanted[chosen]
     found: tuple[Reading, ...]
@@ -209,13 +207,18 @@ def _answer(question: _Question) -> tuple[Reading, ...]:
 @lru_cache(maxsize=64)
 def _range_table(question: _Question) -> NDArray[Any]:
     """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
-    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
-    dtypes = {role: dtype for role, dtype, _ in question.codes}
-    shape = np.broadcast_shapes(*(listed.shape for listed in codes.values()))
-    operands = Operands(codes, dtypes, question.out, shape, dict(question.options))
+    operands = _asked(question)
     some = lattice.taken(operands, np.frombuffer(question.chosen, np.int64))
     rows = affine.evaluate_all(affine.range_lattice(operands), some)
     return canonical(np.stack(list(rows)), question.out)
+
+
+def _asked(question: _Question) -> Operands:
+    """The operands of a question, 1-D."""
+    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
+    dtypes = {role: dtype for role, dtype, _ in question.codes}
+    shape = np.broadcast_shapes(*(listed.shape for listed in codes.values()))
+    return Operands(codes, dtypes, question.out, shape, dict(question.options))
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:

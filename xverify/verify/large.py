@@ -80,6 +80,8 @@ def by_code(operands: Operands) -> Table | None:
     sets = math.prod(shape)
     if bits > 8 or x.shape != operands.shape or x.size < WORTH * (max(1, sets) << bits):
         return None
+    if bits < 8 and int(x.max()) >> bits:
+        return None  # of unused bits that are set the table knows nothing
     codes = {name: np.broadcast_to(given, shape)[..., None] for name, given in parameters.items()}
     codes[role] = np.arange(1 << bits, dtype=x.dtype)
     triples = replace(operands, codes=codes, shape=(*shape, 1 << bits))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from xverify.kernels import linear
-from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda.arrays import (
     Given,
     current,
@@ -116,7 +115,8 @@ def dynamic_dequantize(
     """dst = (src - zps) * scales, or / scales, exact and rounded once, of arrays on a CUDA device.
 
     As `xverify.dynamic_dequantize`; arrays, their dtypes, ``shape``, ``out``, ``stream`` and what is raised as for
-    `xverify.kernels.cuda.dequantize_linear`.
+    `xverify.kernels.cuda.dequantize_linear`. The values of int64 zps are not looked at, which would mean to wait for them: one
+    beyond 2^40 in magnitude is not refused.
     """
     require_device()
     with current(src, stream):
@@ -184,8 +184,7 @@ def _linear_plan(
     zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = linear._linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
-    spread = linear._spread(edition(contract, "linear"), x_shape, scale_shape, axis, block_size)
-    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, spread, packed=are_packed))
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=are_packed))
 
 
 _remembered_linear_plan = remembered(_linear_plan)
@@ -207,9 +206,8 @@ def _dynamic_plan(
     zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
     checked = linear._dynamic_plan(contract, *described, qtype, axis, "numpy")
-    spread = Spread(axis % len(src_shape)) if qtype == "per_channel" else Spread()
     by_division = edition(contract, "onednn").id.endswith("@divide")
-    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, spread, by_division))
+    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, checked.spread, by_division))
 
 
 _remembered_dynamic_plan = remembered(_dynamic_plan)
