@@ -32,7 +32,7 @@ from oracles import all_oracles, xverify_numpy
 from oracles.arrays import pack
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
-from xverify.kernels import linear as kernel
+from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
@@ -100,9 +100,9 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
         monkeypatch.setattr(linear, "BLOCK", 60)
         monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
-        kernel._remembered_linear_plan.cache_clear()
+        linear_plan.cache_clear()
     yield
-    kernel._remembered_linear_plan.cache_clear()
+    linear_plan.cache_clear()
 
 
 @pytest.mark.usefixtures("treated")

@@ -26,7 +26,7 @@ from oracles.xverify_cuda import load
 from xverify.contracts.simplify import Types
 from xverify.core.call import Call
 from xverify.core.dtypes import QUANTIZED
-from xverify.kernels import linear
+from xverify.kernels import formula
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
 from xverify.kernels.cuda.geometry import divisor
@@ -217,7 +217,7 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
     for name in ("float16", "bfloat16"):
         for scale in np.array([3.0, 1.7e-3, -0.11], np.float32):
             want, factor = np.empty(x.shape, dtype_of(name)), np.asarray(scale)
-            linear.apply(want, x, factor, None, Spread(), by_division=True)
+            formula.apply(want, x, factor, None, Spread(), by_division=True)
             launch = Launch.of(want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), True)
             got = on_device(np.zeros(x.shape, np.uint16))
             with cupy.cuda.Device(0):

@@ -15,8 +15,10 @@ from mutation.mutants import Mutant
 
 KERNELS = tuple(
     f"xverify/kernels/{name}.py"
-    for name in ("backends", "blocks", "casting", "editions", "linear", "packed", "plans", "ranges")
-)
+    for name in (
+        "backends", "blocks", "casting", "checks", "editions", "formula", "linear", "packed", "plans", "ranges",
+    )
+)  # fmt: skip
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
     "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
@@ -39,10 +41,10 @@ NEWEST = "ai.onnx/DequantizeLinear-25"
 BY_DIVISION = "onednn/DynamicDequantize-1@divide"
 LIKELY = {
     ("xverify/kernels/casting.py", "fractions_to_odd"): ("tensorflow/Dequantize@installed",),
-    ("xverify/kernels/linear.py", "_arithmetic"): (NEWEST, BY_DIVISION),
+    ("xverify/kernels/formula.py", "arithmetic"): (NEWEST, BY_DIVISION),
     ("xverify/kernels/linear.py", "dynamic_dequantize"): ("onednn/*",),
-    ("xverify/kernels/linear.py", "_dynamic_plan"): ("onednn/*",),
-    ("xverify/kernels/linear.py", "_optional_axis_spread"): ("com.microsoft/*",),
+    ("xverify/kernels/checks.py", "dynamic_plan"): ("onednn/*",),
+    ("xverify/kernels/checks.py", "_optional_axis_spread"): ("com.microsoft/*",),
 }
 """The editions that a function serves, if not the newest of ONNX."""
 
@@ -59,17 +61,23 @@ TESTS = (
 TESTS_OF_CELLS = (
     "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
 )  # fmt: skip
-TESTS_OF_KERNELS = ("tests/test_kernel_refusals.py", "tests/test_kernels.py")
+TESTS_OF_KERNELS = (
+    "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_compiled.py", "tests/test_kernels.py",
+)  # fmt: skip
+
+ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
 
-UNASKED = {
-    ("xverify/kernels/editions.py", "output"), ("xverify/kernels/editions.py", "edition"),
-    ("xverify/kernels/blocks.py", "for_each_block"),
-}  # fmt: skip
-"""Functions that look after what no call of a gate holds: the array to write to and how it lies in memory, and the name of an
-edition. Their mutants are asked of the kernels' own tests as well."""
+UNASKED: dict[str, tuple[str, ...] | None] = {
+    "xverify/kernels/editions.py": ("output", "edition"),
+    "xverify/kernels/blocks.py": None,
+    "xverify/kernels/linear.py": None,
+}
+"""Functions (None: all) that look after what no call of a gate holds: the array to write to, how arrays lie in memory and how
+large the parts are that are worked on at once, the way of a small call with compiled loops, and the name of an edition. Their
+mutants are asked of the kernels' own tests as well."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
@@ -128,9 +136,10 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file == "xverify/kernels/ranges.py":
         return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
     if mutant.file in NO_GATES:
-        return (Question("", tests=(*TESTS_OF_KERNELS, "tests/test_compiled.py")),)
+        return (Question("", tests=TESTS_OF_KERNELS),)
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), (NEWEST,))
-    is_unasked = (mutant.file, mutant.function) in UNASKED
+    functions = UNASKED.get(mutant.file, ())
+    is_unasked = functions is None or mutant.function in functions
     return (
         Question("xverify-numpy", likely, FIRST),
         *([Question("", tests=TESTS_OF_KERNELS)] if is_unasked else []),

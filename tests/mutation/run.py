@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from mutation.copies import PARTS, Copy
 from mutation.mutants import Mutant
-from mutation.questions import Question, questions_for
+from mutation.questions import ASKED_TESTS, Question, questions_for
 
 T, R = TypeVar("T"), TypeVar("R")
 
@@ -132,10 +132,15 @@ class Kept:
             file.write(json.dumps({"tree": self._tree, **asdict(result)}) + "\n")
 
 
+ASIDE = ("xverify/bench/", "xverify/certify/", "xverify/kernels/cuda/", "tests/test_")
+"""No question depends on these, but for the tests that are asked."""
+
+
 def digest(root: Path) -> str:
     """Of every Python file that a result may depend on."""
     found = hashlib.sha256()
-    for part in PARTS:
-        for path in sorted((root / part).rglob("*.py")):
-            found.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    for path in sorted(path for part in PARTS for path in (root / part).rglob("*.py")):
+        name = path.relative_to(root).as_posix()
+        if name in ASKED_TESTS or not name.startswith(ASIDE):
+            found.update(name.encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:16]

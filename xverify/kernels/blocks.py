@@ -33,24 +33,23 @@ class Spread:
             return None
         if self.axis is None:
             return parameter.reshape(())
-        if parameter.ndim == 1 and rank > 1:
-            return parameter.reshape([-1 if i == self.axis else 1 for i in range(rank)])
+        if parameter.ndim == 1:
+            return parameter.reshape([parameter.size if i == self.axis else 1 for i in range(rank)])
         return parameter
 
     def at(self, parameter: Array | None, index: Index) -> Array | None:
         """The part of a shaped parameter that serves the block at ``index``."""
         if parameter is None or self.axis is None:
             return parameter
-        along = index[self.axis]
-        first, last = along.start // self.run, -(-along.stop // self.run)
         place = tuple(
-            slice(first, last) if i == self.axis else part if extent != 1 else slice(None)
+            slice(None) if extent == 1 or (i == self.axis and self.run > 1) else part
             for i, (part, extent) in enumerate(zip(index, parameter.shape, strict=True))
         )
         found: Array = parameter[place]
         if self.run == 1:
             return found
-        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
+        along = index[self.axis]
+        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run, axis=self.axis)
         return expanded
 
 
@@ -72,14 +71,11 @@ def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
 
 def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters: Array | None) -> None:
     """Call ``fill`` for every block of ``x`` and ``out``."""
-    if spread.axis is None and x.ndim != 1 and x.flags.c_contiguous and out.flags.c_contiguous:
+    if spread.axis is None and x.flags.c_contiguous and out.flags.c_contiguous:
         # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
         x, out = x.reshape(-1), out.reshape(-1)
     if x.size <= BLOCK and spread.run == 1:
         fill(out, x, *parameters)
-    elif spread.axis is None and x.ndim == 1:
-        for start in range(0, x.size, BLOCK):
-            fill(out[start : start + BLOCK], x[start : start + BLOCK], *parameters)
-    else:
-        for index in blocks(x.shape):
-            fill(out[index], x[index], *(spread.at(p, index) for p in parameters))
+        return
+    for index in blocks(x.shape):
+        fill(out[index], x[index], *(spread.at(p, index) for p in parameters))

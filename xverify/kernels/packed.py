@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import BLOCK, Spread, blocks
 from xverify.kernels.casting import Array, numbers
+from xverify.kernels.checks import linear_plan
 from xverify.kernels.editions import output
-from xverify.kernels.linear import _arithmetic as arithmetic
-from xverify.kernels.linear import _linear_plan, _remembered_linear_plan
-from xverify.kernels.plans import are_fixed
+from xverify.kernels.formula import arithmetic
 
 WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 """Bits of the dtypes that are packed."""
@@ -60,7 +59,7 @@ def dequantize_packed(
         if zero_point.dtype == np.uint8:
             _require_bytes("zero_point", zero_point, scale.size, bits)
             zero_point = unpack(zero_point, bits, 0, scale.size).view(unpacked).reshape(scale.shape)
-    plan = (_remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan)(
+    plan = linear_plan(
         contract,
         unpacked,
         shape,

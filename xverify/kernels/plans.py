@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -49,6 +49,26 @@ def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
     )
 
 
-def remembered(plan: Callable[..., Plan]) -> Callable[..., Plan]:
-    """The function with its last results kept, for attributes that `are_fixed`. A refusal is none of them."""
-    return lru_cache(maxsize=1024)(plan)
+class Planner(Protocol):
+    """A function that makes plans."""
+
+    cache_clear: Callable[[], None]
+
+    def __call__(self, *call: Any) -> Plan: ...
+
+
+def remembered(attributes: slice) -> Callable[[Callable[..., Plan]], Planner]:
+    """A decorator: the last plans are kept, for attributes that `are_fixed`. A refusal is none of them. The function's arguments
+    are then given by place; attributes: which of them are what `are_fixed` looks at."""
+
+    def keeping(plan: Callable[..., Plan]) -> Planner:
+        kept = lru_cache(maxsize=1024)(plan)
+
+        @wraps(plan)
+        def planner(*call: Any) -> Plan:
+            return (kept if are_fixed(*call[attributes]) else plan)(*call)
+
+        planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+        return cast(Planner, planner)
+
+    return keeping

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block
 from xverify.kernels.casting import F64, FLOAT32, Array, cast, fractions_to_odd
+from xverify.kernels.checks import named_dtype
 from xverify.kernels.editions import Edition, dtype_name, edition, output
-from xverify.kernels.linear import LOOK_UP_FROM, look_up, named_dtype, planned
-from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
+from xverify.kernels.formula import LOOK_UP_FROM, look_up, planned
+from xverify.kernels.plans import Operand, Plan, remembered
 
 Exact = Callable[[int, Fraction, Fraction], Fraction]
 """exact(code, min_range, max_range): the formula in rational numbers."""
@@ -63,7 +64,7 @@ def dequantize_range(
     Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, mode, axis), naming the clause.
     """
     x, low, high = np.asarray(input), np.asarray(min_range), np.asarray(max_range)
-    plan = (_remembered_range_plan if are_fixed(axis, narrow_range, out_dtype) else _range_plan)(
+    plan = _range_plan(
         contract,
         x.dtype,
         x.shape,
@@ -82,6 +83,7 @@ def dequantize_range(
     return out
 
 
+@remembered(attributes=slice(8, 11))
 def _range_plan(
     contract: str,
     x_dtype: np.dtype[Any],
@@ -116,9 +118,6 @@ def _range_plan(
     from xverify.kernels.compiled.ranges import Ranged
 
     return Plan(result_dtype, Ranged.of(result_dtype, x, low, spread, mode))
-
-
-_remembered_range_plan = remembered(_range_plan)
 
 
 def _scale(multiply: Callable[..., None], narrow_range: bool, out: Array, x: Array, low: Array, high: Array) -> None:

@@ -17,7 +17,7 @@ from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.loops import linear
 from xverify.kernels.compiled.pieces import PIECE, PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
-from xverify.kernels.linear import _SINGLE_LIMIT, _WIDE_FLOATS
+from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
 
 _CODES = {1: types.uint8, 2: types.uint16, 4: types.int32}
@@ -108,7 +108,7 @@ class Linear:
     ) -> Linear:
         """The formula for operands as they are described; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
-        is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in _WIDE_FLOATS)
+        is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
         rounds_twice = out != FLOAT32 and (by_division or code.table is not None)
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
@@ -274,7 +274,7 @@ def _is_narrow(zero_point: Array | None) -> bool:
     """Whether differences with these zero points are exact in float32, if one with a zero point of x's type is."""
     if zero_point is None or zero_point.dtype.itemsize < 4:
         return True
-    return bool((zero_point <= _SINGLE_LIMIT).all() and (zero_point >= -_SINGLE_LIMIT).all())
+    return bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
 
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> None:

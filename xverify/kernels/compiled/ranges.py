@@ -16,7 +16,7 @@ from xverify.kernels.compiled.linear import ELEMENTS, Coding, coding, laid_out, 
 from xverify.kernels.compiled.pieces import PIECE, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
-from xverify.kernels.linear import LOOK_UP_FROM
+from xverify.kernels.formula import LOOK_UP_FROM
 from xverify.kernels.plans import Operand
 from xverify.kernels.ranges import formula
 

@@ -154,7 +154,7 @@ def _number(builder: Any, code: Any, keep: Any, flip: Any, real: Any) -> Any:
 def _combined(builder: Any, difference: Any, scale: Any, divides: bool, dtype: Any) -> Any:
     """difference * scale, or / scale, as elements of an output: exact, then rounded once to nearest even.
 
-    A quotient in float64 may be rounded to nearest: see `xverify.kernels.linear`. One in float32 is for outputs of float32.
+    A quotient in float64 may be rounded to nearest: see `xverify.kernels.formula`. One in float32 is for outputs of float32.
     """
     if divides:
         value = builder.fdiv(difference, scale)

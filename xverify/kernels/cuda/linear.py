@@ -1,14 +1,14 @@
-"""(x - zero_point) * scale, and / scale, on a CUDA device: `xverify.kernels.linear`'s checks, and its bits."""
+"""(x - zero_point) * scale, and / scale, on a CUDA device: `xverify.kernels.checks`, and its bits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from xverify.kernels import linear
+from xverify.kernels import checks
 from xverify.kernels.cuda.arrays import (
     Given,
     current,
@@ -22,7 +22,7 @@ from xverify.kernels.cuda.arrays import (
 )
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.editions import edition
-from xverify.kernels.plans import Operand, Plan, are_fixed, remembered
+from xverify.kernels.plans import Operand, Plan, remembered
 
 
 def dequantize_linear(
@@ -121,8 +121,7 @@ def dynamic_dequantize(
     require_device()
     with current(src, stream):
         operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
-        plan: Callable[..., Plan] = _remembered_dynamic_plan if are_fixed(axis) else _dynamic_plan
-        return _applied(plan(contract, *_described(*operands), qtype, axis), out, *operands)
+        return _applied(_dynamic_plan(contract, *_described(*operands), qtype, axis), out, *operands)
 
 
 def _operands(
@@ -155,8 +154,8 @@ def _linear(
     contract: str,
     are_packed: bool = False,
 ) -> Any:
-    plan: Callable[..., Plan] = _remembered_linear_plan if are_fixed(axis, block_size, out_dtype) else _linear_plan
-    return _applied(plan(contract, *_described(*operands), axis, block_size, out_dtype, are_packed), out, *operands)
+    plan = _linear_plan(contract, *_described(*operands), axis, block_size, out_dtype, are_packed)
+    return _applied(plan, out, *operands)
 
 
 def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
@@ -166,6 +165,7 @@ def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | N
     return target
 
 
+@remembered(attributes=slice(7, 10))
 def _linear_plan(
     contract: str,
     x_dtype: np.dtype[Any],
@@ -183,13 +183,11 @@ def _linear_plan(
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
     zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
-    checked = linear._linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
+    checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
     return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=are_packed))
 
 
-_remembered_linear_plan = remembered(_linear_plan)
-
-
+@remembered(attributes=slice(8, 9))
 def _dynamic_plan(
     contract: str,
     src_dtype: np.dtype[Any],
@@ -205,9 +203,6 @@ def _dynamic_plan(
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
     zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
-    checked = linear._dynamic_plan(contract, *described, qtype, axis, "numpy")
+    checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")
     by_division = edition(contract, "onednn").id.endswith("@divide")
     return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, checked.spread, by_division))
-
-
-_remembered_dynamic_plan = remembered(_dynamic_plan)

@@ -1,0 +1,163 @@
+"""What ONNX, com.microsoft and oneDNN admit, by dtypes, shapes and attributes: each call's plan, or its refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.editions import Edition, dtype_name, edition
+from xverify.kernels.formula import planned
+from xverify.kernels.plans import Operand, Plan, remembered
+
+
+@remembered(attributes=slice(7, 10))
+def linear_plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    scale_dtype: np.dtype[Any],
+    scale_shape: tuple[int, ...],
+    zero_point_dtype: np.dtype[Any] | None,
+    zero_point_shape: tuple[int, ...] | None,
+    axis: int | None,
+    block_size: int | None,
+    out_dtype: DTypeLike | None,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dequantize_linear`."""
+    rules = edition(contract, "linear")
+    x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
+    zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
+    rules.require_dtype("x-type", "x", x.dtype, rules.domain.x_dtypes)
+    rules.require_dtype("scale-type", "scale", scale.dtype, rules.domain.scale_dtypes)
+    rules.require_attribute("axis", axis)
+    rules.require_attribute("block_size", block_size)
+    result_dtype = _output_dtype(rules, scale, out_dtype)
+    if zero_point is not None:
+        rules.require_dtype("zero-point-type", "zero_point", zero_point.dtype, (dtype_name(x.dtype),))
+        if zero_point.shape != scale.shape:
+            rules.refuse(
+                ValueError, "zero-point-shape", "the shape of zero_point", zero_point.shape, f"scale's, {scale.shape}"
+            )
+    elif rules.domain.zero_point_required:
+        rules.refuse(TypeError, "zero-point-required", "zero_point", "absent", "a tensor")
+    spread = _spread(rules, x.shape, scale.shape, axis, block_size)
+    return planned(backend, result_dtype, x, scale, zero_point, spread)
+
+
+@remembered(attributes=slice(8, 9))
+def dynamic_plan(
+    contract: str,
+    src_dtype: np.dtype[Any],
+    src_shape: tuple[int, ...],
+    scales_dtype: np.dtype[Any],
+    scales_shape: tuple[int, ...],
+    zps_dtype: np.dtype[Any] | None,
+    zps_shape: tuple[int, ...] | None,
+    qtype: str,
+    axis: int,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dynamic_dequantize`."""
+    rules = edition(contract, "onednn")
+    src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
+    zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
+    rules.require_dtype("src-type", "src", src.dtype, rules.domain.x_dtypes)
+    rules.require_dtype("scales-type", "scales", scales.dtype, rules.domain.scale_dtypes)
+    if zps is not None:
+        admitted = rules.domain.zero_points_for(dtype_name(src.dtype))
+        if not admitted:
+            rules.refuse(TypeError, "zps-float8", "zps", "given", f"None, since src is {src.dtype}")
+        if rules.id.startswith("onednn/Dequantize-1"):  # whose zps are a list of s64
+            admitted = (*admitted, "int64")
+        rules.require_dtype("zps-type", "zps", zps.dtype, admitted)
+    elif rules.domain.zero_point_required:
+        rules.refuse(TypeError, "zero-point-required", "zps", "absent", "a tensor")
+    if qtype not in ("per_tensor", "per_channel"):
+        rules.refuse(ValueError, "qtype", "qtype", repr(qtype), "'per_tensor' or 'per_channel'")
+    axis = rules.integer("axis-range", "axis", axis)
+    spread, extent = Spread(), 1
+    if qtype == "per_channel":
+        spread = Spread(rules.front_axis("axis-range", axis, len(src.shape)))
+        extent = src.shape[axis]
+    for name, parameter in (("scales", scales), ("zps", zps)):
+        if parameter is not None and parameter.shape != (extent,):
+            rules.refuse(
+                ValueError, f"{name}-shape", f"the shape of {name}", parameter.shape, f"({extent},) for {qtype}"
+            )
+    by_division = rules.id.endswith("@divide")
+    return planned(backend, scales.dtype.newbyteorder("="), src, scales, zps, spread, by_division)
+
+
+def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
+    """The output dtype of that name; TypeError when there is none such, or the edition lacks it."""
+    admitted = rules.domain.output_dtypes
+    try:
+        dtype = np.dtype(getattr(ml_dtypes, out_dtype, out_dtype) if isinstance(out_dtype, str) else out_dtype)
+    except TypeError:
+        rules.refuse(TypeError, "output-type", "out_dtype", repr(out_dtype), " or ".join(admitted))
+    rules.require_dtype("output-type", "the output", dtype, admitted)
+    return dtype
+
+
+def _output_dtype(rules: Edition, scale: Operand, out_dtype: DTypeLike | None) -> np.dtype[Any]:
+    """The scale's dtype or ``out_dtype``, if the edition has it as an output."""
+    rules.require_attribute("output_dtype", out_dtype)
+    return named_dtype(rules, scale.dtype.newbyteorder("=") if out_dtype is None else out_dtype)
+
+
+def _spread(
+    rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None, block_size: int | None
+) -> Spread:
+    """How the scale spreads over x, by the shapes alone; ValueError where the edition has no such granularity."""
+    granularities, rank = rules.domain.granularities, len(x)
+    run = 0 if block_size is None else rules.integer("block-size", "block_size", block_size)
+    if run < 0:
+        rules.refuse(ValueError, "block-size", "block_size", run, "a positive integer, or 0 for none")
+    if axis is not None:
+        axis = rules.integer("axis-range" if rules.domain.default_axis is not None else "axis", "axis", axis)
+    if rules.domain.default_axis is None:
+        return _optional_axis_spread(rules, x, scale, axis)
+    if scale == ():
+        return Spread()
+    if "per_axis" not in granularities:
+        if scale != (1,):
+            rules.refuse(ValueError, "granularity", "the shape of scale", scale, "a scalar, ()")
+        return Spread()
+    axis = rules.domain.default_axis if axis is None else axis
+    if "blocked" in granularities and len(scale) == rank and (rank > 1 or run):
+        if run == 0:
+            rules.refuse(ValueError, "block-size", "block_size", 0, f"a positive integer for a scale of shape {scale}")
+        axis = rules.front_axis("axis-range", axis, rank)
+        expected = (*x[:axis], -(-x[axis] // run), *x[axis + 1 :])
+        if scale != expected:
+            rules.refuse(ValueError, "block-shape", "the shape of scale", scale, expected)
+        return Spread(axis, run)
+    if len(scale) != 1:
+        rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"() or a 1-D shape for x of shape {x}")
+    # Opset 19 says of a rank of 1 that the axis is "unnecessary".
+    axis = 0 if rank == 1 and "rank-1" in rules.clauses else rules.front_axis("axis-range", axis, rank)
+    return _one_dimensional(rules, x, scale, axis)
+
+
+def _one_dimensional(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> Spread:
+    if scale[0] == x[axis]:
+        return Spread(axis)
+    if scale != (1,):
+        rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"({x[axis]},), x's extent on axis {axis}")
+    return Spread()
+
+
+def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None) -> Spread:
+    """com.microsoft: an axis that is given asks for 1-D parameters, one that is not for scalars."""
+    if axis is None:
+        if scale not in ((), (1,)):
+            rules.refuse(ValueError, "granularity", "the shape of scale", scale, "(), since no axis is given")
+        return Spread()
+    if len(scale) != 1:
+        rules.refuse(ValueError, "granularity", "the shape of scale", scale, "a 1-D shape, since an axis is given")
+    return _one_dimensional(rules, x, scale, rules.front_axis("axis", axis, len(x)))

@@ -1,0 +1,111 @@
+"""The arithmetic of (x - zero_point) * scale, and / scale, with NumPy, of operands that have been checked."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xverify.kernels import casting
+from xverify.kernels.backends import chosen
+from xverify.kernels.blocks import Fill, Spread, for_each_block
+from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
+from xverify.kernels.plans import Operand, Plan
+
+WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2fnuz))
+"""The 8-bit types whose differences have up to 33 significant bits."""
+
+SINGLE_LIMIT = (1 << 24) - (1 << 16)
+"""Differences of an 8- or 16-bit integer and a zero point of at most this magnitude are exact in float32."""
+
+LOOK_UP_FROM = 256
+"""From this size on, an output for each code is computed once and then looked up."""
+
+
+def planned(
+    backend: str | None,
+    dtype: np.dtype[Any],
+    x: Operand,
+    scale: Operand,
+    zero_point: Operand | None,
+    spread: Spread,
+    by_division: bool = False,
+) -> Plan:
+    """The plan of operands that have been checked: the formula on the backend."""
+    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
+    dtype = np.dtype(dtype.type)
+    if chosen(backend) == "numpy":
+        return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)
+    from xverify.kernels.compiled.linear import Linear
+
+    formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
+    return Plan(dtype, formula, formula.for_small(x.shape, scale.shape), spread)
+
+
+def apply(
+    out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool = False
+) -> None:
+    """Write the formula's value for every element of x; the operands have been checked."""
+    fill, real = arithmetic(out.dtype, x, scale, zero_point, by_division)
+    with np.errstate(all="ignore"):
+        factor = spread.shaped(numbers(scale, real), x.ndim)
+        offset = spread.shaped(None if zero_point is None else numbers(zero_point, real), x.ndim)
+        looked_up = is_byte_coded(x.dtype) or out.dtype != FLOAT32
+        if x.dtype.itemsize == 1 and looked_up and spread.axis is None and x.size > LOOK_UP_FROM:
+            table = np.empty(256, out.dtype)
+            fill(table, np.arange(256, dtype=np.uint8).view(x.dtype), factor, offset)
+            look_up(table, out, x)
+        else:
+            for_each_block(fill, out, x, spread, factor, offset)
+
+
+def look_up(table: Array, out: Array, x: Array) -> None:
+    """out = the table's entry for each byte of x, whatever the strides of both."""
+
+    def fill(part: Array, codes: Array) -> None:
+        if part.flags.c_contiguous:
+            np.take(table, codes.view(np.uint8), out=part, mode="clip")
+        else:
+            part[...] = table[codes.view(np.uint8)]
+
+    for_each_block(fill, out, x, Spread())
+
+
+def arithmetic(
+    out: np.dtype[Any], x: Array, scale: Array, zero_point: Array | None, by_division: bool
+) -> tuple[Fill, np.dtype[Any]]:
+    """The cheapest arithmetic that is exact before its last rounding, and the type that it computes in."""
+    narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in WIDE_FLOATS)
+    if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
+        narrow = bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
+    if narrow and out == FLOAT32:
+        # A difference of 24 bits or fewer and a scale, both exact in float32: its one operation is the one rounding.
+        return partial(_fill_single, by_division), FLOAT32
+    if by_division:
+        # A midpoint of float32 has 25 bits and a scale 24, so their product and the difference are integers of 49 bits or fewer
+        # in one unit: a quotient that is no midpoint is off it by 2^-49 of itself, and float64, which rounds by 2^-53, never
+        # makes it one.
+        return partial(_fill_double, np.divide), FLOAT64
+    if narrow or scale.dtype != FLOAT32:
+        return partial(_fill_double, np.multiply), FLOAT64
+    return partial(_fill_double, casting.multiply), FLOAT64
+
+
+def _fill_single(by_division: bool, out: Array, x: Array, scale: Array, zero_point: Array | None) -> None:
+    if is_byte_coded(x.dtype):
+        x = numbers(x, FLOAT32)
+    combine = np.divide if by_division else np.multiply
+    # Converted first: a ufunc that converts its operands goes through NumPy's buffers, which costs more.
+    np.copyto(out, x)
+    if zero_point is not None:
+        np.subtract(out, zero_point, out=out)
+    combine(out, scale, out=out)
+
+
+def _fill_double(combine: casting.Combine, out: Array, x: Array, scale: Array, zero_point: Array | None) -> None:
+    difference = numbers(x, FLOAT64)
+    if zero_point is not None:
+        difference = np.subtract(difference, zero_point, out=difference)
+    out[...] = casting.cast(combine(difference, scale), out.dtype)
