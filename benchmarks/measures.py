@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xverify.bench.cases import pairs_of, size_in_words
+from xverify.bench.present import is_unsteady
 from xverify.bench.result import load
 
 MAIN = (("uint8", "float32"), ("int8", "float32"))
@@ -76,17 +77,19 @@ def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
         if fastest:
             faster = _faster_with_other_bits(case["lines"], lines[fastest])
             remark = ", ".join([fastest, *(f"{name} faster, with other bits" for name in faster)])
+            remark += _by_medians(mine, "ratio_to_fastest_peer", "medians_to_fastest_peer")
             yield Check(
                 "not slower than the fastest peer", name, mine.get("ratio_to_fastest_peer"), NOT_SLOWER, remark=remark
             )
         if pair in MAIN and "seconds" in runtime and case["bytes_read"] + case["bytes_written"] > cache:
             goal = "times ONNX Runtime, past the last-level cache"
             yield Check(goal, name, _times(mine, runtime), OVER_ONNX_RUNTIME)
+        limit = _way(lines) + _by_medians(mine, "part_of_limit", "medians_to_limit")
         if pair in MAIN and case["elements"] in LARGE:
-            yield Check("part of the limit", name, mine.get("part_of_limit"), OF_LIMIT, remark=_way(lines))
+            yield Check("part of the limit", name, mine.get("part_of_limit"), OF_LIMIT, remark=limit)
         elif case["elements"] == LARGE[0]:
             yield Check(
-                "part of the limit, other types", name, mine.get("part_of_limit"), OF_LIMIT_OTHERS, remark=_way(lines)
+                "part of the limit, other types", name, mine.get("part_of_limit"), OF_LIMIT_OTHERS, remark=limit
             )
         if mine.get("peak_bytes") is not None:
             yield Check("MiB beside the output", name, mine["peak_bytes"] / (1 << 20), BLOCK_BYTES / (1 << 20), False)
@@ -96,6 +99,12 @@ def _faster_with_other_bits(listed: list[dict[str, Any]], fastest: dict[str, Any
     limit = fastest["seconds"]["median"]
     timed = [line for line in listed if line["role"] == "peer" and "seconds" in line]
     return [line["peer"] for line in timed if line["other_bits"] and line["seconds"]["median"] < limit]
+
+
+def _by_medians(line: dict[str, Any], by_rounds: str, by_medians: str) -> str:
+    """What the medians alone say, where that is something else: the machine's speed changed between rounds."""
+    other = line.get(by_medians)
+    return f"; by the medians {other:.2f}" if is_unsteady(line.get(by_rounds), other) else ""
 
 
 def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:

@@ -22,7 +22,7 @@ from xverify.bench import cases, memory, page, plot, present, timing
 from xverify.bench.cases import Case
 from xverify.bench.data import other_bits, read, written
 from xverify.bench.processes import Limits
-from xverify.bench.result import Line, Measured, Timed, load, save, speed_ratio
+from xverify.bench.result import Line, Measured, Timed, load, ratio_of_medians, save, speed_ratio
 from xverify.bench.run import Options, bench
 from xverify.bench.table import print_bench
 from xverify.cli import main
@@ -151,6 +151,17 @@ def test_the_table_says_who_was_lost_and_why(whole):
     assert "The limit: as it is (96)" in text
 
 
+def test_rounds_of_different_speed_are_told(whole):
+    changed = json.loads(json.dumps(whole))
+    line = present.line_of(changed["cases"][1], "right")
+    line.update(ratio_to_fastest_peer=1.25, medians_to_fastest_peer=0.5, part_of_limit=0.5, medians_to_limit=0.51)
+    (group, _) = present.groups(changed)
+    assert present.ratio(line) == "1.25×~"
+    assert present.part(line) == "50 %"
+    told = "The machine was of different speed in different rounds (~); by the medians alone: right at 96 0.50×."
+    assert told in [note for note in present.notes(group) if "right at" in note]
+
+
 class Interrupts:
     """Ctrl-C when the second case begins."""
 
@@ -255,6 +266,8 @@ def test_a_ratio_is_the_median_over_rounds_that_both_have():
     theirs.ways = [Timed("w", None, 0, {0: 2.0, 2: 12.0, 5: 1.0})]
     assert speed_ratio(mine, theirs) == 2.5
     assert speed_ratio(mine, Line(peer("c"))) is None
+    assert ratio_of_medians(mine, theirs) == 2.0
+    assert ratio_of_medians(mine, Line(peer("c"))) is None
 
 
 def test_the_fastest_peer_is_one_with_the_right_bits_where_there_is_one():

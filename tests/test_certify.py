@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -187,9 +188,10 @@ def broken_off(path: Path, units: str, by: signal.Signals) -> tuple[int, str]:
     """Exit status and words of a process that gets a signal when something is proven."""
     words = ["certify", "--kernel", f"{KERNELS}:slow", "--domain", *BY_PARTS, units, "-o", str(path), "-n", "1"]
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which who started the tests may have ignored
-    run = subprocess.Popen(
-        [sys.executable, "-m", "xverify", *words], stderr=subprocess.PIPE, text=True, preexec_fn=heed
-    )
+    # What a killed process leaves behind goes with the test's directory.
+    environment = {**os.environ, "TMPDIR": str(path.parent)}
+    command = [sys.executable, "-m", "xverify", *words]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed, env=environment)
     until = time.monotonic() + 60
     while time.monotonic() < until and not (path.exists() and load(path)["counts"]["proven"]):
         time.sleep(0.01)

@@ -92,13 +92,22 @@ def microseconds(line: Json) -> str:
 def ratio(line: Json) -> str:
     """1.41x: how many times as fast as the fastest peer."""
     value = line["ratio_to_fastest_peer"]
-    return "" if value is None else f"{value:.2f}×"
+    return "" if value is None else f"{value:.2f}×{'~' if is_unsteady(value, line['medians_to_fastest_peer']) else ''}"
 
 
 def part(line: Json) -> str:
     """92 %: of the limit."""
     value = line["part_of_limit"]
-    return "" if value is None else f"{100 * value:.0f} %"
+    return "" if value is None else f"{100 * value:.0f} %{'~' if is_unsteady(value, line['medians_to_limit']) else ''}"
+
+
+_UNSTEADY = 0.1
+"""From this relative difference on, a ratio and that of the medians are told apart."""
+
+
+def is_unsteady(by_rounds: float | None, by_medians: float | None) -> bool:
+    """Whether the ratio by rounds and the ratio of the medians say different things."""
+    return by_rounds is not None and by_medians is not None and abs(by_medians - by_rounds) > _UNSTEADY * by_rounds
 
 
 _NOTICED, _LITTLE = 1 << 18, "< 0.25 MiB"
@@ -136,6 +145,7 @@ def notes(group: Group) -> list[str]:
     return [
         *([f"The limit: {winners}."] if winners else []),
         *_memory(group),
+        *_unsteady(group),
         *(
             f"{name} computes other bits than the kernel (*), on up to {share:.3g} % of the values."
             for name, share in others.items()
@@ -159,6 +169,21 @@ def _memory(group: Group) -> list[str]:
     rest = [] if len(much) == len(taken) else [f"each {'of the others ' if much else ''}{_LITTLE}"]
     listed = ", ".join([*much, *rest])
     return [f"Memory beside operands and output, at {size_in_words(case['elements'])}: {listed}."]
+
+
+def _unsteady(group: Group) -> list[str]:
+    """What the medians alone say of the kernels, where the rounds say something else."""
+    found = []
+    for case in group.measured:
+        for line in case["lines"]:
+            if line["role"] == "kernel" and _timed(line):
+                of_peer, of_limit = line["medians_to_fastest_peer"], line["medians_to_limit"]
+                said = [f"{of_peer:.2f}×"] if is_unsteady(line["ratio_to_fastest_peer"], of_peer) else []
+                said += [f"{100 * of_limit:.0f} %"] if is_unsteady(line["part_of_limit"], of_limit) else []
+                found += [f"{line['peer']} at {size_in_words(case['elements'])} {' '.join(said)}"] if said else []
+    if not found:
+        return []
+    return [f"The machine was of different speed in different rounds (~); by the medians alone: {'; '.join(found)}."]
 
 
 def _absence(line: Json) -> str:
