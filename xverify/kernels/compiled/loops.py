@@ -63,29 +63,73 @@ def _whole(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divi
         put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
 
 
-def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+@njit(error_model="numpy")
+def _run(x, first, out, to, count, table, keep, flip, own_scale, own_offset, divides, streamed):
+    """Elements that share their parameters."""
+    for i in range(count // CHUNK):
+        put_chunk(
+            x, first + i * CHUNK, out, to + i * CHUNK, table, keep, flip, own_scale, own_offset, divides, streamed
+        )
+    for i in range(count // CHUNK * CHUNK, count):
+        put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+
+
+@njit(error_model="numpy")
+def _whole_runs(x, first, out, to, whole, run, parameter, table, keep, flip, zero, scale, offset, divides, streamed):
+    """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
+    chunks = run // CHUNK
+    for i in range(whole):
+        own_scale = number(get(scale, parameter + i), keep, flip, zero)
+        own_offset = _offset(offset, parameter + i, table, keep, flip, zero)
+        for j in range(chunks):
+            at = (i * chunks + j) * CHUNK
+            put_chunk(x, first + at, out, to + at, table, keep, flip, own_scale, own_offset, divides, streamed)
+
+
+@njit(error_model="numpy")
+def _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, position, streamed):
+    """streamed: None, or True where ``to`` and all that the runs are cut into are multiples of CHUNK."""
     origin, line, run, stride = runs
     lines = position // line
     within = position - lines * line
-    block = within // run
     while first < stop:
+        block = within // run
         parameter = lines * stride + block - origin
-        own_scale = number(get(scale, parameter), keep, flip, zero)
-        own_offset = _offset(offset, parameter, table, keep, flip, zero)
-        count = min(min((block + 1) * run, line) - within, stop - first)
-        for _ in range(count // CHUNK):
-            put_chunk(x, first, out, to, table, keep, flip, own_scale, own_offset, divides, None)
-            first += CHUNK
-            to += CHUNK
-        for i in range(count % CHUNK):
-            put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
-        first += count % CHUNK
-        to += count % CHUNK
+        left = min(line - within, stop - first)
+        if within == block * run and run % CHUNK == 0 and left >= run:
+            count = left // run * run
+            _whole_runs(
+                x,
+                first,
+                out,
+                to,
+                left // run,
+                run,
+                parameter,
+                table,
+                keep,
+                flip,
+                zero,
+                scale,
+                offset,
+                divides,
+                streamed,
+            )
+        else:
+            own_scale = number(get(scale, parameter), keep, flip, zero)
+            own_offset = _offset(offset, parameter, table, keep, flip, zero)
+            count = min((block + 1) * run - within, left)
+            _run(x, first, out, to, count, table, keep, flip, own_scale, own_offset, divides, streamed)
+        first += count
+        to += count
         within += count
-        block += 1
         if within == line:
-            within = block = 0
+            within = 0
             lines += 1
+
+
+def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+    _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, position, None)
 
 
 def _by_rows(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
@@ -137,23 +181,8 @@ def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, o
         if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
             return first
         stop -= (stop - first) % CHUNK
-        lines = start // line
-        within = start - lines * line
-        block = within // run
-        while first < stop:
-            parameter = lines * stride + block - origin
-            own_scale = number(get(scale, parameter), keep, flip, zero)
-            own_offset = _offset(offset, parameter, table, keep, flip, zero)
-            count = min(min((block + 1) * run, line) - within, stop - first)
-            for _ in range(count // CHUNK):
-                put_chunk(x, first, out, first, table, keep, flip, own_scale, own_offset, divides, True)
-                first += CHUNK
-            within += count
-            block += 1
-            if within == line:
-                within = block = 0
-                lines += 1
-        return first
+        _all_runs(x, first, stop, out, first, table, keep, flip, zero, scale, offset, divides, runs, start, True)
+        return stop
 
     if scale.ndim > 0:
         return by_runs

@@ -87,7 +87,10 @@ def places(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -
         return Rows(size)
     if blocked:
         count = -(-extent // spread.run)
-        return Runs(extent, spread.run, count) if inner == 1 else Rows(inner, extent, spread.run, count)
+        if inner > 1:
+            return Rows(inner, extent, spread.run, count)
+        # Where no block is cut short all lines are one.
+        return Runs(extent, spread.run, count) if extent % spread.run else Runs(size, spread.run, 0)
     period = extent * inner
     if size >= _WORTH_EXPANDING and period <= BLOCK and (inner < CHUNK if inner > 1 else period < _LONG_ROW):
         tiles = -(-_LONG_ROW // period)
