@@ -150,9 +150,15 @@ def single(operands: Operands) -> NDArray[np.uint32]:
     codes, dtypes = operands.codes, operands.dtypes
     difference = _small(dtypes["x"], codes["x"])
     if "zero_point" in dtypes:
-        difference = difference - _small(dtypes["zero_point"], codes["zero_point"])
+        difference = _into(np.subtract, difference, _small(dtypes["zero_point"], codes["zero_point"]))
     with np.errstate(all="ignore"):
-        return np.asarray(difference * codes["scale"].view(np.float32)).view(np.uint32)
+        return _into(np.multiply, difference, codes["scale"].view(np.float32)).view(np.uint32)
+
+
+def _into(operation: np.ufunc, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The result, in the memory of ``left`` where that surely has its shape."""
+    fits = right.shape == left.shape or (right.size == 1 and right.ndim <= left.ndim)
+    return np.asarray(operation(left, right, out=left if fits else None))
 
 
 def _small(dtype: str, codes: NDArray[Any]) -> NDArray[np.float32]:

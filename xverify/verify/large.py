@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from xverify.contracts.model import Codes, Operands, Reading
 from xverify.core.bits import canonical
-from xverify.core.call import BITS
+from xverify.core.call import BITS, code_dtype
 from xverify.core.rounding import is_subnormal
 
 WORTH = 8
@@ -95,13 +95,14 @@ def in_blocks(reading: Reading, operands: Operands) -> Codes:
         return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
     given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
-    parts = []
+    found, start = np.empty(math.prod(operands.shape), code_dtype(operands.output_dtype)), 0
     for some in every:
         block: Any = some if len(large) > 1 else (some,)
         codes = {**operands.codes, **dict(zip(large, block, strict=True))}
         part = replace(operands, codes=codes, shape=codes[large[0]].shape)
-        parts.append(canonical(np.asarray(reading.evaluate(part)), operands.output_dtype))
-    return np.concatenate(parts).reshape(operands.shape)
+        found[start : start + part.shape[0]] = canonical(np.asarray(reading.evaluate(part)), operands.output_dtype)
+        start += part.shape[0]
+    return found.reshape(operands.shape)
 
 
 def subnormal_in_blocks(codes: Codes, dtype: str) -> NDArray[np.bool_]:
