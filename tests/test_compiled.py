@@ -32,6 +32,7 @@ from oracles import all_oracles, xverify_numpy
 from oracles.arrays import pack
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
+from xverify.kernels.backends import chosen
 from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
@@ -394,6 +395,10 @@ def test_a_cache_that_cannot_be_written() -> None:
     """No directory can be made below a file."""
     total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()
     assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+
+
+def test_the_fastest_backend_is_chosen_and_a_named_one_is_itself() -> None:
+    assert (chosen(None), chosen("numba"), chosen("numpy")) == ("numba", "numba", "numpy")
 
 
 def test_an_unknown_backend() -> None:

@@ -93,6 +93,24 @@ def test_figures_that_went_wrong_elsewhere() -> None:
     assert got.view(np.uint16).tolist() == [0x3F81, 0x3F80, 0, 1]
 
 
+def test_products_of_41_bits_by_24_are_exact_but_for_the_last_bit() -> None:
+    """As with an int64 zero point: odd differences of all the bits that are promised, scales with all of theirs, and products that
+    are one off a float64, so that nothing less than exact partial products tells on which side."""
+    generator = np.random.default_rng(3)
+    difference = generator.integers(1 << 39, 1 << 40, 500) * 2.0 + generator.choice([-1, 1], 500)
+    upper = generator.integers(1 << 11, 1 << 12, 500) * 4096.0
+    scale = upper + [
+        pow(int(one), -1, 4096) * int(sign) % 4096
+        for one, sign in zip(difference, generator.choice([-1, 1], 500), strict=True)
+    ]
+    got = casting.multiply(difference, scale)
+    for one, a, b in zip(got.tolist(), difference.tolist(), scale.tolist(), strict=True):
+        exact_value = Fraction(a) * Fraction(b)
+        step = Fraction(np.spacing(abs(one)))
+        is_odd = bool(np.float64(one).view(np.int64) & 1)
+        assert Fraction(one) == exact_value or (is_odd and abs(Fraction(one) - exact_value) < step)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.integers(-32768, 65535), st.integers(-32768, 65535), float32_codes, st.sampled_from(["float16", "bfloat16"]))
 def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:

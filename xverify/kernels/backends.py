@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 BACKENDS = ("numpy", "numba")
 
@@ -32,8 +31,3 @@ def chosen(backend: str | None) -> str:
                 f"backend is 'numba', which cannot be imported ({error}); install it with: pip install 'xverify[numba]'"
             ) from error
     return backend
-
-
-def is_hashable_dtype(dtype: Any) -> bool:
-    """Whether something that is given for a dtype can be looked up: a name, a type or a dtype."""
-    return dtype is None or isinstance(dtype, str | type) or type(dtype).__name__.endswith("DType")

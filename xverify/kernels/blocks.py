@@ -73,7 +73,7 @@ def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters
     """Call ``fill`` for every block of ``x`` and ``out``."""
     if spread.axis is None and x.flags.c_contiguous and out.flags.c_contiguous:
         # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
-        x, out = x.reshape(-1), out.reshape(-1)
+        x, out = x.ravel(), out.ravel()
     if x.size <= BLOCK and spread.run == 1:
         fill(out, x, *parameters)
         return

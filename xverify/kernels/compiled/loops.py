@@ -176,7 +176,7 @@ def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, o
         return lambda x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position: first
 
     def by_runs(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
-        origin, line, run, stride = runs
+        _, line, run, _ = runs
         start = position + first
         if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
             return first
