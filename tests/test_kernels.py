@@ -94,8 +94,8 @@ def test_figures_that_went_wrong_elsewhere() -> None:
 
 
 def test_products_of_41_bits_by_24_are_exact_but_for_the_last_bit() -> None:
-    """As with an int64 zero point: odd differences of all the bits that are promised, scales with all of theirs, and products that
-    are one off a float64, so that nothing less than exact partial products tells on which side."""
+    """As with an int64 zero point: odd differences of all the bits that are promised, scales with all of theirs, and products
+    that are one off a float64, so that nothing less than exact partial products tells on which side."""
     generator = np.random.default_rng(3)
     difference = generator.integers(1 << 39, 1 << 40, 500) * 2.0 + generator.choice([-1, 1], 500)
     upper = generator.integers(1 << 11, 1 << 12, 500) * 4096.0
