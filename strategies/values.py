@@ -101,6 +101,9 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
         return encode(dtype, mantissas * np.exp2(exponents)).reshape(shape)
     if recipe == "near-tie":
         mantissas = np.full(count, 1.0 + rng.random())
+        if dtype != "float16":
+            # Of a wide x products below 1 too, and such as float16 has as results.
+            powers = np.exp2(rng.integers(-56, 25, count).astype(np.float64))
     sign = -1.0 if recipe == "negative" else 1.0
     return encode(dtype, sign * mantissas * powers).reshape(shape)
 
