@@ -22,8 +22,9 @@ from native_compiler import compiled  # noqa: E402
 
 from xverify import contracts  # noqa: E402
 from xverify.engine.fleet import MakeWorker  # noqa: E402
+from xverify.engine.process import Limits  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
-from xverify.engine.workers import Limits, Worker  # noqa: E402
+from xverify.engine.workers import Worker  # noqa: E402
 from xverify.gate.gate import GateOptions, gate, narrowed, nothing_more  # noqa: E402
 
 KERNELS = HERE / "flawed_kernels"

@@ -19,9 +19,10 @@ from oracles import all_oracles
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.engine import deaths as shrinking_deaths
+from xverify.engine.process import Limits
 from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
-from xverify.engine.workers import Limits, Worker
+from xverify.engine.workers import Worker
 from xverify.report import markdown, render, summary
 from xverify.report.script import script_for
 
@@ -130,7 +131,7 @@ def test_a_successor_is_forked_and_begins_anew(forking: Worker) -> None:
     pids = set()
     for value in (1, 2, 3):
         assert is_double(forking.ask(*request(value)), value)
-        pids.add(forking._pid)
+        pids.add(forking._process.pid)
         assert forking.forks
         assert forking.ask(*request(value, "abort")).kind == "crash"
     assert len(pids) == 3
@@ -140,10 +141,10 @@ def test_a_successor_is_forked_and_begins_anew(forking: Worker) -> None:
 
 def test_a_renewed_process_has_made_no_call(forking: Worker) -> None:
     forking.ask(*request(1))
-    first = forking._pid
+    first = forking._process.pid
     forking.renew()
     assert is_double(forking.ask(*request(2)), 2)
-    assert forking._pid != first
+    assert forking._process.pid != first
     assert forking.restarts == 0
 
 

@@ -16,7 +16,8 @@ import pytest
 from oracles.protocol import Oracle
 from oracles.worker import FILE_LIMIT, read_journal, unwrap, wrap
 from xverify.core.call import Call, Outcome, Tensor, encode_call
-from xverify.engine.workers import STARTS, Limits, Worker, WorkerFailedError, wait_any
+from xverify.engine.process import Limits
+from xverify.engine.workers import STARTS, Worker, WorkerFailedError, wait_any
 
 HERE = str(Path(__file__).parent)
 FAKE = Oracle("fake", "numpy", ("*",), ("*",), "fake_oracles", search_path=(HERE,))
@@ -204,7 +205,8 @@ import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
 from test_workers import FAKE, request
-from xverify.engine.workers import Limits, Worker
+from xverify.engine.process import Limits
+from xverify.engine.workers import Worker
 worker = Worker(FAKE, Path({directory!r}))
 worker.start()
 worker.ask(*request(1))

@@ -32,8 +32,9 @@ from xverify.core.line import call_from_line, call_to_line
 from xverify.engine import select
 from xverify.engine.fleet import Answering
 from xverify.engine.inline import Inline
+from xverify.engine.process import Limits
 from xverify.engine.run import Sweep
-from xverify.engine.workers import Limits, Worker
+from xverify.engine.workers import Worker
 from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully

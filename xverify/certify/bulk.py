@@ -21,7 +21,8 @@ from xverify.certify.domains import Columns, Domain
 from xverify.certify.expected import bits_of
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, encode_call
-from xverify.engine.workers import Limits, Worker
+from xverify.engine.process import Limits
+from xverify.engine.workers import Worker
 
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
 

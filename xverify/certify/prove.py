@@ -26,7 +26,8 @@ from xverify.certify.ranges import Range, Ranges
 from xverify.certify.witness import counterexample, is_tensor
 from xverify.core.bits import subnormals_work
 from xverify.core.call import Outcome
-from xverify.engine.workers import Limits, WorkerFailedError
+from xverify.engine.process import Limits
+from xverify.engine.workers import WorkerFailedError
 
 Shard = tuple[int, Range]
 """A slice, and units of it."""

@@ -22,8 +22,8 @@ from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
 from xverify.engine import naming
 from xverify.engine.installers import Say
+from xverify.engine.process import Limits
 from xverify.engine.select import UsageError
-from xverify.engine.workers import Limits
 
 SAMPLE = 1 << 20
 """Triples that are drawn; all, where no more are proven."""

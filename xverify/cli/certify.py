@@ -97,7 +97,7 @@ def certify(
     from xverify.certify.prove import Task, prove, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.engine import select
-    from xverify.engine.workers import Limits
+    from xverify.engine.process import Limits
 
     console = Console()
     count = workers or os.cpu_count() or 1

@@ -92,8 +92,8 @@ def gate(
 
     from xverify import contracts as editions
     from xverify.engine import select
+    from xverify.engine.process import Limits
     from xverify.engine.sweep import new_run_id, run_directory
-    from xverify.engine.workers import Limits
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
     from xverify.gate.decide import UNABLE as UNDECIDED

@@ -18,8 +18,9 @@ from xverify.contracts.readings import Stepwise
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
+from xverify.engine.process import Limits
 from xverify.engine.select import UsageError, nearest
-from xverify.engine.workers import Limits, Worker, WorkerFailedError
+from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify.attribute import neighbours
 from xverify.verify.legal import legal_set
 

@@ -23,7 +23,8 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
-from xverify.engine.workers import Limits, Worker, WorkerFailedError
+from xverify.engine.process import Limits
+from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify.findings import Subject
 
 DEPTH = 2

@@ -26,10 +26,11 @@ from xverify.engine.conclude import conclude, simplest_refused
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
 from xverify.engine.plan import Case, batches
+from xverify.engine.process import Limits
 from xverify.engine.rules import Rules
 from xverify.engine.spent import Spent
 from xverify.engine.trust import Trust
-from xverify.engine.workers import Limits, Worker
+from xverify.engine.workers import Worker
 from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set

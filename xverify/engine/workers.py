@@ -6,33 +6,19 @@ from the worker's journal and gets the outcome "crash" or "hang"; the others go 
 
 from __future__ import annotations
 
-import contextlib
-import os
-import queue
-import re
-import shlex
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import execnet
-
-import oracles
-import xverify.core.call
-from oracles.nursery import AGAIN
 from oracles.protocol import Oracle
-from oracles.worker import LOST, read_journal, unwrap, wrap
+from oracles.worker import unwrap, wrap
 from xverify.core.call import Outcome, decode_call, decode_outcome, encode_call
-from xverify.engine.last_words import half_of_memory, in_words, last_words, resident
+from xverify.engine.process import END, Limits, NotStartedError, Process
 from xverify.verify.verdicts import NO_MEMORY
 
 STARTS = 3
@@ -43,40 +29,6 @@ IN_FLIGHT = 4
 
 POLL_SECONDS = 0.2
 """How often the journal of a silent worker is looked at."""
-
-_BOOTSTRAP = """
-import os, sys, types
-settings = channel.receive()
-channel.send(os.getpid())
-os.environ.update(settings["environment"])
-sys.path[:] = settings["path"] + [entry for entry in sys.path if entry]
-for name, folder in settings["stubs"]:
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [folder]
-from oracles.worker import serve
-serve(channel, settings)
-"""
-"""Runs in the worker before anything of ours. The stubs are packages without code of their own, so that a Python
-that has no xverify finds the modules that carry calls, and nothing else of this environment."""
-
-TRACE_SECONDS = 0.1
-"""How long a process that hangs has to write where."""
-
-END_SECONDS = 1.0
-"""How long a process has to be gone when it was ended, or when its pipe was closed."""
-
-_END = ("end",)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Of one worker: seconds for a call and for the start; bytes of address space beyond what it has when it is ready (0: no
-    limit); bytes of memory that it may hold."""
-
-    call: float = 10.0
-    start: float = 120.0
-    memory: int = 0
-    resident: int = field(default_factory=half_of_memory)
 
 
 class WorkerFailedError(RuntimeError):
@@ -114,9 +66,9 @@ class Worker:
         forks: bool = True,
     ) -> None:
         self.oracle = oracle
-        self.python = python or oracle.python or sys.executable
         self.limits = limits or Limits()
         self.bell = bell or threading.Event()
+        self._process = Process(oracle, python, self.limits, directory, self.bell, forks)
         self.likeness = likeness
         self._fatal: set[tuple[str, Hashable]] = set()
         self.failed: str | None = None
@@ -125,22 +77,8 @@ class Worker:
         self.calls = 0
         self.restarts = 0
         self.slowest = 0.0  # seconds of one message's answers at most
-        directory.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"[^\w.=-]", "_", oracle.name)[:80]
-        self._directory = Path(tempfile.mkdtemp(prefix=name + "-", dir=directory.resolve()))
-        self._journal = str(self._directory / "journal")
-        self._log = self._directory / "stderr"
-        self._group = execnet.Group()
-        self._gateway: Any = None
-        self._channel: Any = None
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._pid = 0  # of the process that answers
-        self._keeper = 0  # of the process that was started: the same, or the one that forks those that answer
-        self._may_fork = forks and oracle.role != "kernel"
-        self._forked = False
         self._singly_until = -1  # up to the request of that number, one is sent at a time
         self._ready = False
-        self._fresh = True  # nothing was asked of the process that answers
         self._fruitless = 0
         self._moved = 0.0
         self._serial = 0
@@ -149,34 +87,17 @@ class Worker:
         self._in_flight: deque[int] = deque()  # of each message under way, the number of its last request
         self._unanswered: dict[int, _Request] = {}  # in order
         self._looked = 0.0
-        self._said = 0  # bytes of the log that belong to the start
 
     # -- what the engine calls ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the process and return at once: the framework is imported while others work."""
-        self._log.write_bytes(b"")
-        self._said = 0
-        Path(self._journal).unlink(missing_ok=True)
-        self._inbox = queue.SimpleQueue()
         self._in_flight.clear()
-        self._forked, self._fresh = False, True
         self._moved = self._looked = time.monotonic()
         try:
-            self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
-            self._channel = self._gateway.remote_exec(_BOOTSTRAP)
-            self._channel.send(self._settings())
-            self._pid = self._keeper = self._channel.receive(timeout=self.limits.start)
-        except (OSError, EOFError, execnet.RemoteError, execnet.TimeoutError) as error:
-            self._give_up(f"{type(error).__name__}: {error}")
-            return
-        inbox, bell = self._inbox, self.bell
-
-        def arrived(message: Any) -> None:
-            inbox.put(message)
-            bell.set()
-
-        self._channel.setcallback(arrived, endmarker=_END)
+            self._process.start()
+        except NotStartedError as error:
+            self._give_up(str(error))
 
     @property
     def ready(self) -> bool:
@@ -243,16 +164,14 @@ class Worker:
     @property
     def forks(self) -> bool:
         """Whether what answers was forked."""
-        return self._forked
+        return self._process.forked
 
     def renew(self) -> None:
         """Have the next call answered by a process that has answered none, when nothing is pending."""
-        if self.failed is not None or self._fresh:
+        if self.failed is not None or self._process.fresh:
             return
-        if self._pid != self._keeper:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            self._next_child()
+        if self._process.renew():
+            self._begin_anew()
         else:
             self._kill()
             self.start()
@@ -261,43 +180,18 @@ class Worker:
         """End the process for sure, within a second, and remove its files."""
         self._kill()
         self.failed = self.failed or f"{self.oracle.name} was stopped"
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._process.remove()
 
     # -- the process ----------------------------------------------------------------------------------
 
-    def _settings(self) -> dict[str, Any]:
-        ours = Path(xverify.core.call.__file__).resolve().parents[1]
-        answers = str(Path(str(oracles.__file__)).resolve().parent)
-        stubs = [("xverify", str(ours)), ("xverify.core", str(ours / "core")), ("oracles", answers)]
-        oracle = self.oracle
-        return {
-            "stubs": [] if oracle.needs_xverify else stubs,
-            "path": ([str(ours.parent)] if oracle.needs_xverify else []) + list(oracle.search_path),
-            "module": oracle.module,
-            "load": oracle.load,
-            "arguments": list(oracle.arguments),
-            "environment": dict(oracle.environment),
-            "distribution": oracle.distribution,
-            "call_timeout": self.limits.call,
-            "memory": self.limits.memory,
-            "strict": oracle.strict,
-            "nursery": self._may_fork,
-            "journal": self._journal,
-            "log": str(self._log),
-        }
-
     def _advance(self, wait: float = 0.0) -> None:
         """Take what has arrived (waiting so long for it at most), look after the process, send what is due."""
-        if self.failed is not None or self._channel is None:
+        if self.failed is not None or not self._process.is_started:
             return
-        message = None
-        with contextlib.suppress(queue.Empty):
-            message = self._inbox.get(timeout=wait) if wait > 0 else self._inbox.get_nowait()
+        message = self._process.message(wait)
         while message is not None:
             self._take(message)
-            message = None
-            with contextlib.suppress(queue.Empty):
-                message = self._inbox.get_nowait()
+            message = self._process.message()
         self._look_after()
         self._send()
 
@@ -305,9 +199,9 @@ class Worker:
         self._moved = time.monotonic()
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
-            self._said = self._log.stat().st_size
+            self._process.is_ready()
         elif message[0] == "child":
-            self._pid, self._said, self._forked = message[1], 0, True
+            self._process.has_child(message[1])
         elif message[0] == "died":
             self._died(message[1], kept=True)
         elif message[0] == "failed":
@@ -323,17 +217,17 @@ class Worker:
             self._fruitless = 0
             if self._in_flight and self._in_flight[0] == numbers[-1]:
                 self._in_flight.popleft()
-        elif message is _END and self.failed is None:
-            self._died(self._status(), kept=False)
+        elif message is END and self.failed is None:
+            self._died(self._process.status(), kept=False)
 
     def _look_after(self) -> None:
         """Replace the process when it has been silent for too long."""
         now = time.monotonic()
         if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.limits.call / 4):
             return
-        held = resident(self._pid) if self._ready else 0
+        held = self._process.held() if self._ready else 0
         if held > self.limits.resident:
-            self._replace("crash", f"{NO_MEMORY}: it held {held >> 20} MiB", read_journal(self._journal).call)
+            self._replace("crash", f"{NO_MEMORY}: it held {held >> 20} MiB", self._process.entry().call)
             return
         absent, self._looked = now - self._looked > max(1.0, self.limits.call / 2), now
         if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
@@ -342,11 +236,11 @@ class Worker:
             if now - self._moved > self.limits.start:
                 self._give_up(f"it was not ready after {self.limits.start:g} s")
         elif self._in_flight:
-            entry = read_journal(self._journal)
+            entry = self._process.entry()
             since = max(entry.since, self._moved) if entry.call is None else entry.since
             if now - since > self.limits.call:
                 if entry.call is None:
-                    self._replace("crash", in_words(None, 0), None)
+                    self._replace("crash", self._process.ending(None), None)
                 else:
                     self._replace("hang", f"no answer within {self.limits.call:g} s", entry.call)
 
@@ -360,32 +254,28 @@ class Worker:
                 self._unsent.appendleft(requests[1:])
                 requests = requests[:1]
             numbers = tuple(request.number for request in requests)
-            parcel = wrap([r.blob for r in requests], f"{self._journal}.{numbers[0]}.calls")
+            parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
             self._in_flight.append(numbers[-1])
-            self._fresh = False
+            self._process.fresh = False
             self._moved = time.monotonic()
-            try:
-                self._channel.send((numbers, parcel, tuple(request.options for request in requests)))
-            except OSError:  # it died: the end marker is on its way, and what was sent is sent again
-                return
+            if not self._process.send((numbers, parcel, tuple(request.options for request in requests))):
+                return  # what was sent is sent again
 
     def _died(self, status: int | None, kept: bool) -> None:
         # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
-        suspect = None if status is None else read_journal(self._journal).call
-        self._replace("crash", in_words(status, self.limits.memory), suspect, kept)
+        suspect = None if status is None else self._process.entry().call
+        self._replace("crash", self._process.ending(status), suspect, kept)
 
     def _replace(self, kind: str, ending: str, suspect: int | None, kept: bool | None = None) -> None:
         """Give the call under way its outcome, and have a successor of the process for the others. kept: of a process that
         has ended, whether the one that forked it is still there; None: it is to be ended."""
         if kept is None:
-            if kind == "hang" and self._pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._pid, signal.SIGUSR1)  # faulthandler writes where it hangs
-                time.sleep(TRACE_SECONDS)
+            if kind == "hang":
+                self._process.tell_where()
             kept = self._end(suspect)
         elif not kept:
             self._kill()
-        words = last_words(ending, self._log, self._said, self._complaint())
+        words = self._process.last_words(ending)
         self._take_answers(suspect if kind == "hang" else None)
         if suspect is None and self._in_flight:
             # It died between calls, or its pipe broke: asked one by one, it is known after which.
@@ -400,8 +290,8 @@ class Worker:
                 self._fatal.add((died.options, self.likeness(died.blob)))
             self._spare()
             self._fruitless = 0
-        elif self._forked and self._fruitless > 1:
-            self._may_fork = kept = False  # what fails without a call may be the fork's fault
+        elif self._process.forked and self._fruitless > 1:
+            self._process.may_fork = kept = False  # what fails without a call may be the fork's fault
         if self._fruitless >= STARTS:
             self._give_up(words)
             return
@@ -416,20 +306,16 @@ class Worker:
             self._kill()
             self.start()
             return
-        self._next_child()
+        self._process.next_child()
+        self._begin_anew()
 
-    def _next_child(self) -> None:
-        Path(self._journal).unlink(missing_ok=True)
+    def _begin_anew(self) -> None:
         self._in_flight.clear()
-        self._fresh = True
-        self._pid, self._moved = self._keeper, time.monotonic()
-        with contextlib.suppress(OSError):  # it has ended: the end marker is on its way
-            self._channel.send(AGAIN)
+        self._moved = time.monotonic()
 
     def _take_answers(self, except_for: int | None = None) -> None:
         """Take what the process that has ended answered before."""
-        while not self._inbox.empty():
-            message = self._inbox.get_nowait()
+        while (message := self._process.message()) is not None:
             if message[0] == "answers":
                 self._take(message, except_for)
 
@@ -447,49 +333,19 @@ class Worker:
         assert self.likeness is not None
         return bool(call.around) and ("", self.likeness(encode_call(replace(call, around=())))) in self._fatal
 
-    def _status(self) -> int | None:
-        """How the process ended whose pipe was closed; None if it did not."""
-        popen = self._gateway._io.popen
-        try:
-            status = int(popen.wait(END_SECONDS))
-            return None if status == LOST else status
-        except subprocess.TimeoutExpired:
-            return None
-
-    def _complaint(self) -> str:
-        """An exception outside a call: a mistake in the worker's own code."""
-        try:
-            self._channel.waitclose(timeout=0.0 if self._forked else 0.1)
-        except execnet.RemoteError as error:
-            return str(error)
-        except (EOFError, OSError):
-            pass
-        return ""
-
     def _end(self, except_for: int | None = None) -> bool:
         """End the process that answers; whether the one that forked it is there to fork another."""
-        if self._pid != self._keeper:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
-            until = time.monotonic() + END_SECONDS
-            with contextlib.suppress(queue.Empty):
-                while (message := self._inbox.get(timeout=max(0.0, until - time.monotonic()))) is not _END:
-                    if message[0] == "died":
-                        return True
-                    self._take(message, except_for)
-        self._kill()
-        return False
+        kept = self._process.end(lambda message: self._take(message, except_for))
+        self._ready = self._ready and kept
+        return kept
 
     def _kill(self) -> None:
-        for pid in {self._pid, self._keeper} - {0}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self._group.terminate(timeout=0.5)
-        self._pid, self._keeper, self._ready = 0, 0, False
+        self._process.kill()
+        self._ready = False
 
     def _give_up(self, reason: str) -> None:
         self._kill()
-        by = "" if self.python == sys.executable else f" by {self.python}"
+        by = "" if self._process.python == sys.executable else f" by {self._process.python}"
         self.failed = f"{self.oracle.name} could not be run{by}: {reason}"
         self.bell.set()
 
