@@ -99,6 +99,10 @@ def _axis_range(contract: Contract, call: Call, rng: Generator) -> Call | None:
 def _block_size(contract: Contract, call: Call, rng: Generator) -> Call | None:
     if "block_size" not in contract.domain.attributes:
         return None
+    if len(call.data.shape) > 1 and not rng.integers(4):
+        # A scale for each element, which would be blocks of one.
+        attributes = {name: value for name, value in call.attributes.items() if name != "block_size"}
+        return _parameters(replace(call, attributes=attributes), call.data.shape)
     return _set(call, block_size=int(rng.choice([0, -1, -16, -(2**31)])))
 
 

@@ -185,7 +185,7 @@ def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> 
 
     "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing. "near-tie" makes the step a
     small whole number, and max_range next to 0: values lie beside ties of the narrower output types, by less than float64 can
-    hold.
+    hold, and in some by less than float32 has.
     """
     a = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
     b = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
@@ -199,6 +199,6 @@ def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> 
         "far-from-zero": (a, a + b),
         "tiny": (-a * 2.0**-130, b * 2.0**-125),
         "grid": (-16.0 + 0.0 * a, -16.0 + levels * 2.0**-3 + 0.0 * b),
-        "near-tie": (-3.0 * levels + 0.0 * a, 2.0**-100 + 0.0 * b),
+        "near-tie": (-3.0 * levels + 0.0 * a, np.where(b < 1.0, 2.0**-149, 2.0**-100)),
     }[recipe]
     return encode("float32", low), encode("float32", high)

@@ -74,11 +74,12 @@ UNASKED: dict[str, tuple[str, ...] | None] = {
     "xverify/kernels/editions.py": ("output", "edition"),
     "xverify/kernels/blocks.py": None,
     "xverify/kernels/casting.py": None,
+    "xverify/kernels/checks.py": None,
     "xverify/kernels/linear.py": None,
 }
 """Functions (None: all) that look after what no call of a gate holds: the array to write to, how arrays lie in memory and how
-large the parts are that are worked on at once, the way of a small call with compiled loops, differences beyond int32, and the
-name of an edition. Their mutants are asked of the kernels' own tests as well."""
+large the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
+no file holds, and the name of an edition. Their mutants are asked of the kernels' own tests as well."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
