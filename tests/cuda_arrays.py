@@ -1,0 +1,57 @@
+"""What the CUDA kernels' tests share: the CuPy of ours that the package imports, arrays on its device, codes and scales."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_cpu import DeviceArray, FakeCuPy, built
+from kernel_arrays import WIDTHS, Array, coded, dtype_of
+
+from xverify.kernels.cuda.launch import compiled
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """The kernels' source for this machine, compiled once in a process; where it is loaded, its file may go."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        return built(Path(directory))
+
+
+def imported_cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
+    """The CuPy that the package imports, with blocks of 3 threads, so that small tensors take several strides."""
+    fake = FakeCuPy(library(), threads=3)
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    compiled.cache_clear()
+    return fake
+
+
+def on_device(array: Array, start: int = 0) -> Any:
+    """A copy of the array's codes, that many elements after a multiple of 64 bytes, in an array of a dtype that CuPy has."""
+    code = array.dtype if array.dtype.isbuiltin == 1 else f"u{array.itemsize}"
+    room = np.zeros(array.nbytes + 128, np.uint8)
+    first = -room.ctypes.data % 64 + start * array.itemsize
+    placed = room[first : first + array.nbytes].view(code).reshape(array.shape)
+    placed[...] = array.view(code)
+    return placed.view(DeviceArray)
+
+
+def random(name: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Any codes of a type; those of 4 and 2 bits as ml_dtypes has them."""
+    rng = np.random.default_rng(seed)
+    width = dtype_of(name).itemsize
+    return coded(name, rng.integers(0, 1 << WIDTHS.get(name, 8 * width), shape))
+
+
+def scales(name: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Ordinary scales, all different for the most part, so that one of a wrong place shows."""
+    rng = np.random.default_rng(seed)
+    if name == "float8_e8m0fnu":
+        return coded(name, rng.integers(100, 150, shape))
+    return (rng.standard_normal(shape) * 0.37).astype(dtype_of(name))

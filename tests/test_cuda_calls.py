@@ -1,0 +1,283 @@
+"""Calls of the CUDA kernels, on a CuPy of ours: what is launched, whose arrays are taken, what is refused, who calls them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_arrays import imported_cupy, on_device, random, scales
+from cuda_on_cpu import FakeCuPy, Stream
+from kernel_arrays import NEWEST, codes_of, dtype_of
+
+import xverify
+from oracles import all_oracles, answers
+from oracles.arrays import from_array, to_array
+from oracles.xverify_cuda import load
+from xverify.core.call import Call
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
+from xverify.kernels.cuda.geometry import divisor
+from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, OPTIONS, SOURCE, Launch
+from xverify.kernels.plans import Operand
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
+    return imported_cupy(monkeypatch)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_division_by_multiplying(bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    ends = [1, 2, 3, 5, 7, 641, 2**16 - 1, 2**16 + 1, 2 ** (bits - 1) - 1, 2 ** (bits - 2), 2 ** (bits - 2) + 1]
+    for number in (*ends, *map(int, rng.integers(1, 2 ** (bits - 1), 200, np.uint64))):
+        value, multiplier, shift = divisor(number, bits)
+        assert (value, multiplier < 1 << bits, shift < bits) == (number, True, True)
+        last = 2 ** (bits - 1) - 1
+        near = [k * number + d for k in (0, 1, 2, last // number) for d in (-1, 0, 1)]
+        for n in (*near, last, *map(int, rng.integers(0, last, 20, np.uint64))):
+            if 0 <= n <= last:
+                total = (n * multiplier >> bits) + n
+                assert total < 1 << bits
+                assert total >> shift == n // number
+
+
+def launch_of(
+    shape: tuple[int, ...], scale: tuple[int, ...], spread: Spread, x: str = "uint8", out: str = "float32"
+) -> Launch:
+    return Launch.of(dtype_of(out), Operand(dtype_of(x), shape), Operand(np.dtype(np.float32), scale), None, spread)
+
+
+def test_grid_and_head() -> None:
+    launch = launch_of((10_000,), (), Spread())
+    assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
+    assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
+    assert launch_of((1 << 30,), (), Spread()).grid(0, 132) == 132 * BLOCKS_PER_MULTIPROCESSOR
+    assert launch_of((3,), (), Spread()).grid(0, 132) == 1
+    assert launch_of((3,), (), Spread()).head(0x1004) == 3
+    assert launch_of((2,), (), Spread()).head(0x1004) == 2
+    assert launch_of((100,), (), Spread(), out="float16").head(0x1002) == 7
+    size, head, whole, streamed = launch.numbers(0x2003, 0x1004, 1 << 20)[:4]
+    assert (size, head, whole, streamed) == (10_000, 3, 0, 0)
+    assert launch.numbers(0x2001, 0x1004, 49_999)[2:4] == (1, 1)
+    assert launch.numbers(0x2001, 0x1004, 50_000)[2:4] == (1, 0)
+    # 32 bytes of int32 for 8 halves are read in two parts of 16.
+    assert launch_of((99,), (), Spread(), "int32", "float16").numbers(0x2010, 0x1000, 0)[2] == 1
+    assert launch_of((99,), (), Spread(), "int32", "float16").numbers(0x2008, 0x1000, 0)[2] == 0
+
+
+def test_indices_have_64_bits_only_where_they_need_them() -> None:
+    assert launch_of(((1 << 31) - 1,), (), Spread()).index_bits == 32
+    launch = launch_of((2, 1 << 30), (2,), Spread(0))
+    assert launch.index_bits == 64
+    assert "-DINDEX_BITS=64" in launch.macros
+    assert "-DSPREAD=1" in launch.macros
+    assert "-DSPREAD=0" in launch_of((4, 4), (1, 1), Spread(0, 8)).macros, "one parameter in all serves all"
+
+
+def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
+    for size, streamed in ((100, 0), (20_000, 5_000)):
+        dequantize_linear(on_device(np.zeros(size, np.uint8)), on_device(np.ones((), np.float32)))
+        assert cupy.launches[-1].streamed == streamed
+    assert cupy.launches[-1].grid == 5
+    assert len(cupy.compiled) == 1, "one kernel, compiled once"
+
+
+class Exported:
+    """An array of another framework by DLPack, that says where it lies."""
+
+    dtype = "another framework's"
+
+    def __init__(self, array: Any, device: int = 2) -> None:
+        self.array, self._device = array, device
+
+    def __dlpack__(self, **_: object) -> Any:
+        return self.array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (self._device, 0)
+
+
+class Interfaced:
+    """The same by the other protocol."""
+
+    def __init__(self, array: Any, readonly: bool = False) -> None:
+        shape, kind = array.shape, array.view(np.ndarray).dtype.str
+        self.__cuda_array_interface__ = {
+            "data": (array.data.ptr, readonly),
+            "shape": shape,
+            "typestr": kind,
+            "version": 3,
+        }
+        self._kept = array
+
+
+@pytest.mark.parametrize("other", [Exported, Interfaced])
+def test_arrays_of_other_frameworks(cupy: FakeCuPy, other: type) -> None:
+    x, scale, zero_point = random("uint8", (6, 5), 1), scales("float32", (5,), 1), random("uint8", (5,), 2)
+    out = on_device(np.zeros((6, 5), np.float32))
+    result = dequantize_linear(*(other(on_device(a)) for a in (x, scale, zero_point)), out=other(out))
+    assert result.data.ptr == out.data.ptr
+    assert codes_of(np.array(out)) == codes_of(xverify.dequantize_linear(x, scale, zero_point, backend="numpy"))
+
+
+def test_what_does_not_lie_in_order_is_copied(cupy: FakeCuPy) -> None:
+    x, scale = random("uint8", (6, 10), 1), scales("float32", (10,), 1)
+    want = codes_of(xverify.dequantize_linear(x[::2, ::-1].T, scale[::-1].copy(), axis=0, backend="numpy"))
+    got = dequantize_linear(on_device(x)[::2, ::-1].T, on_device(scale)[::-1], axis=0)
+    assert codes_of(np.array(got)) == want
+
+
+def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
+    x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
+    mine = Stream(7)
+    for stream, expected in ((None, None), (mine, 7), (99, 99), (SimpleNamespace(__cuda_stream__=lambda: (0, 5)), 5)):
+        dequantize_linear(x, scale, stream=stream)
+        entered = cupy.launches[-1].stream
+        assert (None if entered is None else entered.ptr) == expected
+    with pytest.raises(TypeError, match="stream is str; expected the address of a cudaStream_t"):
+        dequantize_linear(x, scale, stream="main")
+
+
+def test_refusals_are_those_of_the_other_kernels(cupy: FakeCuPy) -> None:
+    x, scale = np.zeros((2, 3), np.uint8), np.ones(4, np.float32)
+    for operands, keywords in (
+        ((x, scale), {}), ((x, scale[:3]), {"axis": 2}), ((x, scale[0], x[0]), {}), ((x, scale[0], np.int8(1)), {}),
+        ((x.astype(np.uint32), scale[0]), {}), ((x, scale.astype(np.float64)[0]), {}), ((x, scale[0]), {"out_dtype": "int8"}),
+        ((x, scale[:2].reshape(2, 1)), {"block_size": 2}), ((x, scale[0]), {"contract": "ai.onnx/DequantizeLinear-9"}),
+    ):  # fmt: skip
+        arrays = [np.asarray(a) for a in operands]
+        with pytest.raises((TypeError, ValueError)) as expected:
+            xverify.dequantize_linear(*arrays, backend="numpy", **keywords)  # type: ignore[arg-type]
+        with pytest.raises(expected.type) as got:
+            dequantize_linear(*map(on_device, arrays), **keywords)  # type: ignore[arg-type]
+        assert str(got.value) == str(expected.value)
+    assert cupy.launches == []
+
+
+def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
+    x, scale = on_device(np.zeros((2, 4), np.uint8)), on_device(np.ones((), np.float32))
+    out = on_device(np.zeros((2, 4), np.float32))
+    with pytest.raises(TypeError, match="x is ndarray, not on a CUDA device"):
+        dequantize_linear(np.zeros(3, np.uint8), scale)
+    with pytest.raises(TypeError, match="x is Exported, not on a CUDA device"):
+        dequantize_linear(Exported(x, device=1), scale)
+    with pytest.raises(TypeError, match="x is an array of uint8; expected codes of int16 as uint16"):
+        dequantize_linear(x, scale, x_dtype="int16")
+    with pytest.raises(TypeError, match="scale_dtype is 'float9'"):
+        dequantize_linear(x, scale, scale_dtype="float9")
+    with pytest.raises(ValueError, match=r"the shape of x is \(8,\); expected \(5,\), for 9 packed codes of int4"):
+        dequantize_packed(x.reshape(8), scale, dtype="int4", shape=(9,))
+    with pytest.raises(TypeError, match="the dtype of x is int8; expected packed codes in uint8"):
+        dequantize_packed(x.view(np.int8), scale, dtype="int4", shape=(16,))
+    with pytest.raises(ValueError, match="expected no negative extent"):
+        dequantize_packed(x, scale, dtype="int4", shape=(-1,))
+    with pytest.raises(TypeError, match="dtype is int8; expected a dtype of 4 or 2 bits"):
+        dequantize_packed(x, scale, dtype="int8", shape=(8,))
+    for wrong, error, sentence in (
+        (out.astype(np.float16), TypeError, "out is float16; expected an array of float32"),
+        (out.reshape(8), ValueError, "the shape of out is"),
+        (on_device(np.zeros((4, 2), np.float32)).T, ValueError, "out has the strides"),
+        (Interfaced(out, readonly=True), ValueError, "out is read-only"),
+    ):
+        with pytest.raises(error, match=sentence):
+            dequantize_linear(x, scale, out=wrong)
+    shared = on_device(np.zeros(8, np.float32))
+    with pytest.raises(ValueError, match="out overlaps an input"):
+        dequantize_linear(shared.view(np.uint8)[3:11], scale, out=shared)
+    assert cupy.launches == []
+
+
+def test_without_cupy_or_a_card_it_says_what_to_do(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch) -> None:
+    cupy.devices = 0
+    with pytest.raises(RuntimeError, match=r"no CUDA device here .*pip install 'xverify\[cuda\]'"):
+        dequantize_linear(None, None)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match=r"pip install 'xverify\[cuda\]'"):
+        dynamic_dequantize(None, None)
+
+
+def test_the_oracle_answers_by_these_kernels(cupy: FakeCuPy) -> None:
+    answer = load().answer
+    for name, scale_name, out in (
+        ("uint8", "float32", "float32"),
+        ("int4", "bfloat16", "bfloat16"),
+        ("int8", "float16", "float32"),
+    ):
+        x, scale, zero_point = random(name, (4, 6), 1), scales(scale_name, (6,), 2), random(name, (6,), 3)
+        tensors = {"x": x, "scale": scale, "zero_point": zero_point}
+        attributes = {"axis": -1, "output_dtype": out}
+        call = Call(NEWEST, {role: from_array(array) for role, array in tensors.items()}, attributes)
+        outcome = answer(call, "")
+        assert outcome.tensor is not None
+        assert outcome.notes == ()
+        want = xverify.dequantize_linear(x, scale, zero_point, axis=-1, out_dtype=dtype_of(out), backend="numpy")
+        assert (outcome.tensor.dtype, codes_of(to_array(outcome.tensor))) == (out, codes_of(want))
+    assert len(cupy.launches) == 3
+    oracle = all_oracles()["xverify-cuda"]
+    assert (oracle.role, answers(oracle, NEWEST), answers(oracle, "tensorflow/Dequantize@seed")) == (
+        "kernel",
+        True,
+        False,
+    )
+
+
+@pytest.mark.skipif(
+    shutil.which("nvcc") is None, reason="there is no nvcc; NVRTC compiles the source where there is a card"
+)
+def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
+    """Loads and stores are vectors past the caches, and no product is fused with the difference."""
+    launch = launch_of((7, 9), (9,), Spread(1))
+    result = subprocess.run(
+        ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", tmp_path / "kernel.ptx"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    found = set(
+        re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", (tmp_path / "kernel.ptx").read_text())
+    )
+    assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
+    assert not any(operation.startswith("fma") or ".ftz" in operation for operation in found)
+
+
+def benchmark() -> Any:
+    path = Path(__file__).parents[1] / "benchmarks" / "cuda.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_cuda", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_benchmark(cupy: FakeCuPy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, file = benchmark().main, tmp_path / "cuda.json"
+    options = ["--types", "uint8,int4:bfloat16,int32:float16", "--sizes", "1000", "--rounds", "3", "--calls", "2"]
+    assert run([*options, "--json", str(file)]) == 0
+    figures = json.loads(file.read_text())["figures"]
+    assert [one["right"] for one in figures] == [True] * 15
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 15
+    first = figures[0]
+    assert (first["x"], first["granularity"], first["elements"]) == ("uint8", "per-tensor", 1000)
+    assert first["per_cent"] == pytest.approx(100 * first["kernel_bytes_per_second"] / first["copy_bytes_per_second"])
+    cupy.devices = 0
+    assert run(options) == 3
+    assert "no GPU here, so nothing was measured" in capsys.readouterr().err
+
+
+def test_the_benchmark_says_when_bits_are_wrong(
+    cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = benchmark()
+    monkeypatch.setattr(module, "expected", lambda case, operands: np.full(case.shape, 7, case.out_dtype))
+    assert module.main(["--types", "uint8", "--granularities", "per-tensor", "--sizes", "100", "--rounds", "1"]) == 1
+    assert "OTHER BITS THAN NUMPY'S" in capsys.readouterr().out
