@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 from pathlib import Path
 from typing import Any
+
+from xverify.core import machine as core
 
 _DISTRIBUTIONS = ("numpy", "ml_dtypes", "numba", "llvmlite", "matplotlib")
 """Besides those of the peers."""
@@ -18,22 +19,14 @@ def versions() -> dict[str, str]:
     """Of xverify, Python, and what kernels and loops are compiled with."""
     from xverify import __version__
 
-    found = {"xverify": __version__, "python": platform.python_version()}
-    for name in _DISTRIBUTIONS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {"xverify": __version__, "python": platform.python_version(), **core.versions(_DISTRIBUTIONS)}
 
 
 def machine() -> dict[str, Any]:
     """The processor, its cores that this process may use, and bytes of the last-level cache and of memory; None where the
     platform does not tell."""
     return {
-        "system": platform.system(),
-        "architecture": platform.machine(),
-        "processor": _processor(),
+        **core.machine(),
         "cores": usable_cores(),
         "last_level_cache": _last_level_cache(),
         "memory": _memory(),
@@ -45,16 +38,6 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def _last_level_cache() -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ import xverify
 from oracles import installed_version
 from oracles.in_bulk import PYTHON_KERNEL
 from oracles.protocol import Oracle
+from xverify.core import machine
 
 NATIVE_KERNEL = "oracles.native_kernel"
 IN_HOUSE = "xverify"
@@ -66,20 +66,4 @@ def versions(worker: Mapping[str, Any]) -> dict[str, str]:
     """Of ourselves and of what takes part in the arithmetic; worker: what the worker said of itself."""
     found = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
     found["checked with"] = f"python {platform.python_version()}"
-    for package in _PACKAGES:
-        try:
-            found.setdefault(package, importlib.metadata.version(package))
-        except importlib.metadata.PackageNotFoundError:
-            found.setdefault(package, "not installed")
-    return found
-
-
-def machine() -> dict[str, Any]:
-    """System, architecture, processor and the number of its cores."""
-    name = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    except OSError:
-        pass
-    return {"system": platform.system(), "architecture": platform.machine(), "processor": name, "cores": os.cpu_count()}
+    return {**machine.versions(_PACKAGES), **found}

@@ -14,12 +14,13 @@ from oracles.protocol import Oracle
 from xverify.certify.bulk import Bulk, Through
 from xverify.certify.certificate import changed, domain_of, proven_of, triples
 from xverify.certify.domains import Columns, Domain, triples_of_unit
-from xverify.certify.identity import machine, subject, versions
+from xverify.certify.identity import subject, versions
 from xverify.certify.judging import Judge
 from xverify.certify.listing import grouped
 from xverify.certify.ranges import Ranges
 from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
+from xverify.core.machine import machine
 from xverify.engine import naming
 from xverify.engine.installers import Say
 from xverify.engine.process import Limits

@@ -91,11 +91,12 @@ def certify(
     from rich.console import Console
 
     from xverify.certify.certificate import Book, changed, domain_to_json, held, load
-    from xverify.certify.identity import machine, subject, versions
+    from xverify.certify.identity import subject, versions
     from xverify.certify.judging import Judge
     from xverify.certify.listing import grouped, print_domains
     from xverify.certify.prove import Task, prove, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
+    from xverify.core.machine import machine
     from xverify.engine import select
     from xverify.engine.process import Limits
 

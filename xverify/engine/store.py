@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -13,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from xverify import __version__
 from xverify.contracts.model import Cell, Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
+from xverify.core.machine import machine, versions
 from xverify.core.surroundings import in_words
 from xverify.engine.characters import character, followers
 from xverify.engine.run import Sweep
@@ -78,36 +79,12 @@ def _run(sweep: Sweep) -> dict[str, Any]:
         "budget": options.budget,
         "cases": options.cases,
         "complete": sweep.complete,
-        "versions": _versions(),
-        "machine": _machine(),
+        "versions": {"xverify": __version__, "python": platform.python_version(), **versions(_PACKAGES)},
+        "machine": machine(),
         "phases": dict(sorted(sweep.phases.items())),
         "workers": _workers(sweep),
         "left_out": list(options.left_out),
     }
-
-
-def _versions() -> dict[str, str]:
-    from xverify import __version__
-
-    versions = {"xverify": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
-
-
-def _machine() -> dict[str, Any]:
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                name = line.split(":", 1)[1].strip()
-                break
-    except OSError:
-        pass
-    return {"system": platform.system(), "architecture": platform.machine(), "processor": name, "cores": os.cpu_count()}
 
 
 def _workers(sweep: Sweep) -> list[dict[str, Any]]:
