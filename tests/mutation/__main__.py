@@ -34,6 +34,7 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop."
     )
+    parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
     parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
     parser.add_argument("--output", type=Path, default=Path("reports", "mutants.md"))
@@ -55,6 +56,8 @@ def main() -> int:
     seeds = range(1, asked.seeds + 1)
     kept = Kept(ROOT / KEPT, digest(ROOT))
     results = kept.read(asked.survivors)
+    if asked.unexplained:
+        chosen = [m for m in chosen if m not in why]
     wanted = [(m, seed) for seed in seeds for m in chosen if is_asked(m, seed, why) and (m.name, seed) not in results]
     print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained; {len(wanted)} to try", flush=True)
     try:
