@@ -89,9 +89,10 @@ def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker
 def until_walked(
     sound: Sound, seed: int, folder: Path, scales: Sequence[str] = (), budget: float = 120.0
 ) -> dict[str, Any]:
-    """The report of a gate of a sound kernel that ends with the walk. scales: types of scale, of all when none is named."""
+    """The report of a gate of a sound kernel that ends with the walk, on what it takes. scales: types of scale, of all when none
+    is named."""
     options = options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget)
-    within = {contract.id: narrowed(contract.domain, (), scales, ()) for contract in options.contracts}
+    within = {contract.id: narrowed(contract.domain, sound.x_dtypes, scales, ()) for contract in options.contracts}
     return gate(replace(options, draw=nothing_more, within=within), lambda event: None)
 
 

@@ -41,10 +41,11 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Sound:
-    """A kernel in which nothing is to be found."""
+    """A kernel in which nothing is to be found. x_dtypes: those that it takes, if not all; others it says it does not support."""
 
     target: str
     contract: str
+    x_dtypes: tuple[str, ...] = ()
 
 
 SOUND = (
@@ -53,8 +54,8 @@ SOUND = (
     Sound("sound.py:onednn_multiply", MULTIPLY),
     Sound("sound.py:onednn_divide", DIVIDE),
     Sound("sound.py:tensorflow", TENSORFLOW),
-    Sound("native/plain.c:plain", ONNX),
-    Sound("native/packed.c:packed", ONNX),
+    Sound("native/plain.c:plain", ONNX, ("int8", "uint8")),
+    Sound("native/packed.c:packed", ONNX, ("int4", "uint4")),
 )
 
 
