@@ -88,6 +88,8 @@ def _zero_point_shape(contract: Contract, call: Call, rng: Generator) -> Call | 
 def _granularity(contract: Contract, call: Call, rng: Generator) -> Call | None:
     old = call.tensors["scale"].shape
     shapes = [(2,), (1, 1), (2, 1, 2)] if old == () else [(old[0] + 1,), (2, 2, 2, 2, 2, 2, 2), (1, 1, 1, 1, 1, 1, 1)]
+    if len(call.data.shape) > 1 and "block_size" not in contract.domain.attributes:
+        shapes.append(call.data.shape)  # a scale for each element
     return _parameters(call, shapes[rng.integers(len(shapes))])
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -59,6 +60,7 @@ LINEAR_REFUSALS: list[tuple[str, str, type[Exception], tuple[Any, ...], dict[str
     ("granularity", "ai.onnx/DequantizeLinear-19", ValueError, (u8, blocked), {}),
     ("granularity", NEWEST, ValueError, (u8, np.ones((2, 3, 1), np.float32)), {"block_size": 2}),
     ("granularity", NEWEST, ValueError, (u8, np.ones((1, 1, 1), np.float32)), {}),
+    ("granularity", "ai.onnx/DequantizeLinear-13", ValueError, (u8, np.ones((2, 3), np.float32)), {"axis": 0}),
     ("granularity", "com.microsoft/DequantizeLinear-1", ValueError, (u8, f32x3), {}),
     ("granularity", "com.microsoft/DequantizeLinear-1", ValueError, (u8, f32), {"axis": 1}),
     ("granularity", "com.microsoft/DequantizeLinear-1", ValueError, (u8, f32x3), {"axis": 0}),
@@ -149,9 +151,27 @@ def test_contracts_of_other_functions_are_refused() -> None:
             function(u8, f32, f32, contract=contract)
 
 
-def test_what_the_texts_leave_open_has_its_natural_meaning() -> None:
+def test_zero_points_of_float8_are_refused() -> None:
+    x = np.zeros((2, 3), ml_dtypes.float8_e5m2)
+    given = (x, f32x3[:1], np.zeros(1, np.int32)), {}
+    refused(xverify.dynamic_dequantize, "zps-float8", "onednn/Dequantize-1@3.5", TypeError, *given)
+
+
+@pytest.mark.parametrize(
+    ("version", "listed"), [(10, "only no attribute"), (19, "only axis$"), (21, "only axis, block_size")]
+)
+def test_a_refused_attribute_is_told_with_those_that_there_are(version: int, listed: str) -> None:
+    with pytest.raises(TypeError, match=listed):
+        xverify.dequantize_linear(u8, f32, out_dtype="float16", contract=f"ai.onnx/DequantizeLinear-{version}")
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_what_the_texts_leave_open_has_its_natural_meaning(backend: str) -> None:
+    if backend == "numba":
+        pytest.importorskip("numba")
+    dequantize = partial(xverify.dequantize_linear, backend=backend)
     x = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    plain = xverify.dequantize_linear(x, np.float32(0.3), np.uint8(4)).tobytes()
+    plain = dequantize(x, np.float32(0.3), np.uint8(4)).tobytes()
     one, zero = np.array([0.3], np.float32), np.array([4], np.uint8)
     silent: list[tuple[str, dict[str, Any]]] = [
         ("ai.onnx/DequantizeLinear-10", {}),
@@ -162,13 +182,14 @@ def test_what_the_texts_leave_open_has_its_natural_meaning() -> None:
         ("com.microsoft/DequantizeLinear-1", {"axis": 1}),
     ]
     for contract, attributes in silent:
-        assert xverify.dequantize_linear(x, one, zero, contract=contract, **attributes).tobytes() == plain
-    assert xverify.dequantize_linear(x, one[0], zero[0], axis=9, block_size=7).tobytes() == plain
+        assert dequantize(x, one, zero, contract=contract, **attributes).tobytes() == plain
+    assert dequantize(x, one[0], zero[0], axis=9, block_size=7).tobytes() == plain
     opset_19 = "ai.onnx/DequantizeLinear-19"
-    assert xverify.dequantize_linear(x[0], one, zero, contract=opset_19).tobytes() == plain[:12]
-    row = xverify.dequantize_linear(x[0], np.ones(3, np.float32), contract=opset_19)
+    for contract in ("ai.onnx/DequantizeLinear-10", opset_19):
+        assert dequantize(x[0], one, zero, contract=contract).tobytes() == plain[:12]
+    row = dequantize(x[0], np.ones(3, np.float32), contract=opset_19)
     assert row.tolist() == [0, 1, 2]
-    empty = xverify.dequantize_linear(np.zeros((2, 0), np.uint8), np.zeros((2, 0), np.float32), axis=1, block_size=4)
+    empty = dequantize(np.zeros((2, 0), np.uint8), np.zeros((2, 0), np.float32), axis=1, block_size=4)
     assert empty.shape == (2, 0)
 
 

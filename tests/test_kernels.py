@@ -83,6 +83,16 @@ def test_int32_is_exact_where_float64_is_not(xs: list[int], zero: int, scale: in
         assert codes_of(got) == expected(x, coded("float32", scale), offset, out)
 
 
+def test_an_output_of_the_same_dtype_by_another_object_is_taken() -> None:
+    out = np.zeros(3, np.dtype(np.float32, metadata={"made": "elsewhere"}))
+    assert NUMPY.dequantize_linear(np.arange(3, dtype=np.uint8), np.float32(2), out=out) is out
+    assert out.tolist() == [0, 2, 4]
+
+
+def test_tables_that_are_kept_cannot_be_written() -> None:
+    assert not casting.code_values(dtype_of("float8_e5m2")).flags.writeable
+
+
 def test_figures_that_went_wrong_elsewhere() -> None:
     """57-bit products, and float16 of a product that stopped in float32."""
     got = NUMPY.dequantize_linear(np.int32(1347502757), np.float32(16045357))
