@@ -162,6 +162,10 @@ def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArra
     return np.where(rng.random(x.shape) < 0.25, chosen.astype(np.int32).view(np.uint32), x)
 
 
+_LIMITS = (8, 11, 16, 23, 24, 24, 24, 25, 30)
+"""Powers of two about which zero points of 32 bits lie: to 2^8, 2^11 and 2^24 bfloat16, float16 and float32 have all integers."""
+
+
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of zero points, by recipe; of float types "lowest" and "highest" are the finite ends, "middle" is 1."""
     if dtype not in INTEGERS:
@@ -173,9 +177,14 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
     lowest, highest = integer_range(dtype)
     if recipe == "random":
         drawn = rng.integers(lowest, highest + 1, shape)
-        # Of wide types nearly all drawn ones are large; kernels choose their arithmetic by whether all are small.
-        small = rng.integers(-300, 301, shape) if BITS[dtype] == 32 else drawn
-        return encode(dtype, np.where(rng.random(shape) < 0.5, small, drawn))
+        if BITS[dtype] < 32:
+            return encode(dtype, drawn)
+        # Of wide types nearly all drawn ones are large; kernels choose their arithmetic by whether all are small, and differences
+        # lose bits from where a type's integers do.
+        small = rng.integers(-300, 301, shape)
+        limits = rng.choice([-1, 1], shape) * (np.exp2(rng.choice(_LIMITS, shape)).astype(np.int64) + small // 3)
+        pick = rng.random(shape)
+        return encode(dtype, np.where(pick < 0.4, small, np.where(pick < 0.7, limits, drawn)))
     number = {"lowest": lowest, "highest": highest, "zero": 0, "middle": (lowest + highest + 1) // 2}[recipe]
     return encode(dtype, np.full(shape, number))
 

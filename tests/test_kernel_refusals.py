@@ -194,15 +194,20 @@ def test_what_the_texts_leave_open_has_its_natural_meaning(backend: str) -> None
 
 
 @pytest.mark.filterwarnings("error")
-def test_signalling_nans_pass_without_a_warning() -> None:
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_signalling_nans_pass_without_a_warning(backend: str) -> None:
     """0x7F800001 is a NaN that raises the invalid flag when it is converted."""
+    if backend == "numba":
+        pytest.importorskip("numba")
     nan = coded("float32", 0x7F800001)
     for x in (np.arange(4, dtype=np.uint8), np.arange(4, dtype=np.int32)):
-        assert np.isnan(xverify.dequantize_linear(x, nan, out_dtype="float16")).all()
-        assert np.isnan(xverify.dynamic_dequantize(x.astype(np.int8), nan.reshape(1), contract=DIVIDE)).all()
+        assert np.isnan(xverify.dequantize_linear(x, nan, out_dtype="float16", backend=backend)).all()
+        for contract in (DIVIDE, MULTIPLY):
+            given = x.astype(np.int8), nan.reshape(1)
+            assert np.isnan(xverify.dynamic_dequantize(*given, contract=contract, backend=backend)).all()
         for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
             for contract in (SEED, INSTALLED):
-                got = xverify.dequantize_range(x, nan, np.float32(1), mode=mode, contract=contract)
+                got = xverify.dequantize_range(x, nan, np.float32(1), mode=mode, contract=contract, backend=backend)
                 assert got.shape == (4,)
 
 

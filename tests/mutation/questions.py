@@ -75,7 +75,7 @@ UNASKED: dict[str, tuple[str, ...] | None] = {
     "xverify/kernels/blocks.py": None,
     "xverify/kernels/casting.py": None,
     "xverify/kernels/checks.py": None,
-    "xverify/kernels/formula.py": ("planned",),
+    "xverify/kernels/formula.py": ("planned", "apply"),
     "xverify/kernels/linear.py": None,
 }
 """Functions (None: all) that look after what no call of a gate holds: the array to write to, how arrays lie in memory and how

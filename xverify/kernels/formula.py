@@ -44,9 +44,7 @@ def planned(
     return Plan(dtype, formula, formula.for_small(x.shape, scale.shape), spread)
 
 
-def apply(
-    out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool = False
-) -> None:
+def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool) -> None:
     """Write the formula's value for every element of x; the operands have been checked."""
     fill, real = arithmetic(out.dtype, x, scale, zero_point, by_division)
     with np.errstate(all="ignore"):
