@@ -70,17 +70,12 @@ ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
 
-UNASKED: dict[str, tuple[str, ...] | None] = {
-    "xverify/kernels/editions.py": None,
-    "xverify/kernels/blocks.py": None,
-    "xverify/kernels/casting.py": None,
-    "xverify/kernels/checks.py": None,
-    "xverify/kernels/formula.py": ("planned", "apply"),
-    "xverify/kernels/linear.py": None,
-}
-"""Functions (None: all) that look after what no call of a gate holds: the array to write to, how arrays lie in memory and how
-large the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
-no file holds, and the name of an edition. Their mutants are asked of the kernels' own tests as well."""
+GATES_AND_TESTS = tuple(
+    f"xverify/kernels/{name}.py" for name in ("blocks", "casting", "checks", "editions", "formula", "linear")
+)
+"""What looks also after what no call of a gate holds: the array to write to, how arrays lie in memory and how large the parts are
+that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that no file has, and
+which of the readings that a text admits is computed. The kernels' own tests are asked as well."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
@@ -141,11 +136,9 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file in NO_GATES:
         return (Question("", tests=TESTS_OF_KERNELS),)
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), (NEWEST,))
-    functions = UNASKED.get(mutant.file, ())
-    is_unasked = functions is None or mutant.function in functions
     return (
         Question("xverify-numpy", likely, FIRST),
-        *([Question("", tests=TESTS_OF_KERNELS)] if is_unasked else []),
+        *([Question("", tests=TESTS_OF_KERNELS)] if mutant.file in GATES_AND_TESTS else []),
         Question("xverify-numpy", ("*",), ALL),
     )
 
