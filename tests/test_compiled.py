@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import pytest
 from kernel_arrays import (
@@ -32,6 +33,7 @@ from oracles import all_oracles, xverify_numpy
 from oracles.arrays import pack
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
+from xverify.kernels import blocks
 from xverify.kernels.backends import chosen
 from xverify.kernels.checks import linear_plan
 
@@ -334,17 +336,40 @@ def test_packed_codes(name: str) -> None:
                     assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecorder) -> None:
+    """Lines that begin within a byte; a scale that is a signalling NaN; no zero point, and another output."""
+    shape = (3, blocks.BLOCK + 1)
+    codes = np.random.default_rng(1).integers(0, 16, shape, np.uint8)
+    scale = np.array([0x3E99999A, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
+    for zero_point in (None, np.array([1, 2, 3], np.uint8)):
+        given = None if zero_point is None else zero_point.view(ml_dtypes.uint4)
+        want = xverify.dequantize_linear(codes.view(ml_dtypes.uint4), scale, given, axis=0, out_dtype="float16")
+        got = xverify.dequantize_packed(
+            pack(codes, 4), scale, None if zero_point is None else pack(zero_point, 4), dtype=ml_dtypes.uint4,
+            shape=[np.int64(n) for n in shape], axis=0, out_dtype="float16", backend=backend,
+        )  # fmt: skip
+        np.testing.assert_array_equal(got, want)
+        assert np.isnan(got[1]).all()
+        assert not np.isnan(got[::2]).any()
+    assert not recwarn.list
+
+
 def test_packed_codes_are_checked() -> None:
+    four = [np.uint8(0x21), np.uint8(0x43)]
+    got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
+    assert got.tolist() == [0, 1, 2, 3]
     for packed, dtype, shape, kind, match in (
         (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),
         (np.zeros(2, np.uint8), "int5", (4,), TypeError, "dtype is 'int5'"),
         (np.zeros(2, np.int8), "int4", (4,), TypeError, "the dtype of x is int8"),
         (np.zeros(3, np.uint8), "int4", (4,), ValueError, r"the shape of x is \(3,\); expected \(2,\)"),
         (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
+        (np.zeros(0, np.uint8), "int4", (-1,), ValueError, "expected no negative extent"),
     ):
         with pytest.raises(kind, match=match):
             xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
-    with pytest.raises(ValueError, match="the shape of zero_point"):
+    with pytest.raises(ValueError, match=r"the shape of zero_point is \(2,\); expected \(1,\), for 1 codes of 4 bits"):
         xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
 
 

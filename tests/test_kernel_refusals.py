@@ -75,6 +75,8 @@ LINEAR_REFUSALS: list[tuple[str, str, type[Exception], tuple[Any, ...], dict[str
     ("block-size", NEWEST, ValueError, (u8, blocked), {}),
     ("block-size", NEWEST, ValueError, (u8, blocked), {"block_size": -2}),
     ("block-size", NEWEST, TypeError, (u8, blocked), {"block_size": "2"}),
+    ("block-size", NEWEST, TypeError, (u8, blocked), {"block_size": [2]}),
+    ("output-type", NEWEST, TypeError, (u8, f32), {"out_dtype": ["float32"]}),
     ("block-shape", NEWEST, ValueError, (u8, blocked), {"block_size": 1}),
     ("block-shape", NEWEST, ValueError, (u8, blocked), {"block_size": 3}),
     ("block-shape", NEWEST, ValueError, (u8, blocked), {"block_size": 2, "axis": 0}),
@@ -93,6 +95,7 @@ ONEDNN_REFUSALS: list[tuple[str, type[Exception], tuple[Any, ...], dict[str, Any
     ("qtype", ValueError, (u8, f32x3[:1]), {"qtype": "per_row"}),
     ("axis-range", ValueError, (u8, f32x3), {"qtype": "per_channel", "axis": 2}),
     ("axis-range", TypeError, (u8, f32x3), {"qtype": "per_channel", "axis": None}),
+    ("qtype", ValueError, (u8, f32x3[:1]), {"qtype": ["per_tensor"]}),
 ]
 RANGE_REFUSALS: list[tuple[str, str, type[Exception], tuple[Any, ...], dict[str, Any]]] = [
     ("input-type", SEED, TypeError, (u8.astype(np.uint32), f32, f32), {}),
@@ -149,6 +152,47 @@ def test_contracts_of_other_functions_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="contract"):
             function(u8, f32, f32, contract=contract)
+
+
+def test_an_attribute_that_equals_one_that_was_taken_is_refused_by_its_type() -> None:
+    x, scale = np.zeros((2, 3), np.uint8), np.ones((2, 3), np.float32)
+    for right, wrong in ({"axis": 1, "block_size": 1}, {"axis": 1, "block_size": True}), ({"axis": 0}, {"axis": False}):
+        given = scale if "block_size" in right else scale[:, 0]
+        xverify.dequantize_linear(x, given, **right)
+        with pytest.raises(TypeError, match="expected an integer"):
+            xverify.dequantize_linear(x, given, **wrong)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize(
+    ("out", "kind", "words"),
+    [
+        ([0.0] * 3, TypeError, "out is list; expected an array of float32"),
+        (np.zeros(3), TypeError, "out is float64; expected an array of float32"),
+        (np.zeros(3, np.int32), TypeError, "out is int32; expected an array of float32"),
+        (np.zeros(4, np.float32), ValueError, r"the shape of out is \(4,\); expected \(3,\)"),
+        (np.zeros((1, 3), np.float32), ValueError, r"the shape of out is \(1, 3\); expected \(3,\)"),
+    ],
+    ids=["list", "float64", "int32", "longer", "another-rank"],
+)
+def test_an_output_of_another_kind_is_refused(backend: str, out: Any, kind: type[Exception], words: str) -> None:
+    if backend == "numba":
+        pytest.importorskip("numba")
+    before = np.array(out).tolist()
+    with pytest.raises(kind, match=words):
+        xverify.dequantize_linear(np.arange(3, dtype=np.uint8), np.float32(2), out=out, backend=backend)
+    assert np.array(out).tolist() == before
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_what_can_be_made_an_array_is_one(backend: str) -> None:
+    if backend == "numba":
+        pytest.importorskip("numba")
+    codes = [np.uint8(2), np.uint8(5)]
+    assert xverify.dequantize_linear(codes, np.float32(2), np.uint8(1), backend=backend).tolist() == [2, 8]
+    one = [np.float32(2)], [np.uint8(1)]
+    assert xverify.dynamic_dequantize(codes, *one, backend=backend).tolist() == [2, 8]
+    assert xverify.dequantize_linear(codes, *one, axis=0, backend=backend).tolist() == [2, 8]
 
 
 def test_zero_points_of_float8_are_refused() -> None:

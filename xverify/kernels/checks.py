@@ -14,7 +14,7 @@ from xverify.kernels.formula import planned
 from xverify.kernels.plans import Operand, Plan, remembered
 
 
-@remembered(attributes=slice(7, 10))
+@remembered
 def linear_plan(
     contract: str,
     x_dtype: np.dtype[Any],
@@ -49,7 +49,7 @@ def linear_plan(
     return planned(backend, result_dtype, x, scale, zero_point, spread)
 
 
-@remembered(attributes=slice(8, 9))
+@remembered
 def dynamic_plan(
     contract: str,
     src_dtype: np.dtype[Any],

@@ -108,7 +108,7 @@ def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     first = start // per_byte
     part = packed[first : -(-stop // per_byte)]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = ((part[:, None] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)
+    codes: Array = ((part[:, None] >> shifts) & np.uint8((1 << bits) - 1)).ravel()
     return codes[start - first * per_byte : stop - first * per_byte]
 
 

@@ -6,7 +6,7 @@ strides of all arrays, and their values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, NamedTuple, Protocol, cast
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from xverify.kernels.blocks import Spread
+from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
 
 
 class Operand(NamedTuple):
@@ -39,14 +40,16 @@ class Plan:
     spread: Spread = Spread()  # noqa: RUF009
 
 
-def are_fixed(axis: object, other: object = None, dtype: object = None) -> bool:
-    """Whether the attributes are of types whose values cannot change and that equal only what is admitted as they are (an axis of
-    True equals 1), so that a plan may be kept for them."""
-    return (
-        (axis is None or type(axis) is int)
-        and (other is None or type(other) in (int, bool))
-        and (dtype is None or isinstance(dtype, str | type | np.dtype))
-    )
+_FIXED = frozenset((int, bool, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
+"""Types whose values cannot change. A dtype's type is its own."""
+
+ATTRIBUTES = 7
+"""Where the attributes of a plan's call begin: after the contract, and the dtypes and shapes of three operands."""
+
+
+def are_fixed(attributes: Iterable[object]) -> bool:
+    """Whether the attributes are of types for which a plan may be kept."""
+    return _FIXED.issuperset(map(type, attributes))
 
 
 class Planner(Protocol):
@@ -57,18 +60,16 @@ class Planner(Protocol):
     def __call__(self, *call: Any) -> Plan: ...
 
 
-def remembered(attributes: slice) -> Callable[[Callable[..., Plan]], Planner]:
-    """A decorator: the last plans are kept, for attributes that `are_fixed`. A refusal is none of them. The function's arguments
-    are then given by place; attributes: which of them are what `are_fixed` looks at."""
+def remembered(plan: Callable[..., Plan]) -> Planner:
+    """The function with its last plans kept, for attributes that `are_fixed`. A refusal is none of them.
 
-    def keeping(plan: Callable[..., Plan]) -> Planner:
-        kept = lru_cache(maxsize=1024)(plan)
+    Arguments are then given by place. Their types count, since True is no axis, and equals one that is.
+    """
+    kept = lru_cache(maxsize=1024, typed=True)(plan)
 
-        @wraps(plan)
-        def planner(*call: Any) -> Plan:
-            return (kept if are_fixed(*call[attributes]) else plan)(*call)
+    @wraps(plan)
+    def planner(*call: Any) -> Plan:
+        return (kept if are_fixed(call[ATTRIBUTES:]) else plan)(*call)
 
-        planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
-        return cast(Planner, planner)
-
-    return keeping
+    planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+    return cast(Planner, planner)

@@ -83,7 +83,7 @@ def dequantize_range(
     return out
 
 
-@remembered(attributes=slice(8, 11))
+@remembered
 def _range_plan(
     contract: str,
     x_dtype: np.dtype[Any],

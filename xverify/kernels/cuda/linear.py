@@ -165,7 +165,7 @@ def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | N
     return target
 
 
-@remembered(attributes=slice(7, 10))
+@remembered
 def _linear_plan(
     contract: str,
     x_dtype: np.dtype[Any],
@@ -187,7 +187,7 @@ def _linear_plan(
     return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=are_packed))
 
 
-@remembered(attributes=slice(8, 9))
+@remembered
 def _dynamic_plan(
     contract: str,
     src_dtype: np.dtype[Any],
