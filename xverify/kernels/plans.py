@@ -6,7 +6,7 @@ strides of all arrays, and their values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, NamedTuple, Protocol, cast
@@ -40,16 +40,12 @@ class Plan:
     spread: Spread = Spread()  # noqa: RUF009
 
 
-_FIXED = frozenset((int, bool, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
-"""Types whose values cannot change. A dtype's type is its own."""
+_FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
+"""Types of attributes whose values cannot change and equal none that must be told from them, as True equals 1: for these a plan
+may be kept. A dtype's type is its own."""
 
-ATTRIBUTES = 7
+_ATTRIBUTES = 7
 """Where the attributes of a plan's call begin: after the contract, and the dtypes and shapes of three operands."""
-
-
-def are_fixed(attributes: Iterable[object]) -> bool:
-    """Whether the attributes are of types for which a plan may be kept."""
-    return _FIXED.issuperset(map(type, attributes))
 
 
 class Planner(Protocol):
@@ -61,15 +57,15 @@ class Planner(Protocol):
 
 
 def remembered(plan: Callable[..., Plan]) -> Planner:
-    """The function with its last plans kept, for attributes that `are_fixed`. A refusal is none of them.
-
-    Arguments are then given by place. Their types count, since True is no axis, and equals one that is.
-    """
-    kept = lru_cache(maxsize=1024, typed=True)(plan)
+    """The function, to be called by places, with its last plans kept. A refusal is none of them."""
+    kept = lru_cache(maxsize=1024)(plan)
 
     @wraps(plan)
     def planner(*call: Any) -> Plan:
-        return (kept if are_fixed(call[ATTRIBUTES:]) else plan)(*call)
+        for attribute in call[_ATTRIBUTES:]:
+            if type(attribute) not in _FIXED:
+                return plan(*call)
+        return kept(*call)
 
     planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
     return cast(Planner, planner)

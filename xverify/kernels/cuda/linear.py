@@ -154,7 +154,8 @@ def _linear(
     contract: str,
     are_packed: bool = False,
 ) -> Any:
-    plan = _linear_plan(contract, *_described(*operands), axis, block_size, out_dtype, are_packed)
+    form = "packed" if are_packed else "one a byte"
+    plan = _linear_plan(contract, *_described(*operands), axis, block_size, out_dtype, form)
     return _applied(plan, out, *operands)
 
 
@@ -177,14 +178,14 @@ def _linear_plan(
     axis: int | None,
     block_size: int | None,
     out_dtype: DTypeLike | None,
-    are_packed: bool,
+    form: str,
 ) -> Plan:
     """The checks of `xverify.dequantize_linear`, and the kernel."""
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
     zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
-    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=are_packed))
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=form == "packed"))
 
 
 @remembered
