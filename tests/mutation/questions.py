@@ -1,7 +1,8 @@
 """What must stop a mutant: questions whose answer is known for the tree as it is. Another answer stops the mutant.
 
-A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, and by nothing else. One of the
-comparator is stopped by its tests, or by a gate that lets a flawed kernel pass or stops a sound one.
+A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, or, where no call of a gate
+holds what it changes, by the kernels' own tests. One of the comparator is stopped by its tests, or by a gate that lets a flawed
+kernel pass or stops a sound one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ OF_SWEEPS = {
 """Functions of the comparator's files that no kernel's passing depends on: they compare implementations, or name and sort."""
 
 NEWEST = "ai.onnx/DequantizeLinear-25"
+RANGES = ("tensorflow/*",)
 BY_DIVISION = "onednn/DynamicDequantize-1@divide"
 LIKELY = {
     ("xverify/kernels/casting.py", "fractions_to_odd"): ("tensorflow/Dequantize@installed",),
@@ -48,8 +50,8 @@ LIKELY = {
 }
 """The editions that a function serves, if not the newest of ONNX."""
 
-FIRST, ALL, RANGES = 6.0, 23.0, 30.0
-"""Seconds of gates: on the likely editions, then on all; on those with ranges."""
+FIRST, ALL = 6.0, 23.0
+"""Seconds of gates: on the likely editions, then on all."""
 
 TESTS = (
     "tests/test_legal.py",
@@ -69,13 +71,6 @@ ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
-
-GATES_AND_TESTS = tuple(
-    f"xverify/kernels/{name}.py" for name in ("blocks", "casting", "checks", "editions", "formula", "linear")
-)
-"""What looks also after what no call of a gate holds: the array to write to, how arrays lie in memory and how large the parts are
-that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that no file has, and
-which of the readings that a text admits is computed. The kernels' own tests are asked as well."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
@@ -131,15 +126,17 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file in COMPARATOR:
         plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
         return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
-    if mutant.file == "xverify/kernels/ranges.py":
-        return (Question("xverify-numpy", ("tensorflow/*",), RANGES),)
     if mutant.file in NO_GATES:
         return (Question("", tests=TESTS_OF_KERNELS),)
+    # The tests too: they look after what no call of a gate holds (the array to write to, how arrays lie in memory and how large
+    # the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
+    # no file has), and after which of the readings that a text admits is computed.
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), (NEWEST,))
+    ranges = mutant.file == "xverify/kernels/ranges.py"
     return (
-        Question("xverify-numpy", likely, FIRST),
-        *([Question("", tests=TESTS_OF_KERNELS)] if mutant.file in GATES_AND_TESTS else []),
-        Question("xverify-numpy", ("*",), ALL),
+        Question("xverify-numpy", RANGES if ranges else likely, FIRST),
+        Question("", tests=TESTS_OF_KERNELS),
+        Question("xverify-numpy", RANGES if ranges else ("*",), ALL),
     )
 
 
