@@ -18,7 +18,7 @@ from typing import Any, Dict, Tuple, Union
 import numpy as np
 
 from oracles.arrays import answered, pack, to_array
-from oracles.protocol import Loaded, Oracle, Path
+from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import BITS, Call, Outcome, Tensor
 
 DELEGATE_OFF = "delegate=off"
@@ -32,6 +32,7 @@ ORACLES = (
         ships=(),
         module=__name__,
         paths=(Path("", 1.0), Path(DELEGATE_OFF, 0.2), Path(REFERENCE, 0.2)),
+        varies=(Setting("threads", "4", ("4",)),),
     ),
 )
 
@@ -39,8 +40,8 @@ VERSION = 6
 """Of the operator, in the model: the newest that has a meaning, all types admitted."""
 
 
-def load() -> Loaded:
-    """Import LiteRT's interpreter and its schema."""
+def load(threads: str = "1") -> Loaded:
+    """Import LiteRT's interpreter and its schema. threads: so many for one call."""
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -82,7 +83,7 @@ def load() -> Loaded:
         constant = BITS[call.tensors["x"].dtype] < 8
         resolver = resolvers.get(path, OpResolverType.AUTO)
         interpreter = Interpreter(
-            model_content=model(call, constant), experimental_op_resolver_type=resolver, num_threads=1
+            model_content=model(call, constant), experimental_op_resolver_type=resolver, num_threads=int(threads)
         )
         interpreter.allocate_tensors()
         arrays = {} if constant else {"x": to_array(call.tensors["x"])}
@@ -153,8 +154,9 @@ def reproduce(call: Dict[str, Any]) -> Any:
         "delegate=off": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
         "reference": OpResolverType.BUILTIN_REF,
     }.get(call["options"], OpResolverType.AUTO)
+    threads = 4 if "[threads=4]" in call["name"] else 1
     interpreter = Interpreter(
-        model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver, num_threads=1
+        model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver, num_threads=threads
     )
     interpreter.allocate_tensors()
     if bits >= 8:

@@ -19,7 +19,7 @@ import numpy as np
 
 from oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
 from oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
-from oracles.protocol import Loaded, Oracle, Path
+from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 
 STATIC = "shapes=static"
@@ -27,6 +27,9 @@ CONSTANTS = "constants"
 FLOAT32 = "precision=float32"
 
 GRAPH, GRAPH_FLOAT32 = "graph", "graph precision=float32"
+
+ISAS = ("SSE41", "AVX2", "AVX512_CORE")
+"""Values of oneDNN's variable, which OpenVINO's own generated code obeys as well."""
 
 ORACLES = (
     Oracle(
@@ -38,6 +41,11 @@ ORACLES = (
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
         surrounded=(Path(GRAPH_FLOAT32, 0.1), Path(GRAPH, 0.2)),
+        varies=(
+            *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
+            Setting("threads", "4", ("INFERENCE_NUM_THREADS=4",)),
+            Setting("denormals", "zero", ("CPU_DENORMALS_OPTIMIZATION=YES",)),
+        ),
     ),
 )
 
@@ -57,8 +65,11 @@ _TYPES: Dict[str, str] = {
 """What OpenVINO calls the types that NumPy has not."""
 
 
-def load() -> Loaded:
-    """Import OpenVINO; compiled models are kept by structure and ranks, and so are refusals to compile."""
+def load(*properties: str) -> Loaded:
+    """Import OpenVINO; compiled models are kept by structure and ranks, and so are refusals to compile.
+
+    properties: of the CPU plugin, for every model, as NAME=VALUE.
+    """
     import onnx
     import openvino as ov
 
@@ -82,7 +93,8 @@ def load() -> Loaded:
         return request_of(shaped(call, constants, _shapes_known(call, path)), path)
 
     def request_of(model: bytes, path: str) -> Any:
-        settings = {"INFERENCE_NUM_THREADS": 1, **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
+        settings = {"INFERENCE_NUM_THREADS": "1", **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
+        settings.update(dict(one.split("=", 1) for one in properties))
         return core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
 
     def cached(call: Call, path: str) -> Any:
@@ -197,7 +209,11 @@ def reproduce(call: Dict[str, Any]) -> Any:
             inputs.append(onnx.helper.make_tensor_value_info(role, kind, extents))
     graph = onnx.helper.make_graph([node], "call", inputs, [onnx.ValueInfoProto(name="y")], held)
     model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
-    settings = {"INFERENCE_NUM_THREADS": 1, **({"INFERENCE_PRECISION_HINT": "f32"} if "float32" in options else {})}
+    settings = {"INFERENCE_NUM_THREADS": "4" if "[threads=4]" in call["name"] else "1"}
+    if "float32" in options:
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    if "[denormals=zero]" in call["name"]:
+        settings["CPU_DENORMALS_OPTIMIZATION"] = "YES"
     core = ov.Core()
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
     request = compiled.create_infer_request()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterator, Tuple
 
 from oracles.arrays import answered, hand_out, to_array
-from oracles.protocol import Loaded, Oracle, Path
+from oracles.protocol import Loaded, Oracle, Path, Setting
 from oracles.tensorflow_eager import THREADS, attributes_of, import_tensorflow, operands
 from oracles.tensorflow_nodes import tensorflow_result
 from xverify.core.call import Call, Outcome
@@ -29,6 +29,9 @@ COMPILED = "graph"
 QUANTIZED = " moves=quantized"
 """Added to a path of calls in surroundings: what stands before the input moves it in its quantized type, as far as something
 on the CPU can; otherwise integers are moved."""
+
+XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
+"""Values of XLA's flag xla_cpu_max_isa: it compiles to no wider instructions than those."""
 
 ORACLES = (
     Oracle(
@@ -59,7 +62,10 @@ ORACLES = (
         load="load_xla",
         paths=(Path("", 0.1),),
         surrounded=(Path(COMPILED + QUANTIZED, 0.05), Path(COMPILED, 0.15)),
-        varies=THREADS,
+        varies=(
+            *(Setting("isa", isa, environment=(("XLA_FLAGS", "--xla_cpu_max_isa=" + isa),)) for isa in XLA_ISAS),
+            *THREADS,
+        ),
     ),
 )
 

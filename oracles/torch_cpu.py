@@ -16,11 +16,12 @@ is said in each cell.
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Dict, Optional, Union
 
 from oracles.arrays import Array, answered, hand_out, numpy_dtype
-from oracles.protocol import Loaded, Oracle, Path
+from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
 
 QUANTIZED_TENSOR = "quantized tensor"
@@ -33,6 +34,11 @@ ORACLES = (
         ships=(),
         module=__name__,
         paths=(Path("", 1.0), Path(QUANTIZED_TENSOR, 1.0)),
+        varies=(
+            *(Setting("isa", isa, environment=(("ATEN_CPU_CAPABILITY", isa),)) for isa in ("default", "avx2")),
+            Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
+            Setting("denormals", "zero", ("denormals=zero",)),
+        ),
     ),
 )
 
@@ -40,12 +46,16 @@ _BELOW_A_BYTE = frozenset(["int2", "uint2", "int4", "uint4", "float4_e2m1fn"])
 """Types of less than a byte: PyTorch has some by name, and no arithmetic on them."""
 
 
-def load() -> Loaded:
-    """Import PyTorch, with one thread: calls are small."""
+def load(*settings: str) -> Loaded:
+    """Import PyTorch; if its variable does not say otherwise with one thread, since calls are small.
+
+    settings: "denormals=zero", which has subnormal numbers taken and given as zero.
+    """
     import torch
     import torch.ao.quantization.fx._decomposed
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_flush_denormal("denormals=zero" in settings)
     operators = torch.ops.quantized_decomposed
     quantized = {"int8": torch.qint8, "uint8": torch.quint8, "int32": torch.qint32}
 
@@ -144,6 +154,7 @@ def reproduce(call: Dict[str, Any]) -> Any:
     one = 0 if zero_point is None or zero_point.numel() != 1 else int(zero_point.reshape(()).float().item())
     zeros = None if zero_point is None else zero_point.to(torch.int32 if block else torch.int64)
     operators = torch.ops.quantized_decomposed
+    torch.set_flush_denormal("[denormals=zero]" in call["name"])
     if call["options"] == "quantized tensor" and scale.numel() == 1:
         y = torch._make_per_tensor_quantized_tensor(x, scale.item(), one).dequantize()
     elif call["options"] == "quantized tensor":
@@ -155,5 +166,6 @@ def reproduce(call: Dict[str, Any]) -> Any:
         y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, out_dtype=output)
     else:
         y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, out_dtype=output)
+    torch.set_flush_denormal(False)
     dtype = str(y.dtype).rpartition(".")[2]
     return dtype, y.contiguous().view(getattr(torch, "uint%d" % (8 * y.element_size()))).numpy()

@@ -87,6 +87,9 @@ def test_contracts_and_oracles_are_listed():
     assert "16 of 16 cells" in xverify("oracles", "onednn-formula-divide", "--probe", code=0)
 
 
+CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -111,6 +114,7 @@ def test_contracts_and_oracles_are_listed():
         (["report", "/nowhere"], "is neither a report"),
         (["report", "--format", "pdf"], "'pdf' is not one of"),
         (["replay", "violation-0000000000", "--run", "/nowhere"], "is neither a report"),
+        (["replay", CALL, "--kernel", "xverify-numpy", "--was", "violation:none"], "no recipe of arithmetic is called 'none'"),
         (["sweeep"], "No such command"),
     ],
 )

@@ -17,7 +17,7 @@ from xverify.engine import elsewhere, replay, select
 from xverify.engine.environments import Environment, EnvironmentFailedError
 from xverify.engine.installers import Say
 from xverify.engine.naming import Name, parse, same_version
-from xverify.engine.select import UsageError
+from xverify.engine.select import UnableError, UsageError
 from xverify.report import render
 from xverify.report.console import print_summary
 from xverify.verify.findings import Subject
@@ -152,11 +152,11 @@ def test_only_what_is_asked_is_said_to_judge_less(monkeypatch: pytest.MonkeyPatc
 def test_a_replay_makes_a_version_but_runs_no_path_that_only_a_report_names(tmp_path) -> None:
     with replay.asking(tmp_path) as ask:
         for name in ("here@/python", "here:fast", "here:/lib.so==2.0"):
-            with pytest.raises(LookupError, match=f"{name} is run only when it is named: add --oracle {name}"):
+            with pytest.raises(UnableError, match=f"{name} is run only when it is named: add --oracle {name}"):
                 ask(Subject(name, "1.0", "oracle"), None)
-        with pytest.raises(LookupError, match="no implementation is called 'nowhere' here"):
+        with pytest.raises(UnableError, match="no implementation is called 'nowhere' here"):
             ask(Subject("nowhere", "1.0", "oracle"), None)
-        with pytest.raises(LookupError, match="no implementation is called 'a==b==c' here"):
+        with pytest.raises(UnableError, match="no implementation is called 'a==b==c' here"):
             ask(Subject("a==b==c", "1.0", "oracle"), None)
 
 

@@ -16,7 +16,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.engine.replay import asking, finding_from_report, replay
 from xverify.engine.run import Options
-from xverify.engine.select import UsageError
+from xverify.engine.select import UnableError, UsageError
 from xverify.engine.sweep import sweep
 from xverify.engine.vary import dimensions, named, variant, variants
 from xverify.verify.variants import differences, setting_of, with_setting, without_setting
@@ -80,7 +80,7 @@ def test_a_variant_is_found_by_its_name() -> None:
     assert named("fake", known.__getitem__) is FAKE
     assert named("fake[threads=8]", known.__getitem__) == variant(FAKE, Setting("threads", "8", ("threads=8",)))
     with pytest.raises(
-        LookupError, match="fake is not run with threads=99 here; it has isa=old, threads=3, threads=8,"
+        UnableError, match="fake is not run with threads=99 here; it has isa=old, threads=3, threads=8,"
     ):
         named("fake[threads=99]", known.__getitem__)
 
@@ -171,6 +171,15 @@ def test_only_values_whose_own_scale_is_subnormal_may_become_zero() -> None:
         (*FLUSHED, 1),
         ("nondeterministic", "denormals=zero", 1),
     ]
+
+
+def test_a_scale_without_subnormal_numbers_may_be_one_as_float32() -> None:
+    asked = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [[5, 6], [7, 8]]), "scale": Tensor(
+        "float8_e8m0fnu", np.array([0, 1], np.uint8))}, {"axis": 0, "output_dtype": "float32"})  # fmt: skip
+    usual, other = (Outcome("tensor", tensor("float32", rows)) for rows in ([[1, 2], [3, 4]], [[0, 2], [3, 0]]))
+    judged = judge(contracts.get(asked.contract), asked)
+    found = differences(judged, "it[denormals=zero]", usual, other)
+    assert [(one.key.verdict, one.values) for one in found] == [("ambiguity", 1), ("nondeterministic", 1)]
 
 
 def test_the_summary_says_between_which_settings() -> None:

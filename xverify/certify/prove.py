@@ -27,6 +27,7 @@ from xverify.certify.witness import counterexample, is_tensor
 from xverify.core.bits import subnormals_work
 from xverify.core.call import Outcome
 from xverify.engine.process import Limits
+from xverify.engine.select import UnableError
 from xverify.engine.workers import WorkerFailedError
 
 Shard = tuple[int, Range]
@@ -43,11 +44,11 @@ LEAST_COLUMNS = 16
 """What a worker is asked first: whether it answers at all."""
 
 
-class RefusedError(LookupError):
+class RefusedError(UnableError):
     """The implementation answers no call of the domain; the message is a sentence."""
 
 
-class FlushingError(LookupError):
+class FlushingError(UnableError):
     """This process no longer computes with subnormals, so nothing that it expects is right."""
 
 

@@ -17,17 +17,18 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        from xverify.contracts import DocumentError
+        from xverify.contracts import DocumentError, UnknownEditionError
         from xverify.core.codec import DamagedFileError
         from xverify.engine.installers import EnvironmentFailedError
-        from xverify.engine.select import UsageError
+        from xverify.engine.select import UnableError, UsageError
         from xverify.engine.workers import WorkerFailedError
+        from xverify.verify.attribute import UnknownRecipeError
 
         try:
             sys.exit(command(*args, **options) or PASS)
-        except (UsageError, DamagedFileError) as error:
+        except (UsageError, DamagedFileError, UnknownRecipeError) as error:
             fail(str(error), USAGE)
-        except (DocumentError, EnvironmentFailedError, WorkerFailedError, LookupError) as error:
+        except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
             fail(str(error), UNABLE)
         except OSError as error:
             where = f" {error.filename}" if error.filename else ""

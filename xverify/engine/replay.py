@@ -67,9 +67,9 @@ def _of_version(name: str, say: Say) -> Oracle:
     """The implementation that is not here as it is installed. What a report names by a path is not run for that alone."""
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
-        raise LookupError(f"no implementation is called {name!r} here; see: xverify oracles")
+        raise select.UnableError(f"no implementation is called {name!r} here; see: xverify oracles")
     if not parts.version or parts.option:
-        raise LookupError(f"{name} is run only when it is named: add --oracle {name}")
+        raise select.UnableError(f"{name} is run only when it is named: add --oracle {name}")
     return select.oracle_named(name, say)
 
 
@@ -102,7 +102,7 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
 
 
 def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()) -> Replayed:
-    """Run a finding's witness again and judge it. own: editions of the user's, beside the built-in ones. Raises LookupError,
+    """Run a finding's witness again and judge it. own: editions of the user's, beside the built-in ones. Raises UnableError,
     DocumentError or WorkerFailedError when that cannot be done."""
     identity = finding.key.contract
     contract = next((one for one in own if one.id == identity), None) or contracts.get(identity)
@@ -138,7 +138,7 @@ def replay_call(
     readings: tuple[str, ...] = (),
 ) -> Replayed:
     """A call again of which only a line of text is left. verdict, readings: what was found of it, "" when that is not known:
-    then anything that is wrong is there STILL. Raises LookupError for an unknown reading."""
+    then anything that is wrong is there STILL. Raises UnknownRecipeError for an unknown reading."""
     subject = Subject(kernel.name, kernel.version, kernel.role, path)
 
     def ask_it(call: Call) -> Outcome:

@@ -33,6 +33,10 @@ class UsageError(ValueError):
     """The user asked for something that is not there; the message says what to do next."""
 
 
+class UnableError(Exception):
+    """What was asked for cannot be done here; the message is a sentence."""
+
+
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
     """The editions that ids, glob patterns or Python files name (all built-in ones when there are none), and a sentence for
     each whose document cannot be read here.

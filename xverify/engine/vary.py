@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oracles.protocol import Oracle, Setting
 from xverify.contracts.model import Cell
 from xverify.core.call import Outcome
-from xverify.engine.select import UsageError, nearest
+from xverify.engine.select import UnableError, UsageError, nearest
 from xverify.verify import verdicts
 from xverify.verify.findings import Discrepancy, Key, Subject, witness_order
 from xverify.verify.variants import differences, setting_of, with_setting, without_setting
@@ -65,7 +65,7 @@ def variant(oracle: Oracle, setting: Setting) -> Oracle:
 
 
 def named(name: str, find: Callable[[str], Oracle]) -> Oracle:
-    """The implementation of that name, which may be a variant's. find: the one of a name without a setting. LookupError where it
+    """The implementation of that name, which may be a variant's. find: the one of a name without a setting. UnableError where it
     has no such setting here."""
     oracle, setting = find(without_setting(name)), setting_of(name)
     if not setting:
@@ -73,7 +73,7 @@ def named(name: str, find: Callable[[str], Oracle]) -> Oracle:
     for one in oracle.varies:
         if one.name == setting:
             return variant(oracle, one)
-    raise LookupError(f"{oracle.name} is not run with {setting} here; it has {listed(oracle)}")
+    raise UnableError(f"{oracle.name} is not run with {setting} here; it has {listed(oracle)}")
 
 
 def listed(oracle: Oracle) -> str:

@@ -269,15 +269,20 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     return tuple(first_of(every, (most_wrong, *seen)))
 
 
+class UnknownRecipeError(KeyError):
+    """No recipe has that name; the message is a sentence."""
+
+    def __str__(self) -> str:
+        return f"no recipe of arithmetic is called {self.args[0]!r}; reports and the lines of a gate name those that there are"
+
+
 def named(contract: Contract, name: str) -> Recipe:
-    """The recipe of that name. Raises KeyError when there is none."""
+    """The recipe of that name. Raises UnknownRecipeError when there is none."""
     if name == Zeros.name:
         return Zeros()
-    if _MISTAKE in name:
-        mistake, _, reading = name.partition(_MISTAKE)
-        return Misread(indexing.misindexing(mistake), _reading(contract, reading))
-    return _reading(contract, name)
-
-
-def _reading(contract: Contract, name: str) -> Reading:
-    return affine.by_name(name) if contract.domain.family == "range" else readings.by_name(name)
+    mistake, mark, reading = name.rpartition(_MISTAKE)
+    try:
+        correct = affine.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)
+        return Misread(indexing.misindexing(mistake), correct) if mark else correct
+    except KeyError:
+        raise UnknownRecipeError(name) from None

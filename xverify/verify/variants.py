@@ -12,14 +12,15 @@ taken as zero) is an ambiguity of the text, which does not speak of them; any ot
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Outcome, Tensor
-from xverify.core.dtypes import FLOATS
-from xverify.core.rounding import is_subnormal
+from xverify.core.dtypes import FLOATS, values
+from xverify.core.rounding import is_subnormal, smallest_normal
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import is_zero
@@ -146,9 +147,16 @@ def _by_denormals(judged: Judged, usual: Tensor, other: Tensor) -> NDArray[np.bo
     if judged.judgement.verdict == "forbidden" or "scale" not in judged.call.tensors:
         return np.asarray(flushed)
     operands = judged.contract.operands(judged.call)
-    scale = np.broadcast_to(is_subnormal(operands.codes["scale"], operands.dtypes["scale"]), usual.shape)
+    scale = np.broadcast_to(_subnormal_scale(operands.codes["scale"], operands.dtypes["scale"]), usual.shape)
     nothing = [zero | _is_nan(codes, usual.dtype) for zero, codes in zip(zeros, (a, b), strict=True)]
     return np.asarray(flushed | (scale & (nothing[0] | nothing[1])))
+
+
+def _subnormal_scale(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
+    """Which scales are subnormal numbers; of float8_e8m0fnu, which has none, the one that is one as float32."""
+    if dtype in FLOATS:
+        return is_subnormal(codes, dtype)
+    return np.asarray(np.abs(values(dtype, codes)) < smallest_normal("float32"))
 
 
 def _is_nan(codes: NDArray[np.unsignedinteger], dtype: str) -> NDArray[np.bool_]:
