@@ -90,6 +90,14 @@ def load(*settings: str) -> Loaded:
         axis, rank = int(call.attributes.get("axis", 1)), len(call.tensors["x"].shape)
         return axis + rank if -rank <= axis < 0 else axis
 
+    def to(operator: Any, output: Any) -> Dict[str, Any]:
+        """The keyword for the output type, which the operators of older releases have not: they give float32."""
+        if output is torch.float32:
+            return {}
+        if "out_dtype" not in str(operator.default._schema):
+            raise NotImplementedError("this release's operator gives float32 only, not %s" % (output,))
+        return {"out_dtype": output}
+
     def whole(zero_point: Optional[Any]) -> int:
         value = 0 if zero_point is None else zero_point.reshape(()).float().item()
         if value != value or int(value) != value:
@@ -102,10 +110,12 @@ def load(*settings: str) -> Loaded:
         output = type_of(str(call.attributes.get("output_dtype", call.tensors["scale"].dtype)))
         kind = granularity(call)
         if kind == "tensor":
-            return operators.dequantize_per_tensor(x, scale.item(), whole(zero_point), *bounds, out_dtype=output)
+            operator = operators.dequantize_per_tensor
+            return operator(x, scale.item(), whole(zero_point), *bounds, **to(operator, output))
         if kind == "channel":
             zeros = None if zero_point is None else zero_point.to(torch.int64)
-            return operators.dequantize_per_channel(x, scale, zeros, axis_of(call), *bounds, out_dtype=output)
+            operator = operators.dequantize_per_channel
+            return operator(x, scale, zeros, axis_of(call), *bounds, **to(operator, output))
         zeros = None if zero_point is None else zero_point.to(torch.int32)
         block = int(call.attributes["block_size"])
         return operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
@@ -151,6 +161,7 @@ def reproduce(call: Dict[str, Any]) -> Any:
     output = getattr(torch, attributes.get("output_dtype", tensors["scale"]["dtype"]))
     limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
     bounds = (int(limits.min), int(limits.max), x.dtype)
+    keyword = {} if output is torch.float32 else {"out_dtype": output}
     one = 0 if zero_point is None or zero_point.numel() != 1 else int(zero_point.reshape(()).float().item())
     zeros = None if zero_point is None else zero_point.to(torch.int32 if block else torch.int64)
     operators = torch.ops.quantized_decomposed
@@ -163,9 +174,9 @@ def reproduce(call: Dict[str, Any]) -> Any:
     elif block:
         y = operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
     elif scale.numel() == 1:
-        y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, out_dtype=output)
+        y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, **keyword)
     else:
-        y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, out_dtype=output)
+        y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, **keyword)
     torch.set_flush_denormal(False)
     dtype = str(y.dtype).rpartition(".")[2]
     return dtype, y.contiguous().view(getattr(torch, "uint%d" % (8 * y.element_size()))).numpy()

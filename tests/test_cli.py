@@ -114,7 +114,10 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["report", "/nowhere"], "is neither a report"),
         (["report", "--format", "pdf"], "'pdf' is not one of"),
         (["replay", "violation-0000000000", "--run", "/nowhere"], "is neither a report"),
-        (["replay", CALL, "--kernel", "xverify-numpy", "--was", "violation:none"], "no recipe of arithmetic is called 'none'"),
+        (
+            ["replay", CALL, "--kernel", "xverify-numpy", "--was", "violation:none"],
+            "no recipe of arithmetic is called 'none'",
+        ),
         (["sweeep"], "No such command"),
     ],
 )

@@ -50,13 +50,13 @@ def variants(oracles: Sequence[Oracle], wanted: Sequence[str]) -> tuple[tuple[Or
 
 
 def variant(oracle: Oracle, setting: Setting) -> Oracle:
-    """The implementation with that setting: on its plain path, judged by nothing."""
+    """The implementation with that setting: on the paths that every call takes, or else its plain one; judged by nothing."""
     return replace(
         oracle,
         name=with_setting(oracle.name, setting.name),
         arguments=(*oracle.arguments, *setting.arguments),
         environment=(*oracle.environment, *setting.environment),
-        paths=oracle.paths[:1],
+        paths=tuple(path for path in oracle.paths if path.share == 1.0) or oracle.paths[:1],
         ships=(),
         varies=(),
         variant_of=oracle.name,
