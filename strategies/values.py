@@ -202,7 +202,7 @@ def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> 
         "drawn": (-a, b),
         "symmetric": (-a, a),
         "from-zero": (0.0 * a, b),
-        "to-zero": (-a, 0.0 * b),
+        "to-zero": (-a, np.where(b < 1.0, -0.0, 0.0)),
         "narrow": (a, a * (1.0 + 2.0**-18)),
         "wide": (-a * 2.0**110, b * 2.0**112),
         "far-from-zero": (a, a + b),

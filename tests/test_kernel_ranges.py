@@ -19,6 +19,8 @@ from kernel_arrays import (
     dtype_of,
 )
 
+import xverify
+
 RANGES = (
     (0xBFA66666, 0x402CCCCD),
     (0, 0x40C00000),
@@ -119,3 +121,76 @@ def test_an_infinite_range_spoils_its_own_channel_only(name: str) -> None:
     got = NUMPY.dequantize_range(x, low, high, axis=0)
     assert got[0].tobytes() == NUMPY.dequantize_range(x[0], low[0], high[0]).tobytes()
     assert not np.isfinite(got[1, 1:]).any()
+
+
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST"])
+def test_ranges_that_are_infinite_are_computed_in_float64(mode: str) -> None:
+    x = np.arange(-2, 6, dtype=np.int16).reshape(4, 2)
+    low, high = np.array([[-1, -np.inf, 0, 1]], np.float32).T, np.array([[2, 1, np.inf, 3]], np.float32).T
+    with np.errstate(invalid="ignore"):
+        first, last = low.astype(float), high.astype(float)
+        step = (
+            (x + 0.0) * (last - first) / 65535 if mode == "MIN_COMBINED" else (x + 32768.0) * ((last - first) / 65535)
+        )
+        want = (first + step).astype(np.float32)
+    got = NUMPY.dequantize_range(x, low[:, 0], high[:, 0], mode=mode, axis=0)
+    np.testing.assert_array_equal(got[1:3], want[1:3])
+
+
+@pytest.mark.parametrize("name", ["uint16", "int16"])
+def test_what_float64_would_round_wrongly(name: str) -> None:
+    """Values near zero of ranges about it: their two terms cancel, and what float64 has lost of them then counts."""
+    rng = np.random.default_rng(5)
+    low, high = (
+        (sign * (1 + rng.random(1 << 22)) * np.exp2(rng.integers(-12, 3, 1 << 22))).astype(np.float32)
+        for sign in (-1, 1)
+    )
+    first, last = low.astype(float), high.astype(float)
+    code = np.rint(-first / (last - first) * 65535) + rng.integers(-9, 10, low.shape)
+    plain = (first + code * (last - first) / 65535).astype(np.float32)
+    careful = ((first * (65535 - code) + last * code) / 65535).astype(np.float32)
+    places = np.flatnonzero((plain != careful) & (code >= 0) & (code <= np.iinfo(name).max))
+    assert places.size > 10
+    x, raw = code[places].astype(name), code[places].astype(int).tolist()
+    ends = zip(low[places].view(np.uint32).tolist(), high[places].view(np.uint32).tolist(), strict=True)
+    want = [exact.min_combined(name, one, *pair) for one, pair in zip(raw, ends, strict=True)]
+    assert codes_of(NUMPY.dequantize_range(x, low[places], high[places], axis=0)) == want
+    assert plain[places].view(np.uint32).tolist() != want
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-1.0, 0.25), (-0.25, 1.0)])
+def test_scaled_values_beside_ties(low: float, high: float) -> None:
+    """x 2 m / (2 highest) for a float32 m: what is left of m x modulo highest is about half of it."""
+    highest = (1 << 31) - 1
+    for x in (1882820362, -1634157581):
+        mantissas = np.arange(1 << 23, 1 << 24)
+        left = abs(x) * mantissas % highest
+        near = mantissas[np.abs(left - highest // 2) <= 16]
+        assert near.size
+        for mantissa in (near * 2.0**-23).astype(np.float32):
+            pair = np.array([low, high], np.float32) * mantissa
+            first, last = (int(code) for code in pair.view(np.uint32))
+            raw = x % (1 << 32)
+            got = NUMPY.dequantize_range(np.array([x], np.int32), *pair, mode="SCALED", contract=SEED)
+            assert codes_of(got) == [exact.scaled_symmetric("int32", raw, first, last)]
+
+
+def test_the_backend_that_is_named_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xverify.kernels import ranges
+
+    def unexpected(*_: object, **__: object) -> None:
+        raise AssertionError("NumPy was not asked for")
+
+    monkeypatch.setattr(ranges, "apply", unexpected)
+    x, ends = np.zeros((3, 1, 7), np.uint8), (np.float32(-1), np.float32(2))
+    with pytest.raises(AssertionError, match="NumPy was not asked for"):
+        xverify.dequantize_range(x, *ends, backend="numpy")
+    pytest.importorskip("numba")
+    assert (xverify.dequantize_range(x, *ends, backend="numba") == -1).all()
+
+
+def test_the_end_whose_shape_is_wrong_is_named() -> None:
+    one, two = np.ones(1, np.float32), np.ones(2, np.float32)
+    for low, high, name in ((one, two, "min_range"), (two, one, "max_range")):
+        with pytest.raises(ValueError, match=f"the shape of {name} is"):
+            NUMPY.dequantize_range(np.zeros(2, np.int8), low, high, axis=0)

@@ -165,10 +165,10 @@ def _scale_factor(dtype: np.dtype[Any], low: Array, high: Array, narrow_range: b
     """The installed text's scale_factor. Its quotients are C++'s float / int: the int is converted to float first."""
     bounds = np.iinfo(dtype)
     with np.errstate(all="ignore"):
-        above = np.asarray(np.divide(high, np.float32(bounds.max), dtype=FLOAT32))
+        above = np.asarray(high / np.float32(bounds.max))
         if bounds.min == 0:
             return above
-        below = np.divide(low, np.float32(bounds.min + narrow_range), dtype=FLOAT32)
+        below = low / np.float32(bounds.min + narrow_range)
         return np.where(below < above, above, below)
 
 
@@ -188,7 +188,7 @@ def _min_combined(half: int, levels: int, out: Array, x: Array, low: F64, high: 
     # value is, and the error is relative to the value itself; beyond, cancellation counts.
     below, above = low * (levels - count), high * count
     total = below + above
-    estimate = total / levels + 0.0
+    estimate = total / levels
     magnitude = np.abs(total) if levels < 1 << 16 else np.abs(below) + np.abs(above)
     bound = magnitude * (_NOISE / levels)
     regular = np.isfinite(low) & np.isfinite(high)
