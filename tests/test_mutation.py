@@ -242,6 +242,7 @@ def test_results_are_kept_for_the_tree_that_gave_them(tmp_path):
     assert set(Kept(tmp_path / "kept", "one").read(False).values()) == {stopped, standing}
     assert Kept(tmp_path / "kept", "other").read(False) == {}
     assert set(Kept(tmp_path / "kept", "other").read(True).values()) == {stopped}
+    assert set(Kept(tmp_path / "kept", "other").read(True, {standing.mutant}).values()) == {stopped, standing}
 
 
 def test_the_digest_is_that_of_the_sources(tmp_path):

@@ -32,7 +32,7 @@ def options() -> argparse.Namespace:
         "--show", default="", metavar="NAME", help="Print the changed file of that mutant, and try none."
     )
     parser.add_argument(
-        "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop."
+        "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop, and that are not explained."
     )
     parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
@@ -55,7 +55,7 @@ def main() -> int:
         return 0
     seeds = range(1, asked.seeds + 1)
     kept = Kept(ROOT / KEPT, digest(ROOT))
-    results = kept.read(asked.survivors)
+    results = kept.read(asked.survivors, {mutant.name for mutant in why})
     if asked.unexplained:
         chosen = [m for m in chosen if m not in why]
     wanted = [(m, seed) for seed in seeds for m in chosen if is_asked(m, seed, why) and (m.name, seed) not in results]

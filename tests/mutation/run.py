@@ -6,7 +6,7 @@ import hashlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,13 +117,14 @@ class Kept:
         self._path, self._tree = path, tree
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def read(self, stopped_by_other_trees: bool) -> dict[tuple[str, int], Result]:
-        """By mutant and seed, the newest of this tree; of other trees those that stopped the mutant, if so asked."""
+    def read(self, other_trees: bool, explained: Container[str] = ()) -> dict[tuple[str, int], Result]:
+        """By mutant and seed, the newest of this tree; if so asked, of other trees those that stopped the mutant, and any of
+        mutants that are explained, which are not expected to be stopped."""
         found: dict[tuple[str, int], Result] = {}
         for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
             entry = json.loads(line)
             tree, result = entry.pop("tree"), Result(**entry)
-            if tree == self._tree or (stopped_by_other_trees and result.stopped):
+            if tree == self._tree or (other_trees and (result.stopped or result.mutant in explained)):
                 found[result.mutant, result.seed] = result
         return found
 

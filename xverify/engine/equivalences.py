@@ -70,9 +70,9 @@ def check(sweep: Sweep, limit: Callable[[], bool]) -> int:
     """
     count = 0
     before: _Sent | None = None
-    for contract, calls in _turns(sweep):
-        if limit() or sweep.interrupted.is_set():
-            break
+    turns = _turns(sweep)
+    while not (limit() or sweep.interrupted.is_set()) and (turn := next(turns, None)) is not None:
+        contract, calls = turn
         sent = _send(sweep, contract, calls)
         count += _receive(sweep, before) if before is not None else 0
         before = sent
