@@ -32,7 +32,9 @@ def options() -> argparse.Namespace:
         "--show", default="", metavar="NAME", help="Print the changed file of that mutant, and try none."
     )
     parser.add_argument(
-        "--survivors", action="store_true", help="Only those that an earlier run, of any tree, did not stop, and that are not explained."
+        "--survivors",
+        action="store_true",
+        help="Only those that no earlier run, of any tree, stopped; not the explained.",
     )
     parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
