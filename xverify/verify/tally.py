@@ -150,9 +150,10 @@ class Tally:
         return sum(tally.evidence.seconds for tally in self.cells.values())
 
     def settle(self) -> None:
-        """Search where a cell's probes did not all come."""
+        """Search where a cell's probes did not all come, but not where nothing is wrong if that need not be known."""
         for (subject, cell), tally in self._ordered():
-            tally.evidence.settle(self.judged_by[subject, cell.contract])
+            if self.characterise or tally.wrong or tally.mixture is not None:
+                tally.evidence.settle(self.judged_by[subject, cell.contract])
 
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Cells with values outside the legal set, each with the recipe that explains all its values if one is
