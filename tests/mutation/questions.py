@@ -65,6 +65,7 @@ TESTS_OF_CELLS = (
 )  # fmt: skip
 TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_compiled.py", "tests/test_kernels.py",
+    "tests/test_kernel_ranges.py",
 )  # fmt: skip
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
