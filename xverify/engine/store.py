@@ -60,7 +60,7 @@ def report(sweep: Sweep) -> dict[str, Any]:
             "cases": sum(sweep.phases.values()),
             "values": sweep.values,
             "cells": _cells(sweep),
-            "trust": sweep.trust.report(),
+            "trust": sweep.trust.report(contract.domain for contract in sweep.options.contracts),
         },
         "findings": findings,
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from xverify.contracts.model import Domain
 from xverify.core.call import BITS, LAYOUTS, Outcome
 from xverify.core.dtypes import is_float, values
 from xverify.core.rounding import to_dtype
@@ -35,6 +36,13 @@ _ALWAYS = (
     *(f"layout {layout}" for layout in LAYOUTS),
 )
 """What a run can meet of structures and numbers; the codes of each type are added to it."""
+
+_SCALED = frozenset([
+    "infinite results of finite operands", "results halfway between two codes",
+    "NaN scales", "infinite scales", "negative scales",
+])  # fmt: skip
+_BLOCKED = frozenset(["blocks with a remainder"])
+"""Of those what only editions with scales can meet, and with blocks."""
 
 
 class Trust:
@@ -116,13 +124,21 @@ class Trust:
             tie = (mirrored != nearest) & (to_dtype(mirrored, judged.legal.dtype) == mirrored) & np.isfinite(mirrored)
         self.met["results halfway between two codes"] += int(tie.sum())
 
-    def report(self) -> dict[str, object]:
-        """What was met with its count, and what was not."""
+    def report(self, domains: Iterable[Domain]) -> dict[str, object]:
+        """What was met with its count, and what was not of that which calls of one of the domains can have."""
         met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
-        not_met = [name for name in _ALWAYS if not self.met[name]]
+        beside = [_beside(domain) for domain in domains]
+        never = frozenset.intersection(*beside) if beside else frozenset()
+        not_met = [name for name in _ALWAYS if not self.met[name] and name not in never]
         for dtype, seen in sorted(self._codes.items()):
             count, every = int(seen.sum()), 1 << BITS[dtype]
             met[f"codes of {dtype}"] = count
             if count < every:
                 not_met.append(f"{every - count} of the {every} codes of {dtype}")
         return {"met": met, "not_met": not_met}
+
+
+def _beside(domain: Domain) -> frozenset[str]:
+    """What no call of the domain can have."""
+    scaled = frozenset() if domain.family == "linear" else _SCALED
+    return scaled if "blocked" in domain.granularities else scaled | _BLOCKED
