@@ -270,6 +270,18 @@ def test_nan_has_no_bits_of_its_own():
     assert [(r["decimal"], r["hex"]) for r in data["results"] if r["legal"]] == [("nan", "any NaN")]
 
 
+@pytest.mark.parametrize(("columns", "beside"), [("80", False), ("150", True)])
+def test_readings_stand_below_a_result_where_the_terminal_is_narrow(columns, beside):
+    words = ["explain", "--x", "218", "--zero-point", "3", "--scale", "0x1.ec2efap+2", "--no-oracles"]
+    lines = CliRunner(env={"COLUMNS": columns}).invoke(cli.main, words).output.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("1653.429 "))
+    assert ("subtracts exactly" in lines[place]) == beside
+    assert ("subtracts exactly" in lines[place + 1]) == (not beside)
+    assert all(
+        len(line.rstrip()) <= int(columns) for line in lines[place - 1 : place + 30] if "DequantizeLinear" not in line
+    )
+
+
 def test_all_names_every_reading_and_otherwise_few_are():
     words = ["--x", 2, "--zero-point", 5, "--scale", 0.5, "--no-oracles"]
     names = {reading["name"] for result in explained(*words)["results"] for reading in result["readings"]}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +21,9 @@ MOST_NAMES = 3
 
 MOST_RESULTS = 12
 """Results shown that nothing admits and nobody gives, unless all are asked for."""
+
+NARROWEST = 60
+"""Columns that the words for a result's readings need beside it."""
 
 _VERDICTS = {
     "allowed": "The edition allows this call.",
@@ -89,24 +93,40 @@ def _print_results(explanation: Explanation, answers: Sequence[Answer], console:
     chosen = [r for r in explanation.results if r.admitted or r.code in given]
     rest = [r for r in explanation.results if not r.admitted and r.code not in given]
     shown = rest if every else rest[:MOST_RESULTS]
-    table = _table("result", "bits", "", "clause", "ULP off", "given by a reading that")
+    rows = []
     for result in (*chosen, *shown):
         admitted = explanation.judgement.verdict != "allowed" and result.admitted
-        table.add_row(
+        cells = (
             decimal(dtype, result.code),
             bits(dtype, result.code),
             "formula's" if admitted else _LEGAL[result.legal],
             result.clause.id.removeprefix(explanation.contract.id + "/") if result.legal is not None else "",
             _ulp(result),
-            _readings(result, every),
         )
-    console.print(table, highlight=False)
+        rows.append((*cells, _readings(result, every)))
+    _print_rows(rows, console)
     if len(shown) < len(rest):
         _line(
             console, f"and {len(rest) - len(shown)} other results of readings that are not admitted; --all shows them"
         )
     if explanation.subnormal is not None:
         _line(console, "A subnormal result may also come out as zero of its sign: see 'subnormal' below.")
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
+    """A table of results; where the terminal is too narrow for the readings beside them, they stand below."""
+    heads = ("result", "bits", "", "clause", "ULP off")
+    widths = [max(map(len, column)) + 2 for column in zip(heads, *(row[:-1] for row in rows), strict=True)]
+    if console.width - sum(widths) >= NARROWEST:
+        table = _table(*heads, "given by a reading that")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table, highlight=False)
+        return
+    _line(console, Text("".join(map(str.ljust, heads, widths)) + "given by a reading that", "bold"))
+    for row in rows:
+        _line(console, "".join(map(str.ljust, row, widths)).rstrip())
+        console.print(Padding(Text(row[-1]), (0, 0, 0, 4)), highlight=False)
 
 
 def bits(dtype: str, code: int) -> str:
