@@ -278,7 +278,7 @@ def test_readings_stand_below_a_result_where_the_terminal_is_narrow(columns, bes
     assert ("subtracts exactly" in lines[place]) == beside
     assert ("subtracts exactly" in lines[place + 1]) == (not beside)
     assert all(
-        len(line.rstrip()) <= int(columns) for line in lines[place - 1 : place + 30] if "DequantizeLinear" not in line
+        len(line.rstrip()) <= int(columns) for line in lines[place : place + 30] if "DequantizeLinear" not in line
     )
 
 
