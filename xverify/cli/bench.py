@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import PASS, UNABLE, clear
+from xverify.cli.common import PASS, UNABLE, clear, console_of_output
 
 DTYPES = "uint8:float32,int4:float16"
 GRANULARITY = "per-tensor,per-axis,blocked"
@@ -46,7 +46,6 @@ def bench(
     """Time the in-house kernels beside every installed implementation, and beside the limit that memory sets.
 
     Each runs in a process of its own, in turns; figures are medians. Ctrl-C ends it with what was measured so far."""
-    from rich.console import Console
 
     from xverify.bench import cases as listed
     from xverify.bench.machine import usable_cores
@@ -67,7 +66,7 @@ def bench(
             select.writable(path.resolve().parent)
     command = shlex.join(["xverify", *sys.argv[1:]])
     options = Options(chosen, threads or usable_cores(), select.seconds(budget), seed, command)
-    console = Console()
+    console = console_of_output()
     progress = TableProgress(console)
     try:
         result = run_bench(options, progress)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xverify.cli.common import PASS, UNABLE, clear, say
+from xverify.cli.common import PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
     from xverify.verify.findings import Finding
@@ -41,7 +41,6 @@ def bisect(
     FINDING is a finding's id, or a report's FILE that holds one. Versions are tried as a search by halves needs them, each
     in an environment that is made once and kept. Exits 0 when that was told, also when nothing changes; 3 when no version
     could be tried."""
-    from rich.console import Console
 
     from xverify.engine import select, versions
     from xverify.engine.bisect import bisect as search
@@ -63,7 +62,7 @@ def bisect(
         make = versions.making(oracle, package, say)
         probe = versions.probing(found, make, Path(scratch), own, say)
         result = search(chosen, probe, found.subject.version)
-    print_bisection(result, package, found.id, len(chosen), Console())
+    print_bisection(result, package, found.id, len(chosen), console_of_output())
     if json_file is not None:
         data = bisection_to_json(result, package, found.id, chosen, time.monotonic() - start)
         json_file.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

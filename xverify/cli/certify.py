@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,8 +88,6 @@ def certify(
 
     What is proven so far is in the certificate at every moment: after a break, the same command goes on from there. Exits 0 when
     all that was asked is proven, 1 with a counterexample, 3 when it did not come to an end."""
-    from rich.console import Console
-
     from xverify.certify.certificate import Book, changed, domain_to_json, held, load
     from xverify.certify.identity import subject, versions
     from xverify.certify.judging import Judge
@@ -100,7 +98,7 @@ def certify(
     from xverify.engine import select
     from xverify.engine.process import Limits
 
-    console = Console()
+    console = console_of_output()
     count = workers or os.cpu_count() or 1
     if listing:
         print_domains(console, count)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 PASS, FINDINGS, USAGE, UNABLE = 0, 1, 2, 3
+
+WIDTH_OF_LOGS = 160
 
 
 def clear(command: Callable[..., int | None]) -> Callable[..., None]:
@@ -37,6 +43,16 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
             fail("interrupted", UNABLE)
 
     return run
+
+
+def console_of_output() -> Console:
+    """Where results are printed: as wide as the terminal is; what is no terminal, a log or a file, has room for tables."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH_OF_LOGS
+    return console
 
 
 def fail(sentence: str, code: int) -> None:

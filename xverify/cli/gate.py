@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
     from xverify.contracts.model import Contract, Domain
@@ -88,8 +88,6 @@ def gate(
     Exits 0 when it passes, 1 on anything that is not in the ledger, 3 when the gate could not do its work."""
     from datetime import date
 
-    from rich.console import Console
-
     from xverify import contracts as editions
     from xverify.engine import select
     from xverify.engine.process import Limits
@@ -121,7 +119,7 @@ def gate(
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
     for sentence in left_out:
         click.echo(f"xverify: {sentence}", err=True)
-    console = Console()
+    console = console_of_output()
     progress = ConsoleProgress(console, "gate")
     options = GateOptions(
         kernel=kernel,

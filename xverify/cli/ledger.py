@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import PASS, clear
+from xverify.cli.common import PASS, clear, console_of_output
 
 FILE = click.Path(path_type=Path)
 
@@ -23,14 +23,12 @@ def list_entries(path: Path | None) -> int:
     """Show every entry: its name, what is known, why it is accepted, and until when."""
     from datetime import date
 
-    from rich.console import Console
-
     from xverify.engine import select
     from xverify.gate import ledger_file
     from xverify.gate.outputs import print_ledger
 
     path = path or select.LEDGER
-    print_ledger(ledger_file.read(path), path, date.today(), Console())
+    print_ledger(ledger_file.read(path), path, date.today(), console_of_output())
     return PASS
 
 

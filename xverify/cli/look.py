@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import PASS, clear, say
+from xverify.cli.common import PASS, clear, console_of_output, say
 
 
 @click.command()
@@ -19,7 +19,6 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 
     NAMES may have options and versions: NAME[:OPTION][==VERSION | @PYTHON]. Another version is installed into an environment of
     its own, which is kept."""
-    from rich.console import Console
 
     from oracles import all_oracles
     from xverify.engine import environments, select
@@ -29,7 +28,7 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
     chosen = [known[name] if name in known else select.oracle_named(name, say) for name in names] or list(
         known.values()
     )
-    console = Console()
+    console = console_of_output()
     print_oracles(chosen, console)
     if not names:
         print_environments(environments.cached(), environments.directory(), console)
@@ -45,12 +44,11 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 @clear
 def contracts(pattern: str | None) -> int:
     """List the editions; with an id, a glob or the file of your own edition, their clauses and readings."""
-    from rich.console import Console
 
     from xverify.engine import select
     from xverify.report.listing import print_contract, print_contracts
 
-    console = Console()
+    console = console_of_output()
     named, unread = select.contracts_named([pattern] if pattern else [])
     if pattern:
         for contract in named:
@@ -107,8 +105,6 @@ def explain(
     A linear edition takes --x, --scale and perhaps --zero-point; TensorFlow's take --x, --min, --max and --mode."""
     import json
 
-    from rich.console import Console
-
     from xverify import contracts
     from xverify.engine import explain as explaining
     from xverify.engine import select
@@ -126,5 +122,5 @@ def explain(
     if kind == "json":
         click.echo(json.dumps(explanation_to_json(explanation, answers, left_out), indent=1, ensure_ascii=False))
     else:
-        print_explanation(explanation, answers, left_out, Console(), every)
+        print_explanation(explanation, answers, left_out, console_of_output(), every)
     return PASS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, say
+from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 VERDICTS = (
     "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
@@ -65,7 +65,6 @@ def sweep(
     """Ask every implementation everything, and report what differs.
 
     Exits 0 when it finished, whatever it found; see --fail-on."""
-    from rich.console import Console
 
     from xverify import report as reports
     from xverify.engine import select
@@ -89,7 +88,7 @@ def sweep(
     for sentence in (*left_out, *not_varied, *unread):
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
-    console = Console()
+    console = console_of_output()
     progress = ConsoleProgress(console)
     options = Options(
         contracts,

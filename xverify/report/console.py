@@ -139,7 +139,7 @@ def _print_trust(report: Json, console: Console) -> None:
     for sentence in report["run"].get("left_out", ()):
         _line(console, Text(sentence, style="yellow"))
     missing = ", ".join(trust["not_met"])
-    console.print(Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
+    _line(console, Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
 
 
 def _line(console: Console, text: Text) -> None:
