@@ -15,8 +15,8 @@ from xverify import cli, contracts
 from xverify.engine import environments, versions
 from xverify.engine.bisect import Bisection, Trial, bisect
 from xverify.engine.installers import EnvironmentFailedError
+from xverify.engine.options import Options
 from xverify.engine.replay import finding_from_report
-from xverify.engine.run import Options
 from xverify.engine.select import UsageError
 from xverify.engine.sweep import sweep
 from xverify.engine.versions import between

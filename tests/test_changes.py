@@ -17,8 +17,9 @@ from xverify import contracts
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.engine.changes import _feature, _of_types_that_one_lacks
+from xverify.engine.options import Options
 from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.run import Options, Sweep
+from xverify.engine.run import Sweep
 from xverify.engine.sweep import sweep
 from xverify.report import markdown, render
 from xverify.report.changes import histories

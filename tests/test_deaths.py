@@ -19,8 +19,8 @@ from oracles import all_oracles
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.engine import deaths as shrinking_deaths
+from xverify.engine.options import Options
 from xverify.engine.process import Limits
-from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 from xverify.engine.workers import Worker
 from xverify.report import markdown, render, summary

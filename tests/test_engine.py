@@ -12,9 +12,9 @@ from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.core.codec import DamagedFileError
 from xverify.engine.events import FindingFound, Progressed, SweepFinished, SweepStarted, WorkerFailed
+from xverify.engine.options import Options
 from xverify.engine.plan import batches
 from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"

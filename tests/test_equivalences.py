@@ -23,7 +23,8 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.engine import equivalences, fleet
 from xverify.engine.conclude import conclude
-from xverify.engine.run import Options, Sweep
+from xverify.engine.options import Options
+from xverify.engine.run import Sweep
 from xverify.verify import equivalence
 from xverify.verify.findings import Finding, Key, Subject
 from xverify.verify.verdicts import judge

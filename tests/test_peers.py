@@ -20,7 +20,7 @@ from oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
 from xverify import contracts
 from xverify.core.call import LAYOUTS, Call, Outcome, encode_call
 from xverify.engine import select
-from xverify.engine.run import Options
+from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.engine.workers import Worker
 from xverify.report.script import script_for

@@ -20,8 +20,8 @@ from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 from xverify.core.surroundings import in_words
 from xverify.engine.fleet import Fleet
+from xverify.engine.options import Options
 from xverify.engine.plan import Case
-from xverify.engine.run import Options
 from xverify.engine.sweep import sweep
 from xverify.report import html, markdown, summary
 from xverify.report.script import script_for

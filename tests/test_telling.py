@@ -17,7 +17,8 @@ from xverify.contracts import affine, readings
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.dtypes import encode, values
-from xverify.engine.run import Options, Sweep
+from xverify.engine.options import Options
+from xverify.engine.run import Sweep
 from xverify.engine.telling import classes, remaining, tell_apart
 
 ONNX = "ai.onnx/DequantizeLinear-21"

@@ -14,8 +14,8 @@ from oracles.arrays import from_array, numpy_dtype
 from oracles.protocol import Oracle, Setting
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.engine.options import Options
 from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.run import Options
 from xverify.engine.select import UnableError, UsageError
 from xverify.engine.sweep import sweep
 from xverify.engine.vary import dimensions, named, variant, variants

@@ -69,7 +69,7 @@ def sweep(
     from xverify import report as reports
     from xverify.engine import select
     from xverify.engine import vary as varying
-    from xverify.engine.run import Options
+    from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.report.console import ConsoleProgress, print_summary

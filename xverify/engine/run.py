@@ -12,11 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from oracles.protocol import Oracle
 from strategies.walk import scale_outputs
 from xverify.contracts.model import Cell, Contract, Reading
 from xverify.core.call import Outcome
@@ -24,13 +22,11 @@ from xverify.engine import equivalences, telling, vary
 from xverify.engine.changes import changes_of, conclude_changes
 from xverify.engine.conclude import conclude, simplest_refused
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
-from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet, MakeWorker
+from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
+from xverify.engine.options import Options
 from xverify.engine.plan import Case, batches
-from xverify.engine.process import Limits
-from xverify.engine.rules import Rules
 from xverify.engine.spent import Spent
 from xverify.engine.trust import Trust
-from xverify.engine.workers import Worker
 from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set
@@ -53,27 +49,6 @@ apart; half of it each."""
 
 SHRINK_SHARE = 0.25
 """Share of the budget kept for shrinking."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a sweep was asked for. budget in seconds, or cases; with cases the result depends on the seed only. texts: the
-    contracts as their documents have them, where ``contracts`` judge by something else. worker: what makes a worker. left_out: a
-    sentence for each thing that was wanted and is not asked, or is judged by less than it could be."""
-
-    contracts: tuple[Contract, ...]
-    oracles: tuple[Oracle, ...]
-    directory: Path
-    run_id: str
-    command: str
-    seed: int = 0
-    budget: float = 60.0
-    cases: int | None = None
-    rules: Rules = field(default_factory=Rules)
-    limits: Limits = field(default_factory=Limits)
-    texts: tuple[Contract, ...] = ()
-    worker: MakeWorker = Worker
-    left_out: tuple[str, ...] = ()
 
 
 class Sweep:

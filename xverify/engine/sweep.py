@@ -15,8 +15,9 @@ from typing import Any
 
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
 from xverify.engine.events import Consumer, Event, FindingFound, FindingShrunk, ShrinkStarted, SweepFinished
+from xverify.engine.options import Options
 from xverify.engine.plan import derived_seed
-from xverify.engine.run import Options, Sweep
+from xverify.engine.run import Sweep
 from xverify.engine.store import append_finding, ask_others, report, write_json
 from xverify.verify import changes
 from xverify.verify import shrink as shrinking

@@ -19,9 +19,10 @@ from xverify.engine.events import Consumer, SweepFinished
 from xverify.engine.fleet import MakeWorker
 from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
 from xverify.engine.like import like
+from xverify.engine.options import Options
 from xverify.engine.process import Limits
 from xverify.engine.rules import Rules
-from xverify.engine.run import Limit, Options, Sweep
+from xverify.engine.run import Limit, Sweep
 from xverify.engine.select import version_of
 from xverify.engine.store import report, write_json
 from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
