@@ -17,9 +17,9 @@ from xverify.engine.workers import Worker
 class Options:
     """What a sweep or a gate was asked for.
 
-    budget in seconds, or cases; with cases the result depends on the seed only. texts: the contracts as their documents have them,
-    where ``contracts`` judge by something else. worker: what makes a worker. left_out: a sentence for each thing that was wanted
-    and is not asked, or is judged by less than it could be.
+    budget in seconds, or cases; with cases the result depends on the seed only. texts: the contracts as their documents have
+    them, where ``contracts`` judge by something else. worker: what makes a worker. left_out: a sentence for each thing that was
+    wanted and is not asked, or is judged by less than it could be.
     """
 
     contracts: tuple[Contract, ...]
