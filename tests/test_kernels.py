@@ -148,6 +148,17 @@ def test_onednn(xs: list[int], name: str, z_name: str, zero: int, scale: int, by
     assert codes_of(got) == expected(src, scales, zps, "float32", by_division)
 
 
+@pytest.mark.parametrize("wide", [(1 << 24) + 1, -(1 << 24) - 1, (1 << 30) + 5])
+def test_one_wide_zero_point_among_narrow_ones(wide: int) -> None:
+    """What float32 cannot hold of one channel's difference counts, whatever the others hold, on each side of zero."""
+    src, scales = np.arange(-40, 40, dtype=np.int8).reshape(4, 20), np.float32([0.1, 0.3, 0.7, 1.1])
+    zps = np.array([0, wide, 0, wide + 2], np.int32)
+    for contract in (MULTIPLY, DIVIDE):
+        got = NUMPY.dynamic_dequantize(src, scales, zps, qtype="per_channel", axis=0, contract=contract)
+        for row, *given in zip(got, src, scales[:, None], zps[:, None], strict=True):
+            assert codes_of(row) == expected(*given, "float32", contract == DIVIDE)
+
+
 def test_quotients_near_ties() -> None:
     """Quotients by odd divisors of differences of 33 bits, among which float64's own rounding would decide wrongly."""
     generator = np.random.default_rng(5)
