@@ -1,31 +1,30 @@
-"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two, one recipe for
-many cells; names, counts and speed."""
+"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two; which edition is
+followed, counts and speed."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from lattice_oracles import SUBJECT, Answer, Asked, Mask, changed, follows, in_part, lap_of
+from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, asked_in, calls
+from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
 
 import xverify
 from strategies import build
 from strategies.structures import Linear, Range
 from xverify import contracts
-from xverify.contracts import affine, indexing, lattice
-from xverify.contracts.model import Contract, Operands
-from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, OUTPUT, Stepwise, by_name
+from xverify.contracts import affine, indexing
+from xverify.contracts.model import Contract
+from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import integers, numpy_dtype, tensor
 from xverify.verify import attribute, editions
 from xverify.verify.attribute import Misread, Seen, gives, named
-from xverify.verify.common import common
 from xverify.verify.compare import compare
 from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG
 from xverify.verify.findings import Subject
@@ -33,32 +32,6 @@ from xverify.verify.legal import legal_set
 from xverify.verify.region import region
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import judge
-
-ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
-NEWEST = contracts.get("ai.onnx/DequantizeLinear-25")
-IGNORES, WRAPS = Stepwise("ignored"), Stepwise("wrap-x")
-
-
-def calls(x_dtype: str, granularity: str, count: int, rng: random.Random, scale: str = "float32") -> Iterator[Call]:
-    """Calls of one cell in several shapes, with zero points that are seldom 0."""
-    for number in range(count):
-        shape = ((257,), (90,), (40,)) if granularity == "per_tensor" else ((4, 80), (3, 110), (17, 33))
-        block = (32, 16, 20)[number % 3] if granularity == "blocked" else 0
-        structure = Linear(
-            x_dtype, scale, granularity, shape[number % 3], x_dtype, "", None, block, seed=rng.getrandbits(32)
-        )
-        yield build(ONNX, structure)
-
-
-def asked_in(answer: Answer, x_dtype: str = "int8", granularity: str = "per_axis", scale: str = "float32") -> Asked:
-    """After the lap's calls of the cell and some others."""
-    asked = Asked(ONNX, answer)
-    shape = (2,) if granularity == "per_tensor" else (4, 80)
-    block = 32 if granularity == "blocked" else 0
-    asked.ask(*lap_of(ONNX, Linear(x_dtype, scale, granularity, shape, x_dtype, block_size=block)))
-    asked.ask(*calls(x_dtype, granularity, 12, random.Random(5), scale))
-    return asked
-
 
 # -- what no recipe gives ---------------------------------------------------------------------------------
 
@@ -301,116 +274,6 @@ def test_a_million_values_of_one_reading_give_no_finding() -> None:
     assert [*tally.violations(), *tally.mixtures(), *tally.refusals(), *tally.ambiguities()] == []
     assert {tally.status(subject, cell) for subject, cell in tally.cells} == {"agrees"}
     assert all("exact" in (row.alive or ()) for row in tally.cells.values())
-
-
-# -- names ------------------------------------------------------------------------------------------------
-
-
-def test_a_name_finds_its_recipe() -> None:
-    tensorflow = contracts.get("tensorflow/Dequantize@installed")
-    first = build(ONNX, Linear("int8", "float32", "blocked", (3, 110), "int8", axis=1, block_size=32))
-    drawn_readings = lattice.near(lattice.types_of(ONNX.operands(first)), (EXACT, *OUTPUT))
-    for reading in (FLOAT32, EXACT_QUOTIENT, *drawn_readings[::7]):
-        assert named(ONNX, reading.name) == reading == by_name(reading.name)
-    for mistake, _ in indexing.mistakes(first, ONNX.operands(first)):
-        recipe = Misread(mistake, FLOAT32)
-        again = named(ONNX, recipe.name)
-        assert again == recipe
-        assert again.words == recipe.words
-    for reading in affine.RANGE_READINGS[::97]:
-        assert named(tensorflow, reading.name) is reading
-    for contract, name in ((ONNX, "wrap-nothing"), (ONNX, "no-mistake@exact"), (tensorflow, "exact"), (ONNX, "")):
-        with pytest.raises(KeyError):
-            named(contract, name)
-
-
-def test_what_a_recipe_gives() -> None:
-    call = build(ONNX, Linear("int8", "float32", "per_axis", (4, 80), "int8", axis=0))
-    mistake = indexing.misindexing("channels-reversed")
-    for recipe in (EXACT, WRAPS, Misread(mistake, EXACT)):
-        given = follows(ONNX, recipe)(call).tensor
-        assert [gives(ONNX, call, given, other) for other in (EXACT, WRAPS, Misread(mistake, EXACT))].count(True) == 1
-        assert gives(ONNX, call, given, recipe)
-        odd = Tensor(given.dtype, given.codes ^ np.eye(4, 80, dtype=np.uint32))
-        assert not gives(ONNX, call, odd, recipe)
-        assert gives(ONNX, call, odd, recipe, where=np.eye(4, 80) == 0)
-        assert not gives(ONNX, call, odd, recipe, where=np.eye(4, 80) == 1)
-        assert not gives(ONNX, call, tensor("float32", np.zeros((4, 81))), recipe)
-        assert not gives(ONNX, call, tensor("float64", np.zeros((4, 80))), recipe)
-    alone = build(ONNX, Linear("int8", "float32", "per_tensor", (80,), "int8"))
-    right = follows(ONNX, EXACT)(alone).tensor
-    assert gives(ONNX, alone, right, Misread(mistake, EXACT)), "where a mistake cannot be made it is not made"
-
-
-def test_a_reading_and_any_nan() -> None:
-    call = Call(ONNX.id, {"x": tensor("int8", [1]), "scale": tensor("float32", np.nan)})
-    for code in (0x7FC00000, 0xFFC00001, 0x7F800001):
-        assert gives(ONNX, call, Tensor("float32", np.array([code], np.uint32)), EXACT)
-    assert not gives(ONNX, call, Tensor("float32", np.array([0x7F800000], np.uint32)), EXACT)
-
-
-# -- one recipe for many cells ----------------------------------------------------------------------------
-
-
-def operands_of(x_dtype: str, out: str = "float32") -> Operands:
-    zero_point = "int32" if x_dtype == "int32" else x_dtype
-    call = build(NEWEST, Linear(x_dtype, "float32", "per_axis", (4, 80), zero_point, out))
-    return NEWEST.operands(call)
-
-
-def test_one_recipe_for_many_cells() -> None:
-    """What wraps in int32 is plain subtraction of 8 bits; what rounds to float32 is seen of int32 only."""
-    small, wide, other = operands_of("int8"), operands_of("int32"), operands_of("int16")
-    single = Stepwise(precision="float32")
-    for order in (1, -1):
-        groups = [
-            ("one", small, (IGNORES,)),
-            ("one", wide, (Stepwise("ignored", precision="float64"), Stepwise("ignored", precision="float32"))),
-            ("one", other, ()),
-            ("two", small, (WRAPS, single.simplified(small))),
-        ][::order]
-        chosen = common(groups)[::order]
-        assert chosen[2] is None
-        assert chosen[0] == chosen[1], "one recipe explains both"
-        assert chosen[3] in (WRAPS, EXACT, single.simplified(small))
-        for (_, operands, readings), reading in zip(groups[::order], chosen, strict=True):
-            assert reading is None or reading.simplified(operands) in {r.simplified(operands) for r in readings}
-
-
-def test_the_recipe_of_most_cells_is_taken_first() -> None:
-    types = [operands_of(x) for x in ("int8", "uint8", "int16", "int4")]
-    sets = [(WRAPS, IGNORES), (IGNORES,), (IGNORES, WRAPS), (WRAPS,)]
-    chosen = common([("one", operands, readings) for operands, readings in zip(types, sets, strict=True)])
-    assert chosen[1] == IGNORES
-    assert chosen[3] == WRAPS
-    assert chosen[0] == chosen[2]
-    apart = common(
-        [(number, operands, readings) for number, (operands, readings) in enumerate(zip(types, sets, strict=True))]
-    )
-    assert [reading in readings for reading, readings in zip(apart, sets, strict=True)] == [True] * 4
-
-
-def test_the_output_type_is_named_as_such() -> None:
-    cells = [operands_of("int16", out) for out in ("float16", "bfloat16")]
-    readings = [Stepwise("ignored", difference="output").simplified(operands) for operands in cells]
-    assert readings[0] != readings[1]
-    chosen = common([("one", operands, (reading,)) for operands, reading in zip(cells, readings, strict=True)])
-    assert chosen == [Stepwise("ignored", difference="output")] * 2
-
-
-def test_cells_of_one_implementation_are_one_finding() -> None:
-    tally = Tally()
-    for x_dtype in ("int8", "int32"):
-        for call in calls(x_dtype, "per_axis", 3, random.Random(3)):
-            # Of int32 the text wants a zero point of 0, so only the rounding shows.
-            judged = judge(ONNX, call)
-            truth = Stepwise(scale_cast="float16", precision="float32")
-            tally.observe(judged, SUBJECT, follows(ONNX, truth)(call), True)
-    tally.settle()
-    found = [said.key for _, _, _, said, _, _ in tally.violations()]
-    assert len(found) == 2
-    assert len(set(found)) == 1
-    assert found[0].detail == Stepwise(scale_cast="float16").name, "a result in float32 is rounded to it once"
 
 
 # -- which edition is followed ----------------------------------------------------------------------------
