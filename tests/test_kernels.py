@@ -155,8 +155,8 @@ def test_one_wide_zero_point_among_narrow_ones(wide: int) -> None:
     zps = np.array([0, wide, 0, wide + 2], np.int32)
     for contract in (MULTIPLY, DIVIDE):
         got = NUMPY.dynamic_dequantize(src, scales, zps, qtype="per_channel", axis=0, contract=contract)
-        for row, *given in zip(got, src, scales[:, None], zps[:, None], strict=True):
-            assert codes_of(row) == expected(*given, "float32", contract == DIVIDE)
+        for row, *one in zip(got, src, scales[:, None], zps[:, None], strict=True):
+            assert codes_of(row) == expected(*one, "float32", contract == DIVIDE)
 
 
 def test_quotients_near_ties() -> None:
