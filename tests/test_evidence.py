@@ -1,5 +1,4 @@
-"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two; which edition is
-followed, counts and speed."""
+"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two; counts and speed."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from xverify.contracts.model import Contract
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import integers, numpy_dtype, tensor
-from xverify.verify import attribute, editions
+from xverify.verify import attribute
 from xverify.verify.attribute import Misread, Seen, gives, named
 from xverify.verify.compare import compare
 from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG
@@ -274,27 +273,6 @@ def test_a_million_values_of_one_reading_give_no_finding() -> None:
     assert [*tally.violations(), *tally.mixtures(), *tally.refusals(), *tally.ambiguities()] == []
     assert {tally.status(subject, cell) for subject, cell in tally.cells} == {"agrees"}
     assert all("exact" in (row.alive or ()) for row in tally.cells.values())
-
-
-# -- which edition is followed ----------------------------------------------------------------------------
-
-
-def test_which_of_two_documents_is_followed() -> None:
-    """Of 5 values 0 and the quotient by 1 are in both."""
-    multiply, divide = (contracts.get(f"onednn/DynamicDequantize-1@{name}") for name in ("multiply", "divide"))
-    tensors = {"x": tensor("int8", [0, 1, 2, 3, 4]), "scale": tensor("float32", [0.5])}
-    judged = judge(multiply, Call(multiply.id, tensors))
-    product, quotient = (tensor("float32", np.array([0, 1, 2, 3, 4]) * factor) for factor in (0.5, 2.0))
-    other = tensor("float32", [0.0, 0.5, 4.0, 7.0, 7.0])
-
-    def counted(answer: Tensor) -> dict[tuple[str, str], int]:
-        return editions.followed(judged, divide, "one", Outcome("tensor", answer))
-
-    assert counted(product) == {("one", ""): 4, ("one", multiply.id): 4, ("one", divide.id): 0}
-    assert counted(quotient) == {("one", ""): 4, ("one", multiply.id): 0, ("one", divide.id): 4}
-    assert counted(other) == {("one", ""): 4, ("one", multiply.id): 1, ("one", divide.id): 1}
-    assert counted(tensor("float16", [0.0] * 5)) == {}
-    assert editions.followed(judged, divide, "one", Outcome("rejected")) == {}
 
 
 # -- speed ------------------------------------------------------------------------------------------------

@@ -59,6 +59,9 @@ TESTS = (
     "tests/test_compare.py",
     "tests/test_verdict_guards.py",
     "tests/test_verdicts.py",
+    "tests/test_verdict_refusals.py",
+    "tests/test_folding.py",
+    "tests/test_editions.py",
 )
 TESTS_OF_CELLS = (
     "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
