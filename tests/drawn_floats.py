@@ -1,0 +1,55 @@
+"""Floats to round, drawn beside what matters to an output type; their values as fractions, and rounded to odd by definition."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import exact
+from hypothesis import strategies as st
+
+from xverify.core import dtypes
+from xverify.core.call import BITS
+
+OUTPUTS = ("float32", "float16", "bfloat16")
+
+
+def as_value(number: float) -> exact.Value:
+    """A float in the form of the exact oracle, with the sign of zero."""
+    if math.isnan(number):
+        return "nan"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    return "-0" if number == 0 and math.copysign(1, number) < 0 else Fraction(number)
+
+
+def truncated_and_odd(value: Fraction) -> int:
+    """The float32 code of a nonzero fraction rounded to odd: the definition, in integers."""
+    magnitude, unit = abs(value), Fraction(2) ** -149
+    while magnitude / unit >= 1 << 24:
+        unit *= 2
+    whole, rest = divmod(magnitude / unit, 1)
+    exponent = (unit / Fraction(2) ** -149).numerator.bit_length() - 1
+    code = (exponent << 23) + int(whole) if exponent else int(whole)
+    code = min(code if not rest else code | 1, 0x7F7FFFFF)
+    return code | (0x80000000 if value < 0 else 0)
+
+
+@st.composite
+def float64s(draw: st.DrawFn) -> float:
+    """Any float64, or one at, or a few float64 steps beside, a number or a midpoint of an output type."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.floats(width=64))
+    dtype = draw(st.sampled_from(OUTPUTS))
+    width = BITS[dtype]
+    code = draw(st.integers(0, (1 << (width - 1)) - 1))
+    below, above = exact.decode(dtype, code), exact.decode(dtype, code + 1)
+    if isinstance(below, str) or isinstance(above, str):
+        # Beside the threshold of overflow: halfway from the largest number to the next power of two.
+        mantissa = dtypes.MANTISSA_BITS[dtype]
+        number = 2.0 ** (16 if dtype == "float16" else 128) * (1 - 2.0 ** -(mantissa + 2))
+    else:
+        number = float(draw(st.sampled_from([below, (below + above) / 2])))
+    for _ in range(draw(st.integers(0, 2))):
+        number = math.nextafter(number, draw(st.sampled_from([-math.inf, math.inf])))
+    return -number if draw(st.booleans()) else number
