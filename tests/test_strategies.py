@@ -1,58 +1,27 @@
-"""The coverage walk meets what it promises; drawn calls are valid, or break what they say; shrinking finds the minimum."""
+"""The coverage walk meets what it promises; drawn calls are valid, or break what they say."""
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable
 from itertools import product
 from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.strategies import DataObject
+from walked_calls import EDITIONS, EVERY, forgotten, walked  # noqa: F401
 
 import strategies
-from strategies import (
-    breakable,
-    build,
-    calls,
-    invalid_calls,
-    openable,
-    simplest,
-    smaller_calls,
-    unspecified_calls,
-    walk,
-)
-from strategies.smaller import MAX_RANK
-from strategies.structures import Linear, Range
+from strategies import breakable, build, calls, invalid_calls, openable, simplest, unspecified_calls, walk
+from strategies.structures import Range
 from strategies.walk import axes, cell_structures, scale_outputs, special_structures, zero_point_choices
 from xverify import contracts
-from xverify.contracts.linear import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, LAYOUTS, Call
-from xverify.core.dtypes import integers, tensor, values
+from xverify.core.dtypes import integers, values
 from xverify.verify.legal import legal_set
-
-EDITIONS = contracts.ids()
-EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@cache
-def walked(identity: str) -> list[Call]:
-    """An edition's walk, made once for all tests here."""
-    return list(walk(contracts.get(identity)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def forgotten() -> Iterator[None]:
-    yield
-    walked.cache_clear()
-
 
 # -- the walk ---------------------------------------------------------------------------------------------
 
@@ -241,6 +210,30 @@ def test_blocks_of_empty_tensors_are_walked() -> None:
     assert {call.data.shape for call in empty} == {(3, 0), (0, 5), (5, 0, 2)}
 
 
+def test_wide_values_lie_beside_ties_that_float64_cannot_tell() -> None:
+    contract = contracts.get("ai.onnx/DequantizeLinear-10")
+    beside = 0
+    for structure in special_structures(contract):
+        if structure.scale_recipe == "near-tie":
+            call = build(contract, structure)
+            x = integers("int32", call.tensors["x"].codes).astype(np.float64)
+            through_double = (x * values("float32", call.tensors["scale"].codes)).astype(np.float32)
+            beside += bool((through_double.view(np.uint32) != legal_set(contract, call).distinct[0]).any())
+    assert beside >= 4
+
+
+def test_scaled_ranges_have_values_beside_ties_that_float64_cannot_tell() -> None:
+    contract = contracts.get("tensorflow/Dequantize@seed")
+    beside = 0
+    for seed in range(20):
+        call = build(contract, Range("int32", "SCALED", (64,), range_recipe="symmetric", seed=seed))
+        x = integers("int32", call.data.codes).astype(np.float64)
+        estimate = x * values("float32", call.tensors["max_range"].codes) / (2**31 - 1)
+        near = np.abs(estimate) * 2.0**-52
+        beside += bool(((estimate - near).astype(np.float32) != (estimate + near).astype(np.float32)).any())
+    assert beside >= 5
+
+
 # -- drawn calls ------------------------------------------------------------------------------------------
 
 
@@ -301,156 +294,3 @@ def test_every_way_is_taken(identity: str) -> None:
     left = listed - set(breakable(contract)) - set(openable(contract)) - sentences
     # Clauses that no call of the edition can break: its output type follows from the scale's, or it has every attribute.
     assert left <= {"output-type", "attributes"}, f"{identity}: no way for {left}"
-
-
-# -- smaller calls ----------------------------------------------------------------------------------------
-
-
-class Largest:
-    """Draws the upper bound (or the lower one) of every integer, and counts the draws."""
-
-    def __init__(self, largest: bool) -> None:
-        self.largest, self.bounds = largest, []
-
-    def integers(self, low: int, high: int) -> st.SearchStrategy[int]:
-        self.bounds.append((low, high))
-        return st.just(high if self.largest else low)
-
-
-def drawn(monkeypatch: pytest.MonkeyPatch, call: Call, focus: tuple[int, ...], largest: bool) -> tuple[Call, list]:
-    """What `smaller_calls` makes when every draw is at its bound, and the bounds; Hypothesis may draw more than once."""
-    recorder = Largest(largest)
-    monkeypatch.setattr("strategies.smaller.st.integers", recorder.integers)
-    once = settings(max_examples=1, database=None, phases=[Phase.generate])
-    return find(smaller_calls(call, focus), lambda _: True, settings=once), recorder.bounds
-
-
-@pytest.mark.parametrize("identity", EDITIONS)
-def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All draws at their upper bounds give the call itself; at 0 the smallest; the number of draws is always the same."""
-    contract = contracts.get(identity)
-    for call in [c for c in walked(identity) if c.values < 3000][::97]:
-        focus = tuple(extent - 1 for extent in call.data.shape) if call.values else (0,) * len(call.data.shape)
-        same, upper = drawn(monkeypatch, call, focus, True)
-        small, lower = drawn(monkeypatch, call, focus, False)
-        assert same.digest() == call.digest(), f"{call.origin}: {same.data.shape} for {call.data.shape}"
-        draws = 2 * MAX_RANK + 4
-        assert upper == upper[:draws] * (len(upper) // draws), "some other number of draws"
-        assert lower[:draws] == upper[:draws]
-        assert {low for low, _ in upper} == {0}
-        assert small.values <= max(1, int(call.attributes.get("block_size", 1)))
-        assert small.values > 0 or not call.values
-        assert contract.judge(small).verdict == "allowed", f"{call.origin}: {small.data.shape} {dict(small.attributes)}"
-
-
-@pytest.mark.parametrize("identity", EDITIONS)
-def test_smaller_calls_stay_what_they_were(identity: str) -> None:
-    """Allowed, in the same cell, no larger, with the value in focus still there."""
-    contract = contracts.get(identity)
-    some = [c for c in walked(identity) if 0 < c.values < 3000][::41]
-
-    @settings(EVERY, max_examples=60)
-    @given(st.data())
-    def check(data: DataObject) -> None:
-        call = data.draw(st.sampled_from(some))
-        focus = tuple(data.draw(st.integers(0, extent - 1)) for extent in call.data.shape)
-        small = data.draw(smaller_calls(call, focus))
-        where = (
-            f"{call.data.shape} {dict(call.attributes)} at {focus} became {small.data.shape} {dict(small.attributes)}"
-        )
-        judgement = contract.judge(small)
-        assert judgement.verdict == "allowed", f"{where}: {judgement}"
-        assert contract.cell(small) == contract.cell(call), where
-        assert small.values <= call.values
-        assert int(call.data.codes[focus]) in small.data.codes
-
-    check()
-
-
-def minimum(call: Call, focus: tuple[int, ...], shows: Callable[[Call], bool]) -> Call:
-    """What `hypothesis.find` makes of a call, searched as findings are."""
-    assert shows(call)
-    phases, healthy = (Phase.generate, Phase.shrink), list(HealthCheck)
-    plain = settings(max_examples=320, database=None, deadline=None, phases=phases, suppress_health_check=healthy)
-    return find(smaller_calls(call, focus), shows, settings=plain, random=random.Random(1))
-
-
-ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
-
-
-def test_one_value_is_found() -> None:
-    """A value that is wrong wherever it stands: the minimum is that value alone, its zero point kept or 0."""
-    call = build(ONNX, Linear("uint8", "float32", "per_axis", (4, 80), "uint8", axis=1, layout="F", seed=3))
-    focus = (2, 41)
-    wrong = int(call.data.codes[focus])
-    small = minimum(call, focus, lambda c: bool((c.data.codes == wrong).any()))
-    assert small.values == 1
-    assert small.data.layout == "C"
-    assert small.data.codes.reshape(-1).tolist() == [wrong]
-    assert small.tensors["scale"].shape == (1,)
-    assert not small.tensors["zero_point"].codes.any()
-    assert ONNX.judge(small).verdict == "allowed"
-
-
-@pytest.mark.parametrize(("size", "lanes"), [(33, 16), (257, 32)])
-def test_a_tail_is_found(size: int, lanes: int) -> None:
-    """Wrong are the values after the last whole vector, if there is a vector at all: one vector and one value remain."""
-    call = build(ONNX, Linear("int8", "float32", "per_tensor", (2, size), seed=4))
-
-    def shows(c: Call) -> bool:
-        extent = c.data.shape[-1] if c.data.shape else 1
-        return extent > lanes and extent % lanes != 0
-
-    small = minimum(call, (1, size - 1), shows)
-    assert small.data.shape == (lanes + 1,)
-
-
-def test_a_blocked_remainder_is_found() -> None:
-    """Wrong are the values of a partial last block after a whole one: one row, one whole block, and the first of them."""
-    structure = Linear("int8", "float32", "blocked", (3, 110), "int8", axis=1, block_size=16, seed=5)
-    call = build(ONNX, structure)
-
-    def shows(c: Call) -> bool:
-        block, shape = int(c.attributes.get("block_size", 0)), c.data.shape
-        if not block or ONNX.judge(c).verdict != "allowed" or not shape:
-            return False
-        extent = shape[int(c.attributes.get("axis", 1))]
-        return ceil_div(extent, block) > 1 and extent % block != 0
-
-    small = minimum(call, (2, 96), shows)
-    assert small.values == 17
-    assert small.tensors["scale"].size == 2
-    assert not small.tensors["zero_point"].codes.any()
-
-
-def test_a_range_call_is_found() -> None:
-    contract = contracts.get("tensorflow/Dequantize@installed")
-    call = build(contract, Range("uint8", "SCALED", (5, 7, 3), True, seed=6))
-    ends = {"min_range": tensor("float32", -3.0), "max_range": tensor("float32", 5.0)}
-    small = minimum(replace(call, tensors={**call.tensors, **ends}), (4, 6, 2), lambda c: c.values > 0)
-    assert small.data.shape == ()
-    assert [small.tensors[role].same_bits(ends[role]) for role in ends] == [True, True]
-
-
-def test_wide_values_lie_beside_ties_that_float64_cannot_tell() -> None:
-    contract = contracts.get("ai.onnx/DequantizeLinear-10")
-    beside = 0
-    for structure in special_structures(contract):
-        if structure.scale_recipe == "near-tie":
-            call = build(contract, structure)
-            x = integers("int32", call.tensors["x"].codes).astype(np.float64)
-            through_double = (x * values("float32", call.tensors["scale"].codes)).astype(np.float32)
-            beside += bool((through_double.view(np.uint32) != legal_set(contract, call).distinct[0]).any())
-    assert beside >= 4
-
-
-def test_scaled_ranges_have_values_beside_ties_that_float64_cannot_tell() -> None:
-    contract = contracts.get("tensorflow/Dequantize@seed")
-    beside = 0
-    for seed in range(20):
-        call = build(contract, Range("int32", "SCALED", (64,), range_recipe="symmetric", seed=seed))
-        x = integers("int32", call.data.codes).astype(np.float64)
-        estimate = x * values("float32", call.tensors["max_range"].codes) / (2**31 - 1)
-        near = np.abs(estimate) * 2.0**-52
-        beside += bool(((estimate - near).astype(np.float32) != (estimate + near).astype(np.float32)).any())
-    assert beside >= 5
