@@ -1,15 +1,12 @@
-"""The kernels that Numba compiles: the bits of NumPy's, on every path through them, and how they are chosen."""
+"""The kernels that Numba compiles: the bits of NumPy's, on every path through them."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import ml_dtypes
 import numpy as np
 import pytest
 from kernel_arrays import (
@@ -29,12 +26,6 @@ from kernel_arrays import (
 )
 
 import xverify
-from oracles import all_oracles, xverify_numpy
-from oracles.arrays import pack
-from xverify.core.call import Call
-from xverify.core.dtypes import tensor
-from xverify.kernels import blocks
-from xverify.kernels.backends import chosen
 from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
@@ -313,66 +304,6 @@ def test_checks_hold_for_calls_like_the_last() -> None:
             xverify.dequantize_linear(x[0, :1], scale_there, axis=0, out=one)
 
 
-@pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
-def test_packed_codes(name: str) -> None:
-    bits = 2 if name.endswith("2") else 4
-    for shape in ((), (5,), (3, 7), (2, 0), (7, 9, 1100)):
-        codes = np.asarray(np.random.default_rng(1).integers(0, 1 << bits, shape, np.uint8))
-        packed = pack(codes, bits)
-        if codes.size % (8 // bits):  # what is not an element is not looked at
-            packed[-1] |= np.uint8((0xFF << (codes.size * bits % 8)) & 0xFF)
-        for axis in (None, *range(len(shape))):
-            extents = () if axis is None else (shape[axis],)
-            scale, zeros = np.full(extents, 0.3, np.float32), np.full(extents, 1, np.uint8)
-            want = xverify.dequantize_linear(
-                codes.view(dtype_of(name)), scale, zeros.view(dtype_of(name)), axis=axis, backend="numpy"
-            )
-            for backend in ("numpy", "numba"):
-                for zero_point in (zeros.view(dtype_of(name)), pack(zeros, bits)):
-                    got = xverify.dequantize_packed(
-                        packed, scale, zero_point, dtype=name, shape=shape, axis=axis, backend=backend
-                    )
-                    assert got.shape == shape
-                    assert got.tobytes() == want.tobytes()
-
-
-@pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecorder) -> None:
-    """Lines that begin within a byte; a scale that is a signalling NaN; no zero point, and another output."""
-    shape = (3, blocks.BLOCK + 1)
-    codes = np.random.default_rng(1).integers(0, 16, shape, np.uint8)
-    scale = np.array([0x3E99999A, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
-    for zero_point in (None, np.array([1, 2, 3], np.uint8)):
-        given = None if zero_point is None else zero_point.view(ml_dtypes.uint4)
-        want = xverify.dequantize_linear(codes.view(ml_dtypes.uint4), scale, given, axis=0, out_dtype="float16")
-        got = xverify.dequantize_packed(
-            pack(codes, 4), scale, None if zero_point is None else pack(zero_point, 4), dtype=ml_dtypes.uint4,
-            shape=[np.int64(n) for n in shape], axis=0, out_dtype="float16", backend=backend,
-        )  # fmt: skip
-        np.testing.assert_array_equal(got, want)
-        assert np.isnan(got[1]).all()
-        assert not np.isnan(got[::2]).any()
-    assert not recwarn.list
-
-
-def test_packed_codes_are_checked() -> None:
-    four = [np.uint8(0x21), np.uint8(0x43)]
-    got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
-    assert got.tolist() == [0, 1, 2, 3]
-    for packed, dtype, shape, kind, match in (
-        (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),
-        (np.zeros(2, np.uint8), "int5", (4,), TypeError, "dtype is 'int5'"),
-        (np.zeros(2, np.int8), "int4", (4,), TypeError, "the dtype of x is int8"),
-        (np.zeros(3, np.uint8), "int4", (4,), ValueError, r"the shape of x is \(3,\); expected \(2,\)"),
-        (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
-        (np.zeros(0, np.uint8), "int4", (-1,), ValueError, "expected no negative extent"),
-    ):
-        with pytest.raises(kind, match=match):
-            xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
-    with pytest.raises(ValueError, match=r"the shape of zero_point is \(2,\); expected \(1,\), for 1 codes of 4 bits"):
-        xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
-
-
 def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.sources()
     kept = build._kept(loops.linear)
@@ -381,62 +312,6 @@ def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyP
     assert len(before) == 64
     assert kept._cache_file._load_index()
     assert not stale._cache_file._load_index()
-
-
-def run(code: str, **environment: str) -> str:
-    """What a new interpreter prints."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
-CALL = """
-import sys
-import numpy as np
-import xverify
-assert "numba" not in sys.modules
-{before}
-x = np.arange(300, dtype=np.uint8)
-print(xverify.dequantize_linear(x, np.float32(0.5)).sum())
-try:
-    xverify.dequantize_linear(x, np.float32(0.5), backend="numba")
-except ImportError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("before", ["sys.modules['numba'] = None", "sys.meta_path.insert(0, Broken())"])
-def test_without_numba(before: str) -> None:
-    """Not installed, or installed and broken."""
-    broken = "class Broken:\n    def find_spec(self, name, *rest):\n        if name == 'numba': raise RuntimeError('broken')\n"
-    total, said = run(CALL.format(before=broken + before)).splitlines()
-    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
-    assert "pip install 'xverify[numba]'" in said
-
-
-def test_a_cache_that_cannot_be_written() -> None:
-    """No directory can be made below a file."""
-    total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()
-    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
-
-
-def test_the_fastest_backend_is_chosen_and_a_named_one_is_itself() -> None:
-    assert (chosen(None), chosen("numba"), chosen("numpy")) == ("numba", "numba", "numpy")
-
-
-def test_an_unknown_backend() -> None:
-    with pytest.raises(ValueError, match="backend is 'cuda'; expected 'numpy' or 'numba'"):
-        xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend="cuda")
-
-
-def test_the_oracle() -> None:
-    assert all_oracles()["xverify-numba"].role == "kernel"
-    call = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [1, -3]), "scale": tensor("float32", 0.5)}, {})
-    outcome = xverify_numpy.load("numba").answer(call, "")
-    assert outcome.tensor is not None
-    assert outcome.tensor.codes.view(np.float32).tolist() == [0.5, -1.5]
 
 
 def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

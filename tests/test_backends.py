@@ -1,0 +1,74 @@
+"""How a backend is chosen: where Numba is not installed, is broken or can keep nothing, and by its name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import xverify
+from oracles import all_oracles, xverify_numpy
+from xverify.core.call import Call
+from xverify.core.dtypes import tensor
+from xverify.kernels.backends import chosen
+
+pytest.importorskip("numba")
+
+
+def run(code: str, **environment: str) -> str:
+    """What a new interpreter prints."""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+CALL = """
+import sys
+import numpy as np
+import xverify
+assert "numba" not in sys.modules
+{before}
+x = np.arange(300, dtype=np.uint8)
+print(xverify.dequantize_linear(x, np.float32(0.5)).sum())
+try:
+    xverify.dequantize_linear(x, np.float32(0.5), backend="numba")
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("before", ["sys.modules['numba'] = None", "sys.meta_path.insert(0, Broken())"])
+def test_without_numba(before: str) -> None:
+    """Not installed, or installed and broken."""
+    broken = "class Broken:\n    def find_spec(self, name, *rest):\n        if name == 'numba': raise RuntimeError('broken')\n"
+    total, said = run(CALL.format(before=broken + before)).splitlines()
+    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+    assert "pip install 'xverify[numba]'" in said
+
+
+def test_a_cache_that_cannot_be_written() -> None:
+    """No directory can be made below a file."""
+    total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()
+    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+
+
+def test_the_fastest_backend_is_chosen_and_a_named_one_is_itself() -> None:
+    assert (chosen(None), chosen("numba"), chosen("numpy")) == ("numba", "numba", "numpy")
+
+
+def test_an_unknown_backend() -> None:
+    with pytest.raises(ValueError, match="backend is 'cuda'; expected 'numpy' or 'numba'"):
+        xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend="cuda")
+
+
+def test_the_oracle() -> None:
+    assert all_oracles()["xverify-numba"].role == "kernel"
+    call = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [1, -3]), "scale": tensor("float32", 0.5)}, {})
+    outcome = xverify_numpy.load("numba").answer(call, "")
+    assert outcome.tensor is not None
+    assert outcome.tensor.codes.view(np.float32).tolist() == [0.5, -1.5]

@@ -1,0 +1,74 @@
+"""Codes of four and two bits that are packed into bytes: the same bits as of unpacked ones, from every backend; and refusals."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from kernel_arrays import dtype_of
+
+import xverify
+from oracles.arrays import pack
+from xverify.kernels import blocks
+
+pytest.importorskip("numba")
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
+def test_packed_codes(name: str) -> None:
+    bits = 2 if name.endswith("2") else 4
+    for shape in ((), (5,), (3, 7), (2, 0), (7, 9, 1100)):
+        codes = np.asarray(np.random.default_rng(1).integers(0, 1 << bits, shape, np.uint8))
+        packed = pack(codes, bits)
+        if codes.size % (8 // bits):  # what is not an element is not looked at
+            packed[-1] |= np.uint8((0xFF << (codes.size * bits % 8)) & 0xFF)
+        for axis in (None, *range(len(shape))):
+            extents = () if axis is None else (shape[axis],)
+            scale, zeros = np.full(extents, 0.3, np.float32), np.full(extents, 1, np.uint8)
+            want = xverify.dequantize_linear(
+                codes.view(dtype_of(name)), scale, zeros.view(dtype_of(name)), axis=axis, backend="numpy"
+            )
+            for backend in ("numpy", "numba"):
+                for zero_point in (zeros.view(dtype_of(name)), pack(zeros, bits)):
+                    got = xverify.dequantize_packed(
+                        packed, scale, zero_point, dtype=name, shape=shape, axis=axis, backend=backend
+                    )
+                    assert got.shape == shape
+                    assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecorder) -> None:
+    """Lines that begin within a byte; a scale that is a signalling NaN; no zero point, and another output."""
+    shape = (3, blocks.BLOCK + 1)
+    codes = np.random.default_rng(1).integers(0, 16, shape, np.uint8)
+    scale = np.array([0x3E99999A, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
+    for zero_point in (None, np.array([1, 2, 3], np.uint8)):
+        given = None if zero_point is None else zero_point.view(ml_dtypes.uint4)
+        want = xverify.dequantize_linear(codes.view(ml_dtypes.uint4), scale, given, axis=0, out_dtype="float16")
+        got = xverify.dequantize_packed(
+            pack(codes, 4), scale, None if zero_point is None else pack(zero_point, 4), dtype=ml_dtypes.uint4,
+            shape=[np.int64(n) for n in shape], axis=0, out_dtype="float16", backend=backend,
+        )  # fmt: skip
+        np.testing.assert_array_equal(got, want)
+        assert np.isnan(got[1]).all()
+        assert not np.isnan(got[::2]).any()
+    assert not recwarn.list
+
+
+def test_packed_codes_are_checked() -> None:
+    four = [np.uint8(0x21), np.uint8(0x43)]
+    got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
+    assert got.tolist() == [0, 1, 2, 3]
+    for packed, dtype, shape, kind, match in (
+        (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),
+        (np.zeros(2, np.uint8), "int5", (4,), TypeError, "dtype is 'int5'"),
+        (np.zeros(2, np.int8), "int4", (4,), TypeError, "the dtype of x is int8"),
+        (np.zeros(3, np.uint8), "int4", (4,), ValueError, r"the shape of x is \(3,\); expected \(2,\)"),
+        (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
+        (np.zeros(0, np.uint8), "int4", (-1,), ValueError, "expected no negative extent"),
+    ):
+        with pytest.raises(kind, match=match):
+            xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
+    with pytest.raises(ValueError, match=r"the shape of zero_point is \(2,\); expected \(1,\), for 1 codes of 4 bits"):
+        xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
