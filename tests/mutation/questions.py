@@ -57,6 +57,7 @@ TESTS = (
     "tests/test_legal.py",
     "tests/test_large.py",
     "tests/test_compare.py",
+    "tests/test_compare_mutants.py",
     "tests/test_verdict_guards.py",
     "tests/test_verdicts.py",
     "tests/test_verdict_refusals.py",

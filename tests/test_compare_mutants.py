@@ -1,0 +1,162 @@
+"""Mutants of the comparator, each of which the battery must kill."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+from comparator_battery import battery
+
+import xverify
+
+FOLDER = Path(xverify.__file__).parent
+MODULES = {
+    "bits": "core/bits.py",
+    "rounding": "core/rounding.py",
+    "large": "verify/large.py",
+    "legal": "verify/legal.py",
+    "compare": "verify/compare.py",
+}
+"""What the comparison is made of, each after what it imports."""
+
+WIRING = {
+    "large": {"bits": ("canonical",), "rounding": ("is_subnormal",)},
+    "legal": {
+        "bits": ("canonical", "subnormals_work"),
+        "rounding": ("is_subnormal",),
+        "large": ("by_code", "in_blocks", "subnormal_in_blocks"),
+    },
+    "compare": {"bits": ("canonical", "ulp_distance")},
+}
+"""Which names of a module come from which other one, so that a mutant of `bits` reaches `compare`."""
+
+LATEST = itertools.count()
+
+
+@contextmanager
+def loaded(mutated: str = "", old: str = "", new: str = "") -> Iterator[SimpleNamespace]:
+    """The modules compiled from their source, with one text in one of them replaced."""
+    made: dict[str, ModuleType] = {}
+    names = []
+    try:
+        for name, path in MODULES.items():
+            source = (FOLDER / path).read_text(encoding="utf-8")
+            if name == mutated:
+                assert source.count(old) == 1, (
+                    f"{old!r} is {source.count(old)} times in {path}: the mutant is out of date"
+                )
+                source = source.replace(old, new)
+            module = ModuleType(f"xverify_mutant_{next(LATEST)}_{name}")
+            names.append(module.__name__)
+            sys.modules[module.__name__] = module  # Dataclasses look their module up.
+            exec(compile(source, path, "exec"), module.__dict__)
+            for other, taken in WIRING.get(name, {}).items():
+                for one in taken:
+                    assert one in module.__dict__, f"{path} no longer imports {one}"
+                    setattr(module, one, getattr(made[other], one))
+            made[name] = module
+        yield SimpleNamespace(**made)
+    finally:
+        for name in names:
+            del sys.modules[name]
+
+
+MUTANTS = [
+    ("compare", "(codes == candidate) for", "(codes <= candidate) for"),
+    ("compare", "(codes == candidate) for", "(codes >= candidate) for"),
+    ("compare", "(codes == candidate) for", "(abs(codes.astype(np.int64) - candidate.astype(np.int64)) <= 1) for"),
+    ("compare", "(codes == candidate) for", "((codes << 1) == (candidate << 1)) for"),
+    ("compare", "(codes == candidate) for", "(np.isclose(*(c.view('f%d' % c.itemsize) for c in (codes, candidate)))) for"),
+    ("compare", "candidate in legal.distinct]", "candidate in legal.distinct[:1]]"),
+    ("compare", "candidate in legal.distinct]", "candidate in legal.distinct[-1:]] * len(legal.distinct)"),
+    ("compare", "np.logical_or.reduce(equal)", "np.logical_and.reduce(equal)"),
+    ("compare", "np.logical_or.reduce(equal)", "equal[0]"),
+    ("compare", "    if inside.all():", "    if inside.any():"),
+    ("compare", "    if inside.all():", "    if inside.reshape(-1)[:-1].all():"),
+    ("compare", "    if inside.all():", "    if inside.reshape(-1)[1:].all():"),
+    ("compare", "    if inside.all():", "    if inside.mean() > 0.9:"),
+    ("compare", "codes = canonical(codes, legal.dtype)", "pass"),
+    ("compare", "codes = got.codes", "codes = got.codes.ravel('K').reshape(got.shape)"),
+    ("compare", "got.dtype != legal.dtype or got.shape != legal.shape", "got.dtype != legal.dtype and got.shape != legal.shape"),
+    ("compare", "got.dtype != legal.dtype or got.shape != legal.shape", "got.dtype != legal.dtype"),
+    ("compare", "got.dtype != legal.dtype or got.shape != legal.shape", "got.shape != legal.shape"),
+    ("compare", "got.dtype != legal.dtype or got.shape != legal.shape", "got.size != legal.distinct[0].size"),
+    ("compare", "bool(same.all()) for same in equal)", "bool(same.any()) for same in equal)"),
+    ("compare", "bool(same.all()) for same in equal)", "True for same in equal)"),
+    ("compare", "tuple(every[i] for i in legal.index), 0)", "tuple(every), 0)"),
+    ("compare", "tuple(every[i] for i in legal.index), _max", "tuple(every), _max"),
+    ("compare", "~inside & legal.subnormal & is_zero", "~inside & (legal.subnormal | is_zero(codes, legal.dtype)) & is_zero"),
+    ("compare", "~inside & legal.subnormal & is_zero", "legal.subnormal & is_zero"),
+    ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "~inside & legal.subnormal"),
+    ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "~inside & is_zero(codes, legal.dtype)"),
+    ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "np.zeros_like(inside)"),
+    ("compare", "is_zero(codes, legal.dtype) & legal.may_flush", "is_zero(codes, legal.dtype)"),
+    ("compare", "& legal.may_flush)", "& (not legal.may_flush))"),
+    ("legal", "may_flush = not contract.keeps_subnormals", "may_flush = contract.keeps_subnormals"),
+    ("legal", "may_flush=False", "may_flush=True"),
+    ("legal", "canonical(given.codes, given.dtype)", "given.codes"),
+    ("compare", "np.asarray(~inside & ~flushed)", "np.asarray(~inside)"),
+    ("compare", "np.asarray(~inside & ~flushed)", "np.asarray(~inside & ~legal.subnormal)"),
+    ("compare", "(same | flushed).all()", "same.all()"),
+    ("compare", "(same | flushed).all()", "(same | flushed).any()"),
+    ("compare", "(same | flushed).all()", "(same & ~flushed).all()"),
+    ("compare", "(1 << (BITS[dtype] - 1)) - 1)) == 0", "(1 << BITS[dtype]) - 1)) == 0"),
+    ("compare", "(1 << (BITS[dtype] - 1)) - 1)) == 0", "(1 << (BITS[dtype] - 1)) - 1)) <= 1"),
+    ("compare", "(1 << (BITS[dtype] - 1)) - 1)) == 0", "(1 << 31) - 1) if BITS[dtype] == 32 else codes) == 0"),
+    ("compare", "distances < 0, np.iinfo(np.int64).max", "distances < 0, 0"),
+    ("compare", "distances < 0,", "distances < -1,"),
+    ("compare", ".min(axis=0)", ".max(axis=0)"),
+    ("compare", "int(nearest.max())", "int(nearest.min())"),
+    ("compare", "return -1 if largest", "return 0 if largest"),
+    ("large", "canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)", "reading.evaluate(operands)"),
+    ("legal", "np.logical_or.reduce([subnormal_in_blocks", "np.logical_and.reduce([subnormal_in_blocks"),
+    ("legal", "operands.output_dtype) for codes in distinct])", "operands.output_dtype) for codes in distinct[:1]])"),
+    ("legal", "known.setdefault(codes.tobytes(), place)", "known.setdefault(b'', place)"),
+    ("legal", "known.setdefault(codes.tobytes(), place)", "known.setdefault(codes.tobytes()[:4], place)"),
+    ("legal", "kept.index(first[place]) for place in index", "kept.index(first[0]) for place in index"),
+    ("legal", "[proven.index(one) for one in simple]", "[0 for one in simple]"),
+    ("legal", "    if len(results) == 1:", "    if results:"),
+    ("rounding", "magnitude < code(1 << MANTISSA_BITS[dtype])", "magnitude <= code(1 << MANTISSA_BITS[dtype])"),
+    ("rounding", "magnitude < code(1 << MANTISSA_BITS[dtype])", "magnitude < code((1 << MANTISSA_BITS[dtype]) - 1)"),
+    ("rounding", "(magnitude != 0) & (magnitude < code", "(magnitude != 1) & (magnitude < code"),
+    ("rounding", "    magnitude = codes & code((1 << (8 * codes.dtype.itemsize - 1)) - 1)", "    magnitude = codes"),
+    ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.asarray(magnitude >= codes.dtype.type(infinity))"),
+    ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.asarray(magnitude == codes.dtype.type(infinity + 1))"),
+    ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.asarray(codes > codes.dtype.type(infinity))"),
+    ("bits", "np.asarray(magnitude > codes.dtype.type(infinity))", "np.zeros(codes.shape, bool)"),
+    ("bits", "np.where(nan, codes.dtype.type((1", "np.where(~nan, codes.dtype.type((1"),
+    ("bits", "bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype]", "bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype] + 1"),
+    ("bits", "wide >= sign, sign - 1 - wide, wide", "wide >= sign, sign - wide, wide"),
+    ("bits", "wide >= sign, sign - 1 - wide, wide", "wide >= sign, wide, wide"),
+    ("bits", "np.where(nan_a | nan_b, -1, distance)", "np.where(nan_a & nan_b, -1, distance)"),
+    ("bits", "np.abs(ordered(a) - ordered(b))", "ordered(a) - ordered(b)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "old", "new"), MUTANTS)
+def test_mutants_are_killed(module: str, old: str, new: str) -> None:
+    """Each breaks the comparator in one place, and the battery must see it; the place must exist."""
+    with loaded(module, old, new) as mutant, np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+        try:
+            battery(mutant)
+        except (Exception, pytest.fail.Exception):
+            return
+    pytest.fail(f"survived in {MODULES[module]}: {old!r} -> {new!r}")
+
+
+def test_the_battery_passes_what_is_not_mutated() -> None:
+    """Compiled the same way, so that a mutant dies of its mutation and of nothing else."""
+    with loaded() as suite:
+        battery(suite)
+
+
+def test_a_mutation_out_of_date_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="out of date"), loaded("compare", "no such text", ""):
+        pass
