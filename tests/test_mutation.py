@@ -266,6 +266,8 @@ def test_the_page_names_survivors_and_contradicted_explanations():
     assert second.before.partition("|")[0] in survivors
     assert survivors.count("\n| `kernels") == 1
     assert "Yet it was stopped: memory." in page
+    assert "--survivors" not in page
+    assert "--survivors" in table.document([first], results, {}, [], [1], 2, 9, other_trees=True)
     assert "A sample: 3 of 9 mutants" in page
     assert f"| `{KERNELS[0]}` | 3 | 1 | 1 | 1 | 1.0 |" in page
 

@@ -67,7 +67,8 @@ def main() -> int:
     except WrongTreeError as error:
         print(error, file=sys.stderr)
         return 2
-    asked.output.write_text(table.document(chosen, results, why, stale, seeds, asked.jobs, len(made)), encoding="utf-8")
+    page = table.document(chosen, results, why, stale, seeds, asked.jobs, len(made), asked.survivors)
+    asked.output.write_text(page, encoding="utf-8")
     standing = [m for m in chosen if m not in why and table.stands(m, results, seeds)]
     if asked.entries:
         print("\n".join(explained.entry(mutant) for mutant in standing))

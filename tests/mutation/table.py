@@ -29,8 +29,10 @@ def document(
     seeds: Sequence[int],
     jobs: int,
     made: int,
+    other_trees: bool = False,
 ) -> str:
-    """The page. mutants: those that were tried; made: how many there are in all."""
+    """The page. mutants: those that were tried; made: how many there are in all; other_trees: whether results count that are of
+    earlier states of the project."""
     lines = [HEAD.format(jobs=jobs)]
     if made > len(mutants):
         lines += [f"**A sample: {len(mutants)} of {made} mutants.**", ""]
@@ -39,6 +41,11 @@ def document(
         "comparator's and those explained are asked with the first only.",
         "",
     ]
+    if other_trees:
+        lines += [
+            "Made with `--survivors`: what an earlier state of the project stopped was not asked again.",
+            "",
+        ]
     lines += ["| file | mutants | stopped | explained | survive | median | 90 % | slowest |"]
     lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
     groups = [("in-house kernels", KERNELS), ("comparator", COMPARATOR)]
