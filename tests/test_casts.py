@@ -10,13 +10,13 @@ import exact
 import exact_stages
 import numpy as np
 import pytest
+from drawn_floats import OUTPUTS, as_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xverify.core import rounding
 from xverify.core.bits import canonical
 
-OUTPUTS = ("float32", "float16", "bfloat16")
 FEW = settings(max_examples=150, deadline=None)
 
 numbers = st.one_of(
@@ -26,14 +26,6 @@ numbers = st.one_of(
     st.builds(math.ldexp, st.integers(-(2**26), 2**26).map(float), st.integers(-170, 110)),
     st.sampled_from([65504.0, 65519.99, 65520.0, -65536.0, 2.0**-24, 2.0**-25, -(2.0**-149), 2.0**-150, 2.0**128]),
 )
-
-
-def as_value(number: float) -> exact.Value:
-    if math.isnan(number):
-        return "nan"
-    if math.isinf(number):
-        return "inf" if number > 0 else "-inf"
-    return "-0" if number == 0 and math.copysign(1, number) < 0 else Fraction(number)
 
 
 @pytest.mark.parametrize("dtype", OUTPUTS)
