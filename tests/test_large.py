@@ -14,6 +14,7 @@ from xverify.contracts.model import Codes, Contract, Operands
 from xverify.contracts.readings import EXACT as READING
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import tensor
 from xverify.core.rounding import is_subnormal
 from xverify.verify.large import BLOCK, WORTH, by_code, in_blocks
 from xverify.verify.legal import legal_set
@@ -27,7 +28,7 @@ LARGE: list[tuple[Contract, Structure]] = [
     (ONNX, Linear("float8_e5m2", "float32", "per_tensor", (41, 50), "float8_e5m2", "float16")),
     (ONNX, Linear("int4", "bfloat16", "per_axis", (3, 5, 140), "int4", axis=1)),
     (ONNX, Linear("uint2", "float32", "per_axis", (2000, 7), "")),
-    (ONNX, Linear("uint4", "float32", "per_axis", (7, 130), "uint4", axis=-2, scale_recipe="subnormal")),
+    (ONNX, Linear("uint4", "float32", "per_axis", (7, 130), "uint4", axis=-2, scale_recipe="special")),
     (ONNX, Linear("int8", "float32", "per_axis", (4200, 2), "int8", axis=-1, layout="F")),
     (TENSORFLOW, Range("int8", "MIN_COMBINED", (2100,))),
     (TENSORFLOW, Range("uint8", "SCALED", (21, 100))),
@@ -49,6 +50,13 @@ def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Struc
     np.testing.assert_array_equal(found.subnormal, np.logical_or.reduce(every))
     assert found.shape == found.codes(0).shape == found.subnormal.shape == call.data.shape
     assert len({codes.tobytes() for codes in found.distinct}) == len(found.distinct)
+
+
+def test_subnormal_results_are_marked_where_they_are() -> None:
+    x = np.resize(np.arange(256), (2, WORTH * 256))
+    call = Call(ONNX.id, {"x": tensor("uint8", x), "scale": tensor("float32", [2.0**-149, 1.0])}, {"axis": 0})
+    assert by_code(ONNX.operands(call)) is not None
+    np.testing.assert_array_equal(legal_set(ONNX, call).subnormal, (x > 0) & [[True], [False]])
 
 
 @pytest.mark.parametrize(
