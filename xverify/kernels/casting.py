@@ -39,9 +39,12 @@ def is_byte_coded(dtype: np.dtype[Any]) -> bool:
 def code_values(dtype: np.dtype[Any]) -> Array:
     """The float32 value of every byte of a dtype of 8 bits or fewer; each such value is exact in float32.
 
-    The unused high bits of a 4- or 2-bit type's byte are ignored: ml_dtypes fills them with the sign, others with 0.
+    The unused high bits of a 4- or 2-bit type's byte are ignored: ml_dtypes fills them with an integer's sign, others with 0.
     """
-    table: Array = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    codes = np.arange(256, dtype=np.uint8)
+    if dtype.name.startswith("float4"):  # ml_dtypes takes any of these bits for a sign
+        codes &= 15
+    table: Array = codes.view(dtype).astype(np.float32)
     table.flags.writeable = False
     return table
 

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numba import types
 
 from xverify.kernels.blocks import BLOCK, Spread
-from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Array, code_values, numbers
+from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
+from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
 from xverify.kernels.compiled.loops import linear
 from xverify.kernels.compiled.pieces import PIECE, PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
 
-_CODES = {1: types.uint8, 2: types.uint16, 4: types.int32}
-ELEMENTS = {FLOAT32: types.float32, FLOAT16: types.uint16, BFLOAT16: types.int16}
-"""The element type under which a compiled loop writes each output dtype."""
-
 _EVERY_BYTE = np.arange(256, dtype=np.uint8)
 
 _LOOK_UP_FROM = 2048
-"""From this size on, an output for each code is computed once and looked up, where decoding takes a table anyway."""
-
-
-@dataclass(frozen=True)
-class Coding:
-    """How codes become numbers: by a table of 256 float32, or as ((code & keep) ^ flip) - flip; int32 are numbers."""
-
-    codes: Any
-    table: Array | None
-    keep: int
-    flip: int
-
-
-@lru_cache(maxsize=64)
-def coding(dtype: np.dtype[Any]) -> Coding:
-    """The coding of a quantized dtype."""
-    codes = _CODES[dtype.itemsize]
-    try:
-        limits = ml_dtypes.iinfo(dtype)
-    except ValueError:
-        return Coding(codes, code_values(dtype), 0, 0)
-    if dtype.itemsize == 4:
-        return Coding(codes, None, 0, 0)
-    return Coding(codes, None, (1 << limits.bits) - 1, 1 << (limits.bits - 1) if limits.min < 0 else 0)
+"""From this size on, an output for each code is computed once and looked up, where it is computed in float64."""
 
 
 def array_of(element: Any, rank: int = 1) -> Any:
@@ -61,7 +34,7 @@ def array_of(element: Any, rank: int = 1) -> Any:
 def signature(
     codes: Any,
     out: np.dtype[Any],
-    table: Any,
+    coding: Any,
     real: Any,
     scale: Any,
     offset: Any,
@@ -72,8 +45,8 @@ def signature(
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
-        array_of(codes), array_of(ELEMENTS[out]), types.none if table is None else array_of(table), types.int32, types.int32,
-        real, scale, offset, types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
+        array_of(codes), array_of(ELEMENTS[out]), coding, real, scale, offset,
+        types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
     )  # fmt: skip
 
 
@@ -81,7 +54,7 @@ def signature(
 class Linear:
     """The compiled formula for operands of given dtypes and shapes, which have been checked.
 
-    divides: True, or None.
+    scale: the dtype in which scales are given to the loops. divides: True, or None.
     is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
     by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
     else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps.
@@ -89,6 +62,7 @@ class Linear:
 
     out: np.dtype[Any]
     coding: Coding
+    scale: np.dtype[Any]
     places: Places | None
     divides: bool | None
     is_wide: bool
@@ -109,15 +83,19 @@ class Linear:
         """The formula for operands as they are described; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
-        rounds_twice = out != FLOAT32 and (by_division or code.table is not None)
+        given = scale.dtype.newbyteorder("=") if scale.dtype in ELEMENTS else FLOAT32
+        # The error of a product of floats may underflow in float32; one of few bits has none.
+        rounds_twice = out != FLOAT32 and (
+            by_division or (code.is_float and (given == FLOAT32 or zero_point is not None))
+        )
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
         is_laid_out = isinstance(found, Rows) and found.repeats * found.tiles > 1
-        is_direct = scale.dtype == FLOAT32 and kind != "numbers" and not is_laid_out
+        is_direct = scale.dtype == given and scale.dtype.isnative and kind != "numbers" and not is_laid_out
         is_direct = is_direct and x.dtype.isnative and (zero_point is None or zero_point.dtype.isnative)
         divides = True if by_division else None
-        return cls(out, code, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct)
+        return cls(out, code, given, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct)
 
     @cached_property
     def single(self) -> Compiled:
@@ -131,19 +109,16 @@ class Linear:
 
     def _compiled(self, real: Any) -> Compiled:
         rank = 0 if self.places is None else 1
-        scale = array_of(types.float32, rank)
+        scale = array_of(ELEMENTS[self.scale], rank)
         offset = {None: real, "codes": array_of(self.coding.codes, rank), "numbers": array_of(real, rank)}[self.offsets]
-        table = None if self.coding.table is None else types.float32
-        by_division = self.divides is not None
-        return entry(
-            linear, signature(self.coding.codes, self.out, table, real, scale, offset, self.places, by_division)
-        )
+        codes, fields, by_division = self.coding.codes, self.coding.fields_type, self.divides is not None
+        return entry(linear, signature(codes, self.out, fields, real, scale, offset, self.places, by_division))
 
     @cached_property
     def _given(self) -> tuple[Any, ...]:
-        """What every call gives: table, keep, flip, divides, runs and rows."""
+        """What every call gives: coding, divides, runs and rows."""
         runs, rows = (None, None) if self.places is None else self.places.arguments(0)
-        return self.coding.table, self.coding.keep, self.coding.flip, self.divides, runs, rows
+        return tuple(self.coding.fields), self.divides, runs, rows
 
     def for_small(self, shape: tuple[int, ...], parameter: tuple[int, ...]) -> Small | None:
         """`__call__` for a small tensor of that shape, for which a microsecond counts: one call of a loop, which looks itself
@@ -154,7 +129,7 @@ class Linear:
             return None
         if self.places is None and len(parameter) > 1:
             return None
-        table, keep, flip, divides, runs, rows = self._given
+        fields, divides, runs, rows = self._given
         is_flat, is_flat_parameter, is_single = len(shape) == 1, len(parameter) == 1, self.places is None
         plain, writeable = PLAIN, WRITEABLE
 
@@ -175,15 +150,14 @@ class Linear:
             if not is_flat:
                 x, out = x.ravel(), out.ravel()
             offset = 0.0 if zero_point is None else zero_point
-            done: bool = compiled(x, out, table, keep, flip, 0.0, scale, offset, divides, runs, rows, 0, False)
+            done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False)
             return done
 
         return small
 
     def is_looked_up(self, size: int, is_wide: bool) -> bool:
         """Whether an output for each code is computed first: where one is dear, and many are wanted."""
-        is_dear = is_wide or self.coding.table is not None
-        return self.places is None and is_dear and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
+        return self.places is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
         """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
@@ -191,7 +165,7 @@ class Linear:
             return
         is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
         compiled = self.double if is_wide else self.single
-        table, keep, flip, divides, runs, rows = self._given
+        fields, divides, runs, rows = self._given
         prepared = self._prepared(is_wide, scale, zero_point)
         if prepared is None:
             for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read, PIECE)
@@ -199,7 +173,7 @@ class Linear:
         factor, offset = prepared
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-            compiled(codes, elements, table, keep, flip, 0.0, factor, offset, divides, runs, rows, start, streamed)
+            compiled(codes, elements, fields, 0.0, factor, offset, divides, runs, rows, start, streamed)
 
         if self.is_looked_up(out.size, is_wide):
             entries = np.empty(256, self.out)
@@ -211,11 +185,11 @@ class Linear:
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them, where that takes no more memory than a block."""
         places = self.places
-        is_given = scale.dtype == FLOAT32 and is_plain(scale)
+        is_given = scale.dtype == self.scale and is_plain(scale)
         is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
         if not is_given and scale.size > BLOCK:
             return None
-        factors, offsets = _real(scale, FLOAT32), self._offsets(zero_point, is_wide)
+        factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
         if isinstance(places, Rows) and places.repeats * places.tiles > 1:
             factors, offsets = (
                 laid_out(factors, places),
@@ -224,19 +198,21 @@ class Linear:
         wanted = () if places is None else -1
         return factors.reshape(wanted), offsets.reshape(wanted) if zero_point is not None else offsets
 
+    def _scales(self, scale: Array) -> Array:
+        """Scales in an array without gaps, in the type in which the loops take them."""
+        return _real(scale, FLOAT32) if self.scale == FLOAT32 else _native(scale)
+
     def _offsets(self, zero_point: Array | None, is_wide: bool) -> Any:
         """Zero points in an array without gaps: codes in this machine's byte order, or numbers."""
         if zero_point is None:
             return 0.0
         if self.offsets == "numbers":
             return _real(zero_point, FLOAT64 if is_wide else FLOAT32)
-        if is_plain(zero_point):
-            return zero_point
-        return np.array(zero_point, zero_point.dtype.newbyteorder("="), order="C")
+        return _native(zero_point)
 
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
         """Each piece is given the parameters that it needs, as the loops take them."""
-        table, keep, flip, divides, *_ = self._given
+        fields, divides, *_ = self._given
         places = self.places
         assert places is not None
         scales, zero_points = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
@@ -244,11 +220,11 @@ class Linear:
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             for first, last in places.cuts(start, stop):
                 low, high = places.reach(first, last)
-                factors = _real(scales[low:high], FLOAT32)
+                factors = self._scales(scales[low:high])
                 offsets = self._offsets(None if zero_points is None else zero_points[low:high], is_wide)
                 part = slice(first - start, last - start)
                 compiled(
-                    codes[part], elements[part], table, keep, flip, 0.0, factors, offsets, divides, *places.arguments(low),
+                    codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
                     first, streamed,
                 )  # fmt: skip
 
@@ -270,6 +246,11 @@ def _real(array: Array, real: np.dtype[Any]) -> Array:
         return np.ascontiguousarray(numbers(array, real)).reshape(array.shape)
 
 
+def _native(array: Array) -> Array:
+    """The array without gaps, in this machine's byte order: itself, where it is so."""
+    return array if is_plain(array) else np.array(array, array.dtype.newbyteorder("="), order="C")
+
+
 def _is_narrow(zero_point: Array | None) -> bool:
     """Whether differences with these zero points are exact in float32, if one with a zero point of x's type is."""
     if zero_point is None or zero_point.dtype.itemsize < 4:
@@ -280,10 +261,11 @@ def _is_narrow(zero_point: Array | None) -> bool:
 def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> None:
     """out = the table's entry for each byte of x."""
     compiled = entry(
-        linear, signature(types.uint8, out.dtype, ELEMENTS[out.dtype], types.float32, types.none, types.none, None)
+        linear,
+        signature(types.uint8, out.dtype, array_of(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None),
     )
 
     def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-        compiled(codes, elements, entries, 0, 0, 0.0, None, None, None, None, None, 0, streamed)
+        compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed)
 
     for_each_piece(write, out, x, read)

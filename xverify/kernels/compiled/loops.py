@@ -3,9 +3,9 @@
 Types of arguments choose between versions (None is one): few functions, each with as many signatures as are used, which Numba
 keeps.
 
-Codes of x: integers of one or two bytes with ``keep`` and ``flip`` (`scalars.value`), int32, or bytes that ``table`` decodes.
-``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: a number of that type, or a flat array
-of float32; None: the table's entries are the results. ``offset``: a number, or a flat array of numbers of that type, or of codes
+``coding``: how codes become numbers (`codings.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
+``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: an array of float32, or of the codes of
+float16 (uint16) or bfloat16 (int16), flat or of rank 0. ``offset``: a number, or an array of numbers of zero's type, or of codes
 like those of x. ``divides``: None, or True. ``position``: where in the tensor, in C order, the piece begins.
 Which element of the arrays serves which of x:
 
@@ -24,71 +24,77 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from xverify.kernels.compiled.scalars import CHUNK, LINE, address, get, number, put, put_chunk, settle, stream, value
+from xverify.kernels.compiled.scalars import (
+    LINE,
+    address,
+    get,
+    number,
+    origin,
+    put,
+    put_chunk,
+    scale_number,
+    settle,
+    stream,
+    value,
+)
+from xverify.kernels.compiled.vectors import CHUNK
 
 BLOCK = 1024
 """Elements that are computed in the first-level cache before they are streamed: 4 KiB of float32."""
 
 
-@njit(error_model="numpy")
-def _value(code, table, keep, flip, scale, offset, divides, out):
-    if table is None:
-        return value(code, keep, flip, scale, offset, divides, out)
-    return value(get(table, code), keep, flip, scale, offset, divides, out)
-
-
-def _offset(offset, i, table, keep, flip, zero):
-    """A zero point as a number."""
+def _offset(offset, i, coding, zero):
+    """A zero point as `number` gives it."""
     raise NotImplementedError
 
 
 @overload(_offset)
-def _offset_version(offset, i, table, keep, flip, zero):
+def _offset_version(offset, i, coding, zero):
     if isinstance(offset, types.Float):
-        return lambda offset, i, table, keep, flip, zero: offset
-    if isinstance(offset.dtype, types.Float) or isinstance(table, types.NoneType):
-        return lambda offset, i, table, keep, flip, zero: number(get(offset, i), keep, flip, zero)
-    return lambda offset, i, table, keep, flip, zero: number(get(table, get(offset, i)), keep, flip, zero)
+        return lambda offset, i, coding, zero: origin(coding, zero)
+    if isinstance(offset.dtype, types.Float):
+        return lambda offset, i, coding, zero: get(offset, i) + origin(coding, zero)
+    return lambda offset, i, coding, zero: number(get(offset, i), coding, zero)
 
 
-def _look_up(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+def _look_up(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
     for i in range(stop - first):
-        put(out, to + i, get(table, get(x, first + i)))
+        put(out, to + i, get(coding, get(x, first + i)))
 
 
-def _whole(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
-    own_scale = number(get(scale, 0), keep, flip, zero)
-    own_offset = _offset(offset, 0, table, keep, flip, zero)
+def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
+    own_scale = scale_number(get(scale, 0), zero)
+    own_offset = _offset(offset, 0, coding, zero)
     for i in range(stop - first):
-        put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+        put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
 @njit(error_model="numpy")
-def _run(x, first, out, to, count, table, keep, flip, own_scale, own_offset, divides, streamed):
+def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed):
     """Elements that share their parameters."""
     for i in range(count // CHUNK):
         put_chunk(
-            x, first + i * CHUNK, out, to + i * CHUNK, table, keep, flip, own_scale, own_offset, divides, streamed
+            x, first + i * CHUNK, out, to + i * CHUNK, coding, own_scale, own_offset, divides, scale, offset, streamed
         )
     for i in range(count // CHUNK * CHUNK, count):
-        put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+        put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
 @njit(error_model="numpy")
-def _whole_runs(x, first, out, to, whole, run, parameter, table, keep, flip, zero, scale, offset, divides, streamed):
+def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed):
     """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
     chunks = run // CHUNK
     for i in range(whole):
-        own_scale = number(get(scale, parameter + i), keep, flip, zero)
-        own_offset = _offset(offset, parameter + i, table, keep, flip, zero)
+        own_scale = scale_number(get(scale, parameter + i), zero)
+        own_offset = _offset(offset, parameter + i, coding, zero)
         for j in range(chunks):
             at = (i * chunks + j) * CHUNK
-            put_chunk(x, first + at, out, to + at, table, keep, flip, own_scale, own_offset, divides, streamed)
+            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
 
 
 @njit(error_model="numpy")
-def _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, position, streamed):
-    """streamed: None, or True where ``to`` and all that the runs are cut into are multiples of CHUNK."""
+def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, position, streamed):
+    """streamed: only where ``to`` and all that the runs are cut into are multiples of CHUNK."""
     origin, line, run, stride = runs
     lines = position // line
     within = position - lines * line
@@ -106,9 +112,7 @@ def _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, d
                 left // run,
                 run,
                 parameter,
-                table,
-                keep,
-                flip,
+                coding,
                 zero,
                 scale,
                 offset,
@@ -116,10 +120,10 @@ def _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, d
                 streamed,
             )
         else:
-            own_scale = number(get(scale, parameter), keep, flip, zero)
-            own_offset = _offset(offset, parameter, table, keep, flip, zero)
+            own_scale = scale_number(get(scale, parameter), zero)
+            own_offset = _offset(offset, parameter, coding, zero)
             count = min((block + 1) * run - within, left)
-            _run(x, first, out, to, count, table, keep, flip, own_scale, own_offset, divides, streamed)
+            _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed)
         first += count
         to += count
         within += count
@@ -128,11 +132,11 @@ def _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, d
             lines += 1
 
 
-def _by_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
-    _all_runs(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, position, None)
+def _by_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
+    _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, position, past)
 
 
-def _by_rows(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+def _by_rows(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
     origin, row, in_line, run, stride = rows
     number_of_row = position // row
     within = position - number_of_row * row
@@ -141,22 +145,22 @@ def _by_rows(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
         parameter = shared * row + within - origin
         count = min(row - within, stop - first)
         for i in range(count):
-            own_scale = number(get(scale, parameter + i), keep, flip, zero)
-            own_offset = _offset(offset, parameter + i, table, keep, flip, zero)
-            put(out, to + i, _value(get(x, first + i), table, keep, flip, own_scale, own_offset, divides, out))
+            own_scale = scale_number(get(scale, parameter + i), zero)
+            own_offset = _offset(offset, parameter + i, coding, zero)
+            put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
         first += count
         to += count
         within = 0
         number_of_row += 1
 
 
-def _fill(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
-    """Write out[to:] from x[first:stop]; the first element is at ``position``."""
+def _fill(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
+    """Write out[to:] from x[first:stop]; the first element is at ``position``. past: always false."""
     raise NotImplementedError
 
 
 @overload(_fill)
-def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, divides, runs, rows, position):
+def _version(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
     if isinstance(scale, types.NoneType):
         return _look_up
     if scale.ndim == 0:
@@ -164,34 +168,34 @@ def _version(x, first, stop, out, to, table, keep, flip, zero, scale, offset, di
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def _stream_whole(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
+def _stream_whole(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
     """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where one scale
-    serves all, or each whole chunk. Returns where it ended."""
+    serves all, or each whole chunk. Returns where it ended. past: always true."""
     raise NotImplementedError
 
 
 @overload(_stream_whole)
-def _stream_whole_version(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
+def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
     if isinstance(scale, types.NoneType) or (scale.ndim > 0 and isinstance(runs, types.NoneType)):
-        return lambda x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position: first
+        return lambda x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past: first
 
-    def by_runs(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
+    def by_runs(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
         _, line, run, _ = runs
         start = position + first
         if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
             return first
         stop -= (stop - first) % CHUNK
-        _all_runs(x, first, stop, out, first, table, keep, flip, zero, scale, offset, divides, runs, start, True)
+        _all_runs(x, first, stop, out, first, coding, zero, scale, offset, divides, runs, start, past)
         return stop
 
     if scale.ndim > 0:
         return by_runs
 
-    def chunks(x, first, stop, out, table, keep, flip, zero, scale, offset, divides, runs, position):
-        own_scale = number(get(scale, 0), keep, flip, zero)
-        own_offset = _offset(offset, 0, table, keep, flip, zero)
+    def chunks(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
+        own_scale = scale_number(get(scale, 0), zero)
+        own_offset = _offset(offset, 0, coding, zero)
         for _ in range((stop - first) // CHUNK):
-            put_chunk(x, first, out, first, table, keep, flip, own_scale, own_offset, divides, True)
+            put_chunk(x, first, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
             first += CHUNK
         return first
 
@@ -215,7 +219,7 @@ def _meets_version(out, other):
     return meets
 
 
-def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, position, streamed):
+def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed):
     """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
 
     streamed: the output is stored past the caches, a block at a time, but for what shares a cache line at its ends.
@@ -224,9 +228,11 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
     """
     if _meets(out, x) or _meets(out, scale) or _meets(out, offset):
         return False
+    # Not literals, for which Numba would compile what they are given to twice.
+    past, through = streamed, not streamed
     size = x.size
     if not streamed:
-        _fill(x, 0, size, out, 0, table, keep, flip, zero, scale, offset, divides, runs, rows, position)
+        _fill(x, 0, size, out, 0, coding, zero, scale, offset, divides, runs, rows, position, past)
         return True
     in_line = LINE // out.itemsize
     scratch = np.empty(BLOCK, out.dtype)
@@ -240,9 +246,7 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
             first + count,
             scratch,
             0,
-            table,
-            keep,
-            flip,
+            coding,
             zero,
             scale,
             offset,
@@ -250,6 +254,7 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
             runs,
             rows,
             position + first,
+            through,
         )
         if whole:
             stream(out, first, scratch, count // in_line)
@@ -257,7 +262,7 @@ def linear(x, out, table, keep, flip, zero, scale, offset, divides, runs, rows, 
             for i in range(count):
                 out[first + i] = scratch[i]
         first += count
-        first = _stream_whole(x, first, size, out, table, keep, flip, zero, scale, offset, divides, runs, position)
+        first = _stream_whole(x, first, size, out, coding, zero, scale, offset, divides, runs, position, past)
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
     return True

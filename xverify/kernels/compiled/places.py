@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from xverify.kernels.blocks import BLOCK, Spread
-from xverify.kernels.compiled.scalars import CHUNK
+from xverify.kernels.compiled.vectors import CHUNK
 
 _LONG_ROW = 512
 """Elements of a row from which on the work between two rows does not count."""

@@ -12,7 +12,8 @@ from numba import types
 from xverify.kernels.blocks import Fill, Spread
 from xverify.kernels.casting import FLOAT64, Array
 from xverify.kernels.compiled.build import Compiled, entry
-from xverify.kernels.compiled.linear import ELEMENTS, Coding, coding, laid_out, look_up
+from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.linear import laid_out, look_up
 from xverify.kernels.compiled.pieces import PIECE, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
@@ -66,9 +67,9 @@ class Ranged:
         def array(of: Any) -> Any:
             return types.Array(of, 1, "C")
 
-        is_rows, i32, i64 = isinstance(self.places, Rows), types.int32, types.int64
+        is_rows, i64 = isinstance(self.places, Rows), types.int64
         signature = (
-            array(self.coding.codes), array(ELEMENTS[self.out]), array(types.uint8), i32, i32, i64,
+            array(self.coding.codes), array(ELEMENTS[self.out]), array(types.uint8), self.coding.fields_type, i64,
             types.UniTuple(types.float64, 2), array(types.float64), array(types.float64),
             types.none if is_rows else types.UniTuple(i64, 2), i64 if is_rows else types.none, i64,
         )  # fmt: skip
@@ -88,7 +89,7 @@ class Ranged:
             self._compute(out, x, *ends)
 
     def _compute(self, out: Array, x: Array, low: Array, high: Array) -> None:
-        places, compiled, keep, flip = self.places, self.compiled, self.coding.keep, self.coding.flip
+        places, compiled, coding = self.places, self.compiled, self.coding.fields
         period, run, is_rows = out.size, out.size, isinstance(places, Rows)
         if isinstance(places, Runs):
             period, run = places.line, places.run
@@ -100,7 +101,7 @@ class Ranged:
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             doubtful = np.zeros(stop - start, np.uint8)
             mode, constants = _MODES[self.mode], self.constants
-            compiled(codes, elements, doubtful, keep, flip, mode, constants, low, high, runs, row, start)
+            compiled(codes, elements, doubtful, coding, mode, constants, low, high, runs, row, start)
             found = np.flatnonzero(doubtful)
             if found.size:
                 place = (start + found) % period // run

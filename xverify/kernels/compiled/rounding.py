@@ -1,0 +1,130 @@
+"""One operation and one rounding, as LLVM instructions, vectorised or for vectors: exact, or rounded to odd, then to nearest.
+
+An output of uint16 holds the codes of float16, one of int16 those of bfloat16, which Numba has not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from xverify.kernels.compiled.vectors import (
+    F32,
+    I16,
+    constant,
+    element_of,
+    has_half_instruction,
+    integer,
+    is_single,
+    of_llvm,
+    shaped,
+)
+
+_BITS = {types.uint16: 11, types.int16: 8}
+"""Significant bits of float16 and bfloat16."""
+
+
+def combined(builder: Any, difference: Any, scale: Any, divides: bool, kind: Any, bits: int, dtype: Any) -> Any:
+    """difference * scale, or / scale, as elements of an output: exact, then rounded once to nearest even.
+
+    kind: Numba's type of scales. bits: the significant bits of both, at most. A product of as many as its type has is exact,
+    unless it underflows. In float32 only those of an 8-bit float and a bfloat16 scale do: 12 bits below 2^-149, a zero in
+    float16 and bfloat16 anyway.
+    A quotient in float64 may be rounded to nearest: see `xverify.kernels.formula`. One in float32 is for outputs of float32.
+    """
+    if divides:
+        value = builder.fdiv(difference, scale)
+    elif bits <= (24 if is_single(difference) else 53) or (is_single(difference) and dtype == types.float32):
+        value = builder.fmul(difference, scale)
+    else:
+        value = _product_to_odd(builder, difference, scale)
+    return element(builder, value, dtype, may_carry=kind != types.int16 or not is_single(value))
+
+
+def element(builder: Any, value: Any, dtype: Any, may_carry: bool = True) -> Any:
+    """Floats, exact or rounded to odd, as float32, or as codes of float16 or bfloat16.
+
+    may_carry: whether a NaN may have bits below those of bfloat16. One of a product in float32 has none where scales are of
+    bfloat16: it is that of a scale, or of a code, or the one that processors make.
+    """
+    if dtype == types.float32:
+        return value if is_single(value) else builder.fptrunc(value, shaped(F32, value))
+    if not is_single(value):
+        value = _cut(builder, value, _BITS[dtype] + 2)
+    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, may_carry)
+
+
+def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
+    """The product rounded to odd (see `xverify.kernels.casting`), for differences that are integers, or in float64.
+
+    A fused multiply-add gives the product's error exactly unless it underflows. Products of integers and float32 scales are
+    multiples of float32's smallest subnormal, so that they and their errors do not; those in float64 are far from it.
+    """
+    product = builder.fmul(difference, scale)
+    error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
+    # Infinities and NaN leave an error of NaN, overflow one of infinity and of the other sign.
+    inexact = builder.fcmp_ordered("!=", error, constant(error.type, 0.0))
+    kind = integer(error)
+    bits = builder.bitcast(product, kind)
+    # -1 where the product lies beyond the exact value: by the sign's bit, since one that underflows is a zero with a sign.
+    apart = builder.xor(bits, builder.bitcast(error, kind))
+    toward_zero = builder.ashr(apart, constant(kind, element_of(apart).width - 1))
+    # Chosen one by one, which processors with masks do as they add.
+    bits = builder.add(bits, builder.select(inexact, toward_zero, constant(kind, 0)))
+    bits = builder.select(inexact, builder.or_(bits, constant(kind, 1)), bits)
+    return builder.bitcast(bits, product.type)
+
+
+def _cut(builder: Any, value: Any, bits: int) -> Any:
+    """A float64 as float32, rounded to odd at so many significant bits: two more than the output has.
+
+    What float32 then rounds again are its subnormals of fewer bits than these, which are zeros in either output.
+    """
+    kind = integer(value)
+    below = constant(kind, (1 << (53 - bits)) - 1)
+    codes = builder.bitcast(value, kind)
+    # Anything below carries into the last bit that stays, where it is set or not.
+    carried = builder.or_(codes, builder.add(builder.and_(codes, below), below))
+    cut = builder.and_(carried, builder.not_(below))
+    return builder.fptrunc(builder.bitcast(cut, value.type), shaped(F32, value))
+
+
+def _half(builder: Any, value: Any) -> Any:
+    """The float16 code of a float32, rounded to nearest even; without an instruction for it, by integers."""
+    short, kind = shaped(I16, value), integer(value)
+    if has_half_instruction():
+        return builder.bitcast(builder.fptrunc(value, shaped(ir.HalfType(), value)), short)
+
+    def number(of: int) -> Any:
+        return constant(kind, of)
+
+    bits = builder.bitcast(value, kind)
+    magnitude = builder.and_(bits, number(0x7FFFFFFF))
+    is_nan = builder.icmp_unsigned(">", magnitude, number(0x7F800000))
+    special = builder.select(is_nan, number(0x7E00), number(0x7C00))
+    # The last bit of 0.5 is worth float16's smallest subnormal: the addition rounds.
+    added = builder.fadd(builder.bitcast(magnitude, value.type), constant(value.type, 0.5))
+    subnormal = builder.sub(builder.bitcast(added, kind), number(0x3F000000))
+    # The exponent's bias falls from 127 to 15; half a unit, less one where the code is even, is added and cut off.
+    odd = builder.and_(builder.lshr(magnitude, number(13)), number(1))
+    normal = builder.lshr(builder.add(builder.add(magnitude, number(0xC8000FFF)), odd), number(13))
+    code = builder.select(builder.icmp_unsigned("<", magnitude, number(0x38800000)), subnormal, normal)
+    code = builder.select(builder.icmp_unsigned(">=", magnitude, number(0x47800000)), special, code)
+    sign = builder.and_(builder.lshr(bits, number(16)), number(0x8000))
+    return builder.trunc(builder.or_(code, sign), short)
+
+
+def _brain(builder: Any, value: Any, may_carry: bool) -> Any:
+    """The bfloat16 code of a float32, rounded to nearest even. may_carry: as for `element`."""
+    kind = integer(value)
+    bits = builder.bitcast(value, kind)
+    # Half a unit, less one where the code is even, is added and cut off.
+    is_odd = builder.icmp_unsigned("!=", builder.and_(bits, constant(kind, 1 << 16)), constant(kind, 0))
+    rounded = builder.add(bits, constant(kind, 0x7FFF))
+    rounded = builder.select(is_odd, builder.add(rounded, constant(kind, 1)), rounded)
+    code = builder.lshr(rounded, constant(kind, 16))
+    if may_carry:
+        code = builder.select(builder.fcmp_unordered("uno", value, value), constant(kind, 0x7FC0), code)
+    return builder.trunc(code, shaped(I16, value))

@@ -1,0 +1,71 @@
+"""What the writers of LLVM instructions share: each serves one value and a vector of them alike."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba.core.registry import cpu_target
+
+I16, I32, I64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+F32, F64 = ir.FloatType(), ir.DoubleType()
+
+CHUNK = 16
+"""Elements of a vector that is written as one: as many float32 as the widest registers hold."""
+
+
+@cache
+def has_half_instruction() -> bool:
+    """Whether what Numba compiles for converts between float32 and float16 in one instruction; LLVM calls a library elsewhere,
+    which may be missing."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return True
+    return "+f16c" in cpu_target.target_context.codegen().magic_tuple()[2]
+
+
+def shaped(element: Any, value: Any) -> Any:
+    """The type of as many elements as the value has: a vector's, or one."""
+    return ir.VectorType(element, value.type.count) if isinstance(value.type, ir.VectorType) else element
+
+
+def element_of(value: Any) -> Any:
+    """The type of the value, or of a vector's elements."""
+    return getattr(value.type, "element", value.type)
+
+
+def constant(kind: Any, number: float) -> Any:
+    """A number, as often as the type has elements."""
+    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
+
+
+def is_single(value: Any) -> bool:
+    """Whether it is float32."""
+    return bool(element_of(value) == F32)
+
+
+def integer(value: Any) -> Any:
+    """The integer type of a float's bits."""
+    return shaped(I32 if is_single(value) else I64, value)
+
+
+def spread(builder: Any, scalar: Any, like: Any) -> Any:
+    """The scalar as often as ``like`` has elements."""
+    if not isinstance(like.type, ir.VectorType):
+        return scalar
+    vector = ir.VectorType(scalar.type, like.type.count)
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
+    everywhere = ir.Constant(ir.VectorType(I32, like.type.count), [0] * like.type.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), everywhere)
+
+
+def of_llvm(builder: Any, name: str, *arguments: Any) -> Any:
+    """LLVM's function of that name for arguments and a result of one float type."""
+    kind = arguments[0].type
+    count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    full = f"llvm.{name}.{count}{'f32' if is_single(arguments[0]) else 'f64'}"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(arguments)), full)
+    return builder.call(function, arguments)
