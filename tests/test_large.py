@@ -96,6 +96,7 @@ BLOCKWISE: list[tuple[Contract, Structure]] = [
     (ONNX, Linear("uint8", "float32", "blocked", (3, 2 * BLOCK + 5), "uint8", axis=-1, block_size=32)),
     (ONNX, Linear("int16", "float16", "per_axis", (5, 2 * BLOCK // 3), "int16", axis=0, layout="F")),
     (ONNX, Linear("int32", "float32", "per_tensor", (3, 1, BLOCK))),
+    (ONNX, Linear("int16", "float32", "per_axis", (2, BLOCK + 1), "", axis=0)),
     (ONNX, Linear("uint4", "bfloat16", "per_axis", (2, BLOCK + 1), "uint4", axis=-1, layout="reversed")),
     (TENSORFLOW, Range("int32", "MIN_COMBINED", (3 * BLOCK + 1,))),
 ]
@@ -122,6 +123,26 @@ def test_what_is_one_number_for_all_is_not_spread_over_the_blocks() -> None:
     np.testing.assert_array_equal(in_blocks(Watched(), operands), READING.evaluate(operands))  # type: ignore[arg-type]
     assert [shapes["x"] for shapes in seen] == [(BLOCK,), (BLOCK,), (1,)]
     assert all(np.prod(shapes["scale"], dtype=int) == 1 for shapes in seen)
+
+
+def test_codes_lie_in_memory_in_any_order() -> None:
+    small = ONNX.operands(build(ONNX, Linear("uint2", "float32", "per_axis", (2000, 7), "")))
+    large = ONNX.operands(build(ONNX, Linear("int16", "float32", "per_axis", (3, BLOCK), "", axis=0)))
+    for operands in (small, large):
+        columns = {**operands.codes, "x": np.asfortranarray(operands.codes["x"])}
+        other, expected = replace(operands, codes=columns), READING.evaluate(operands)
+        np.testing.assert_array_equal(in_blocks(READING, other), expected)
+        table = by_code(other)
+        assert (table is None) == (operands is large)
+        if table is not None:
+            np.testing.assert_array_equal(table.spread(READING.evaluate(table.operands)), expected)
+
+
+def test_a_code_that_serves_several_values_has_no_table() -> None:
+    operands = ONNX.operands(build(ONNX, Linear("uint2", "float32", "per_axis", (2000, 7), "")))
+    row = replace(operands, codes={**operands.codes, "x": operands.codes["x"][:, :1]})
+    assert by_code(operands) is not None
+    assert by_code(row) is None
 
 
 def test_codes_with_unused_bits_set_have_no_table() -> None:

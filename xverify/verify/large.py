@@ -64,7 +64,6 @@ class Table:
             [["readonly"], ["readonly"]],
             [np.intp, np.intp],
             order="C",
-            casting="safe",
             buffersize=BLOCK,
         )
         for code, first in every:
@@ -91,7 +90,7 @@ def by_code(operands: Operands) -> Table | None:
 def in_blocks(reading: Reading, operands: Operands) -> Codes:
     """What the reading gives, NaN made canonical, in the shape of the operands."""
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
-    if math.prod(operands.shape) <= 2 * BLOCK or not large:
+    if math.prod(operands.shape) <= 2 * BLOCK:
         return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
     given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
