@@ -318,7 +318,7 @@ def test_out_is_checked() -> None:
 
 
 def test_bytes_of_4_and_2_bit_types_with_any_high_bits() -> None:
-    for name in ("int4", "uint4", "int2", "uint2"):
+    for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         bits = WIDTHS[name]
         x = np.arange(256, dtype=np.uint8).view(dtype_of(name))
         want = [float(exact.decode(name, code % (1 << bits))) for code in range(256)]

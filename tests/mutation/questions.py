@@ -68,8 +68,8 @@ TESTS_OF_CELLS = (
     "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
 )  # fmt: skip
 TESTS_OF_KERNELS = (
-    "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_compiled.py", "tests/test_packed.py",
-    "tests/test_backends.py", "tests/test_kernels.py", "tests/test_kernel_ranges.py",
+    "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
+    "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py",
 )  # fmt: skip
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
