@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from xverify.bench.cases import pairs_of, size_in_words
 from xverify.bench.present import is_unsteady
 from xverify.bench.result import load
+from xverify.cli.common import console_of_output
 
 MAIN = (("uint8", "float32"), ("int8", "float32"))
 LARGE = (1 << 24, 1 << 26)
@@ -164,7 +164,7 @@ def main() -> int:
 
 
 def _print(found: list[Check], everything: bool) -> None:
-    console = Console()
+    console = console_of_output()
     summary = Table(title="Goals", title_justify="left")
     for column in ("goal", "reached", "missed", "not measured", "worst"):
         summary.add_column(column, justify="left" if column == "goal" else "right")

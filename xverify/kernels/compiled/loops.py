@@ -87,9 +87,15 @@ def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, o
     for i in range(whole):
         own_scale = scale_number(get(scale, parameter + i), zero)
         own_offset = _offset(offset, parameter + i, coding, zero)
-        for j in range(chunks):
-            at = (i * chunks + j) * CHUNK
+        at = i * run
+        if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost more than what it does
             put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
+            at += CHUNK
+            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
+            continue
+        for _ in range(chunks):
+            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
+            at += CHUNK
 
 
 @njit(error_model="numpy")

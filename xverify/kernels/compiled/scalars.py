@@ -29,9 +29,9 @@ _INTEGER_BITS = {types.uint8: 8, types.uint16: 16, types.int32: 33}
 _SCALE_BITS = {types.float32: 24, types.uint16: 11, types.int16: 8}
 
 
-def _is_away(coding: Any, offset: Any) -> bool:
-    """Whether an offset may be other than 0: where one is given, or integers have an origin of their own."""
-    return isinstance(offset, types.Array) or not decoding.is_float(coding)
+def _is_away(code: Any, coding: Any, offset: Any) -> bool:
+    """Whether an offset may be other than 0: where one is given, or codes have an origin of their own."""
+    return isinstance(offset, types.Array) or not (decoding.is_float(coding) or code == types.int32)
 
 
 def _significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
@@ -111,7 +111,7 @@ def value(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         code_, coding_, scale_, offset_, *_ = arguments
         difference = decoding.number(builder, code_, coding_, scale_.type)
-        if _is_away(coding, offsets):
+        if _is_away(code, coding, offsets):
             difference = builder.fsub(difference, offset_)
         bits = _significant_bits(code, coding, scales.dtype, offsets)
         return rounding.combined(builder, difference, scale_, divides != types.none, scales.dtype, bits, like.dtype)
@@ -200,7 +200,7 @@ def put_chunk(
         code = builder.load(builder.bitcast(address, kind.as_pointer()), align=1)
         _apart(builder, code, "read", "written")
         difference = decoding.number(builder, code, coding_, scale_.type)
-        if _is_away(coding, offsets):
+        if _is_away(x.dtype, coding, offsets):
             difference = builder.fsub(difference, spread(builder, offset_, code))
         bits = _significant_bits(x.dtype, coding, scales.dtype, offsets)
         done = rounding.combined(
