@@ -83,11 +83,11 @@ class Linear:
         """The formula for operands as they are described; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
-        given = scale.dtype.newbyteorder("=") if scale.dtype in ELEMENTS else FLOAT32
+        # As they are where most scales are of the output's type; whatever else they were would be compiled for too.
+        is_rare = scale.dtype != out or (code.is_float and zero_point is not None)
+        given = FLOAT32 if is_rare else out
         # The error of a product of floats may underflow in float32; one of few bits has none.
-        rounds_twice = out != FLOAT32 and (
-            by_division or (code.is_float and (given == FLOAT32 or zero_point is not None))
-        )
+        rounds_twice = out != FLOAT32 and (by_division or (code.is_float and given == FLOAT32))
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
