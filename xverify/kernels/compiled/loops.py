@@ -69,7 +69,7 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
         put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
-@njit(error_model="numpy", inline="always")
+@njit(error_model="numpy")
 def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed):
     """Elements that share their parameters."""
     for i in range(count // CHUNK):
@@ -80,7 +80,7 @@ def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale
         put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
-@njit(error_model="numpy", inline="always")
+@njit(error_model="numpy")
 def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed):
     """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
     chunks = run // CHUNK
