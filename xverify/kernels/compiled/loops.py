@@ -161,7 +161,7 @@ def _by_rows(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
 
 
 def _fill(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
-    """Write out[to:] from x[first:stop]; the first element is at ``position``. past: always false."""
+    """Write out[to:] from x[first:stop]; the first element is at ``position``. past: false, see `linear`."""
     raise NotImplementedError
 
 
@@ -176,7 +176,7 @@ def _version(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
 
 def _stream_whole(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
     """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where one scale
-    serves all, or each whole chunk. Returns where it ended. past: always true."""
+    serves all, or each whole chunk. Returns where it ended. past: true, see `linear`."""
     raise NotImplementedError
 
 
@@ -234,7 +234,7 @@ def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
     """
     if _meets(out, x) or _meets(out, scale) or _meets(out, offset):
         return False
-    # Not literals, for which Numba would compile what they are given to twice.
+    # Whether chunks are stored past the caches. No literals: for True and for False Numba would compile the same loops twice.
     past, through = streamed, not streamed
     size = x.size
     if not streamed:
