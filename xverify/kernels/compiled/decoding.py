@@ -10,7 +10,6 @@ from numba import types
 from xverify.kernels.compiled.codings import HALF, FloatCoding, HalfCoding, IntegerCoding
 from xverify.kernels.compiled.vectors import (
     F32,
-    F64,
     I16,
     I32,
     constant,
@@ -30,12 +29,10 @@ def is_float(coding: Any) -> bool:
 
 
 def number(builder: Any, code: Any, coding: Any, real: Any) -> Any:
-    """The value of codes, and `origin` more, in the float type ``real``; int32 and floats are their own values.
+    """The value of codes, and `origin` more, in the float type ``real``; int32 are their own values.
 
     coding: int32, as `codings.Coding.fields` has them; how many tells the kinds of types.
     """
-    if element_of(code) in (F32, F64):
-        return _as(builder, code, real)
     wide, fields = shaped(I32, code), [builder.extract_value(coding, i) for i in range(coding.type.count)]
     if wide == code.type:
         return builder.sitofp(code, shaped(real, code))
@@ -112,7 +109,7 @@ def _small_float(builder: Any, code: Any, coding: FloatCoding) -> Any:
     single = shaped(F32, code)
     subnormal = builder.fsub(builder.bitcast(above, single), builder.bitcast(hidden, single))
     is_subnormal = builder.icmp_unsigned("<", moved, constant(code.type, _SMALLEST_NORMAL))
-    value = builder.bitcast(builder.select(is_subnormal, builder.bitcast(subnormal, code.type), normal), code.type)
+    value = builder.select(is_subnormal, builder.bitcast(subnormal, code.type), normal)
     is_special = builder.icmp_unsigned("==", builder.and_(code, coding.special_mask), coding.special)
     value = builder.or_(value, builder.select(is_special, coding.special_bits, constant(code.type, 0)))
     sign = builder.shl(builder.and_(code, coding.sign), coding.sign_shift)
