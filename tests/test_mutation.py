@@ -235,6 +235,22 @@ def test_what_breaks_or_never_ends_is_said(small_copy, monkeypatch):
     assert small_copy.ask(Question("endless", budget=0.1), 1).outcome == "endless"
 
 
+def test_what_one_copy_compiles_all_have(tmp_path):
+    root = tmp_path / "root"
+    for part in copies.PARTS:
+        (root / part).mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (root / "tests" / "test_value.py").write_text(
+        "from pathlib import Path\n\ndef test_it():\n"
+        f"    kept = Path({copies.COMPILED.as_posix()!r})\n"
+        "    kept.mkdir(parents=True, exist_ok=True)\n"
+        "    (kept / 'loop.nbc').write_text('compiled')\n"
+    )
+    some = [copies.Copy(root, tmp_path / str(i)) for i in range(3)]
+    copies.compile_once(some, Question("", tests=("tests/test_value.py",)))
+    assert [(copy.tree / copies.COMPILED / "loop.nbc").read_text() for copy in some] == ["compiled"] * 3
+
+
 def test_results_are_kept_for_the_tree_that_gave_them(tmp_path):
     stopped, standing = Result("a", 1, "gate", "findings", "by", 1.0), Result("b", 1, "", "nothing", "", 30.0)
     for result in (stopped, standing):

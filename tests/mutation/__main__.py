@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mutation import explained, table
-from mutation.copies import Copy
+from mutation.copies import Copy, compile_once
 from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, KERNELS, decides, questions_for
+from mutation.questions import COMPARATOR, KERNELS, decides, questions_for, tests_of
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +100,8 @@ def ask(
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
     try:
         copies = [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
+        if any(m.file in KERNELS for m, _ in wanted):
+            compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
             check_sound(copies, [q for m, _ in wanted for q in questions_for(m)], 1)
         for files in (KERNELS, COMPARATOR):

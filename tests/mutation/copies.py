@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,9 @@ GRACE = 20.0
 """Seconds that a gate may take beyond its budget before it is ended from outside."""
 
 TESTS_SECONDS = 120.0
+
+COMPILED = Path("xverify", "kernels", "compiled", "__pycache__")
+COMPILING_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Copy:
         self._scratch = directory / "scratch"
         self._scratch.mkdir(parents=True)
         for part in PARTS:
-            shutil.copytree(root / part, self.tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(root / part, self.tree / part, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copy(root / "pyproject.toml", self.tree)
         # Known by what the source holds, so that a mutant is never taken for the file as it was a moment before.
         checked = py_compile.PycInvalidationMode.CHECKED_HASH
@@ -59,8 +63,14 @@ class Copy:
         """Write the file as it was."""
         shutil.copy(self._root / mutant.file, self.tree / mutant.file)
 
-    def ask(self, question: Question, seed: int) -> Answer:
-        """The answer of this copy, in a process of its own."""
+    def take_compiled(self, other: Copy) -> None:
+        """Take the loops that another copy has compiled; mutants leave their sources as they are."""
+        shutil.copytree(
+            other.tree / COMPILED, self.tree / COMPILED, ignore=shutil.ignore_patterns("*.pyc"), dirs_exist_ok=True
+        )
+
+    def ask(self, question: Question, seed: int, tests_seconds: float = TESTS_SECONDS) -> Answer:
+        """The answer of this copy, in a process of its own; tests that take longer than that are endless."""
         began = time.monotonic()
         if question.kernel:
             asked = json.dumps({**question.asked(seed), "began": began})
@@ -68,7 +78,7 @@ class Copy:
             status, output = self._run(command, self.tree, question.budget + GRACE)
         else:
             options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *question.tests]
-            status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, TESTS_SECONDS)
+            status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, tests_seconds)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")
@@ -100,6 +110,14 @@ class Copy:
         finally:
             # Its workers too, also where it was ended by a mistake of its own.
             with_its_workers(process)
+
+
+def compile_once(copies: Sequence[Copy], question: Question) -> None:
+    """Have the first copy compile what the tests of a question call, for all: else a mutant that these tests do not see is
+    taken for stopped, because they do not end in time."""
+    copies[0].ask(question, 1, COMPILING_SECONDS)
+    for copy in copies[1:]:
+        copy.take_compiled(copies[0])
 
 
 def with_its_workers(process: subprocess.Popen[str]) -> None:

@@ -43,7 +43,8 @@ RANGES = ("tensorflow/*",)
 BY_DIVISION = "onednn/DynamicDequantize-1@divide"
 LIKELY = {
     ("xverify/kernels/casting.py", "fractions_to_odd"): ("tensorflow/Dequantize@installed",),
-    ("xverify/kernels/formula.py", "arithmetic"): (NEWEST, BY_DIVISION),
+    ("xverify/kernels/formula.py", ""): (NEWEST, "onednn/Dequantize-1@3.0"),
+    ("xverify/kernels/formula.py", "arithmetic"): (NEWEST, BY_DIVISION, "com.microsoft/*"),
     ("xverify/kernels/linear.py", "dynamic_dequantize"): ("onednn/*",),
     ("xverify/kernels/checks.py", "dynamic_plan"): ("onednn/*",),
     ("xverify/kernels/checks.py", "_optional_axis_spread"): ("com.microsoft/*",),
@@ -71,6 +72,16 @@ TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py",
 )  # fmt: skip
+
+TESTS_OF_FILE = {
+    f"xverify/kernels/{name}.py": f"tests/test_{tests}.py"
+    for name, tests in (
+        ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
+        ("editions", "kernels"), ("formula", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
+        ("plans", "compiled"), ("ranges", "kernel_ranges"),
+    )
+}  # fmt: skip
+"""The tests of a file, asked before those of the other kernels."""
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
@@ -131,8 +142,9 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file in COMPARATOR:
         plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
         return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
+    tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
-        return (Question("", tests=TESTS_OF_KERNELS),)
+        return (tests,)
     # The tests too: they look after what no call of a gate holds (the array to write to, how arrays lie in memory and how large
     # the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
     # no file has), and after which of the readings that a text admits is computed.
@@ -140,9 +152,15 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     ranges = mutant.file == "xverify/kernels/ranges.py"
     return (
         Question("xverify-numpy", RANGES if ranges else likely, FIRST),
-        Question("", tests=TESTS_OF_KERNELS),
+        tests,
         Question("xverify-numpy", RANGES if ranges else ("*",), ALL),
     )
+
+
+def tests_of(file: str) -> Question:
+    """All tests of the kernels, those of this file first."""
+    own = TESTS_OF_FILE[file]
+    return Question("", tests=(own, *(other for other in TESTS_OF_KERNELS if other != own)))
 
 
 def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:
