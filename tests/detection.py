@@ -7,8 +7,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -168,14 +170,15 @@ def start_of_command() -> float:
 @click.option("--seeds", default=1, show_default=True, help="Gates of each kernel, with the seeds 0, 1, ...")
 @click.option("--only", default="", help="Only kernels whose names contain this.")
 @click.option("--sound", is_flag=True, help="Whole gates of the sound kernels instead, which must find nothing.")
+@click.option("--jobs", default=1, show_default=True, help="Gates of sound kernels at once.")
 @click.option("--budget", default=30.0, show_default=True, help="Seconds of each gate.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
-def main(seeds: int, only: str, sound: bool, budget: float, output: Path | None) -> None:
+def main(seeds: int, only: str, sound: bool, jobs: int, budget: float, output: Path | None) -> None:
     """How soon the gate stops each flawed kernel."""
     command = "python " + " ".join(["tests/detection.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as scratch:
         if sound:
-            sys.exit(alarms(seeds, only, budget, Path(scratch)))
+            sys.exit(alarms(seeds, only, budget, Path(scratch), jobs))
         startup = start_of_command()
         found: list[Detection] = []
         for seed in range(seeds):
@@ -199,23 +202,30 @@ def say(one: Detection) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def alarms(seeds: int, only: str, budget: float, folder: Path) -> int:
+def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int) -> int:
     """Run whole gates of sound kernels; how many of them found something, or could not be run to their end."""
     wrong = 0
-    for seed in range(seeds):
-        for one in SOUND:
-            if only in one.target:
-                report = until_the_end(one, seed, folder, budget)
-                made = report["gate"]
-                wrong += made["outcome"] != "pass"
-                values = report["coverage"]["values"]
-                print(
-                    f"{made['outcome']:8} {one.target} seed {seed}, {made['calls']} calls, {values} values {made['reason']}",
-                    flush=True,
-                )
-                for finding in report["findings"]:
-                    print(f"         {finding['verdict']}: {finding['summary']} {finding['line'][:400]}", flush=True)
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        gates = [
+            pool.submit(alarm, one, seed, folder, budget)
+            for seed in range(seeds)
+            for one in SOUND
+            if only in one.target
+        ]
+        for done in as_completed(gates):
+            outcome, lines = done.result()
+            wrong += outcome != "pass"
+            print("\n".join(lines), flush=True)
     return min(wrong, 100)
+
+
+def alarm(one: Sound, seed: int, folder: Path, budget: float) -> tuple[str, list[str]]:
+    """The outcome of one whole gate of a sound kernel, and what to print of it."""
+    report = until_the_end(one, seed, folder, budget)
+    made, values = report["gate"], report["coverage"]["values"]
+    head = f"{made['outcome']:8} {one.target} seed {seed}, {made['calls']} calls, {values} values {made['reason']}"
+    found = [f"         {f['verdict']}: {f['summary']} {f['line'][:400]}" for f in report["findings"]]
+    return made["outcome"], [head, *found]
 
 
 if __name__ == "__main__":
