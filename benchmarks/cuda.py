@@ -55,14 +55,7 @@ def prepared(cupy: Any, case: Case, seed: int) -> tuple[Work, Work, bool]:
 
 def moved(case: Case) -> int:
     """Bytes that the kernel reads and writes."""
-    parameters = case.bytes_of_parameters
-    if not case.has_zero_point:
-        parameters = (
-            parameters
-            * code_dtype(case.out_dtype).itemsize
-            // (code_dtype(case.out_dtype).itemsize + code_dtype(case.x_dtype).itemsize)
-        )
-    return case.bytes_read + case.bytes_written + parameters
+    return case.bytes_read + case.bytes_written + case.bytes_of_parameters
 
 
 def seconds(cupy: Any, work: Work, calls: int) -> float:

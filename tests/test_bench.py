@@ -293,7 +293,7 @@ def test_labels_are_spread_as_little_as_may_be():
 
 
 @pytest.mark.parametrize(("loads", "stores", "steps"), [(1, 4, 5), (1, 1, 8), (2, 1, 3), (1, 3, 5)])
-def test_the_limits_loops_read_and_write_every_vector(loads, stores, steps):
+def test_the_limits_loops_read_and_write_all(loads, stores, steps):
     pytest.importorskip("numba")
     from xverify.bench import loops
     from xverify.bench.data import aligned
@@ -302,12 +302,29 @@ def test_the_limits_loops_read_and_write_every_vector(loads, stores, steps):
     x[...] = np.random.default_rng(0).integers(0, 256, x.size)
     vectors = x.reshape(steps, loads, 64)
     wanted = np.broadcast_to(np.bitwise_xor.reduce(vectors, axis=1, keepdims=True), (steps, stores, 64))
-    found = loops.loops(x.size, out.size, 1)
-    assert list(found) == ["vectors, plain stores, 1 thread", "vectors, non-temporal stores, 1 thread"]
+    others = np.arange(7, 7 + 33, dtype=np.uint64)
+    found = loops.loops(x.size, out.size, 2)
+    stores_of = ("plain", "non-temporal")
+    assert list(found) == [f"vectors, {s} stores, {t}" for t in ("1 thread", "2 threads") for s in stores_of]
+    assert set(loops.loops(x.size, out.size, 1)) < set(found)
     for loop in found.values():
         out[...] = 0xA5
-        loop(x, out)
+        assert loop(x, out, others) == others.sum()
         assert np.array_equal(out.reshape(steps, stores, 64), wanted)
+
+
+def test_the_limit_reads_the_parameters_too():
+    from xverify.bench.cases import Case, draw
+    from xverify.bench.data import typed
+    from xverify.bench.peers import limit
+    from xverify.bench.problem import Problem
+
+    for case in (Case("int8", "float32", "blocked", 4096), Case("float8_e5m2", "float16", "blocked", 4096)):
+        x, scale, zero_point = typed(case, draw(case, 1))
+        others = limit._parameters(Problem(case, x, scale, zero_point, np.empty(case.shape, case.out_dtype)))
+        parts = scale.tobytes() + (b"" if zero_point is None else zero_point.tobytes())
+        assert others.tobytes() == parts
+        assert len(parts) == case.bytes_of_parameters == {"int8": 128 * 5, "float8_e5m2": 128 * 2}[case.x_dtype]
 
 
 def measures():

@@ -79,7 +79,8 @@ class Case:
 
     @property
     def bytes_of_parameters(self) -> int:
-        return prod(self.parameter_shape) * (code_dtype(self.out_dtype).itemsize + code_dtype(self.x_dtype).itemsize)
+        each = code_dtype(self.out_dtype).itemsize + self.has_zero_point * code_dtype(self.x_dtype).itemsize
+        return prod(self.parameter_shape) * each
 
     def __str__(self) -> str:
         return f"{self.x_dtype} to {self.out_dtype}, {self.granularity}, {self.elements} elements"

@@ -12,6 +12,7 @@ from functools import cache
 from math import gcd
 from typing import Any
 
+import numpy as np
 from numba import get_num_threads, njit, prange, set_num_threads, types
 from numba.extending import intrinsic
 
@@ -20,7 +21,8 @@ from xverify.bench.problem import Array
 VECTOR = 64
 """Bytes of a vector; where the machine's are shorter, LLVM takes several."""
 
-Loop = Callable[[Array, Array], None]
+Loop = Callable[[Array, Array, Array], np.uint64]
+"""Of the bytes to read, those to write, and others to read, which may be few, as uint64: what those are together."""
 
 
 def loops(read: int, written: int, threads: int) -> dict[str, Loop]:
@@ -53,20 +55,30 @@ def _compiled(loads: int, stores: int, streamed: bool, several: bool) -> Loop:
     drain = _drain()
     read, written = loads * VECTOR, stores * VECTOR
 
-    def alone(x: Array, out: Array) -> None:
+    def alone(x: Array, out: Array, others: Array) -> np.uint64:
         source, target = x.ctypes.data, out.ctypes.data
+        total = np.uint64(0)
+        for i in range(others.size):
+            total += others[i]
         for i in range(min(x.size // read, out.size // written)):
             step(source + i * read, target + i * written)
         drain()
+        return total
 
-    def together(x: Array, out: Array) -> None:
+    def together(x: Array, out: Array, others: Array) -> np.uint64:
         source, target = x.ctypes.data, out.ctypes.data
         steps = min(x.size // read, out.size // written)
         parts = get_num_threads()
+        total = np.uint64(0)
         for part in prange(parts):
+            own = np.uint64(0)
+            for i in range(others.size * part // parts, others.size * (part + 1) // parts):
+                own += others[i]
+            total += own
             for i in range(steps * part // parts, steps * (part + 1) // parts):
                 step(source + i * read, target + i * written)
             drain()
+        return total
 
     compiled: Loop = njit(parallel=several)(together if several else alone)
     return compiled

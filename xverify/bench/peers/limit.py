@@ -2,7 +2,8 @@
 
 Candidates: the C library (x is copied to the beginning of the output, the rest is set), NumPy's copy and fill, and, where
 Numba is installed, loops over explicit vectors, on one thread and on all, with plain stores and with stores that
-bypass the caches (`xverify.bench.loops`). Each reads every byte of x once and writes every byte of the output once.
+bypass the caches (`xverify.bench.loops`). Each reads every byte of x and of the parameters once and writes every byte of the
+output once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from xverify.bench.problem import Problem, Solve, Way
+from xverify.bench.problem import Array, Problem, Solve, Way
 
 FILL = 0xA5
 """Not zero: processors have an instruction that clears a line of the cache, and moves fewer bytes."""
@@ -32,7 +33,10 @@ def load(threads: int) -> Solve:
         copied = min(x.size, out.size)
         source, target, rest = x.ctypes.data, out.ctypes.data, out.size - copied
 
+        others = _parameters(problem)
+
         def with_c() -> None:
+            np.add.reduce(others)
             move(target, source, copied)
             if rest:
                 fill(target + copied, FILL, rest)
@@ -40,6 +44,7 @@ def load(threads: int) -> Solve:
         beginning, end, head = out[:copied], out[copied:], x[:copied]
 
         def with_numpy() -> None:
+            np.add.reduce(others)
             beginning[...] = head
             if rest:
                 end.fill(FILL)
@@ -50,7 +55,14 @@ def load(threads: int) -> Solve:
             from xverify.bench import loops
 
             for name, loop in loops.loops(x.size, out.size, threads).items():
-                ways.append(Way(name, partial(loop, x, out)))
+                ways.append(Way(name, partial(loop, x, out, others)))
         return ways
 
     return solve
+
+
+def _parameters(problem: Problem) -> Array:
+    """The bytes of scale and zero point, one after the other; at their end as many are left out as do not fill a uint64."""
+    parts = [part.reshape(-1).view(np.uint8) for part in (problem.scale, problem.zero_point) if part is not None]
+    together = np.concatenate(parts)
+    return together[: together.size // 8 * 8].view(np.uint64)
