@@ -10,7 +10,7 @@ import pytest
 from mutation import __main__ as command
 from mutation import copies, explained, table
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, KERNELS, NO_GATES, OF_SWEEPS, Question, decides, questions_for
+from mutation.questions import COMPARATOR, COMPILED, KERNELS, NO_GATES, OF_SWEEPS, Question, decides, questions_for
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run, try_mutant
 
 ROOT = Path(__file__).parents[1]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def made():
-    return [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file)]
+    return [mutant for file in (*KERNELS, *COMPARATOR, *COMPILED) for mutant in mutants_of(ROOT, file)]
 
 
 def mutants(tmp_path, text):
@@ -92,13 +92,13 @@ def test_mutants_that_read_the_same_are_made_once(tmp_path):
 
 
 def test_there_are_mutants_of_every_file_and_questions_for_them(made):
-    for file in (*KERNELS, *COMPARATOR):
+    for file in (*KERNELS, *COMPARATOR, *COMPILED):
         found = [mutant for mutant in made if mutant.file == file and decides(mutant)]
         assert len(found) >= 10, file
         assert all(questions_for(mutant) for mutant in found)
-    assert {path.name for path in ROOT.glob("xverify/kernels/*.py")} - {"__init__.py"} == {
-        Path(k).name for k in KERNELS
-    }
+    for folder, files in (("kernels", KERNELS), ("kernels/compiled", COMPILED)):
+        there = {path.name for path in ROOT.glob(f"xverify/{folder}/*.py")} - {"__init__.py"}
+        assert there == {Path(file).name for file in files}
 
 
 def test_functions_that_are_left_out_exist(made):

@@ -14,7 +14,7 @@ from mutation import explained, table
 from mutation.copies import Copy, compile_once
 from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, KERNELS, decides, questions_for, tests_of
+from mutation.questions import COMPARATOR, COMPILED, KERNELS, decides, questions_for, tests_of
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +27,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="Mutants at once.")
     parser.add_argument("--sample", type=int, default=0, help="Only so many, always the same ones.")
     parser.add_argument("--only", default="", help="Only mutants whose file, function or name holds this.")
+    parser.add_argument("--compiled", action="store_true", help="Those of the compiled kernels: minutes for each.")
     parser.add_argument("--list", action="store_true", help="Say which there are, and try none.")
     parser.add_argument(
         "--show", default="", metavar="NAME", help="Print the changed file of that mutant, and try none."
@@ -39,14 +40,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
     parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
-    parser.add_argument("--output", type=Path, default=Path("reports", "mutants.md"))
-    return parser.parse_args()
+    parser.add_argument("--output", type=Path, help="The page (default: under reports/).")
+    asked = parser.parse_args()
+    asked.output = asked.output or Path("reports", "mutants_compiled.md" if asked.compiled else "mutants.md")
+    return asked
 
 
 def main() -> int:
     asked = options()
-    made = [mutant for file in (*KERNELS, *COMPARATOR) for mutant in mutants_of(ROOT, file) if decides(mutant)]
-    why, stale = explained.matched(explained.read(), made)
+    files = (*KERNELS, *COMPARATOR, *COMPILED)
+    every = [mutant for file in files for mutant in mutants_of(ROOT, file) if decides(mutant)]
+    why, stale = explained.matched(explained.read(), every)
+    made = [mutant for mutant in every if (mutant.file in COMPILED) == asked.compiled]
     chosen = chosen_of(made, asked.only, asked.sample)
     if asked.show:
         print(next(mutant.source for mutant in made if mutant.name == asked.show))
@@ -79,7 +84,7 @@ def main() -> int:
 def is_asked(mutant: Mutant, seed: int, why: Mapping[Mutant, Explanation]) -> bool:
     """Every seed for a kernel's mutants. The comparator's tests draw nothing, and what is explained is not expected to be
     found: for those one seed."""
-    return seed == 1 or (mutant.file in KERNELS and mutant not in why)
+    return seed == 1 or (mutant.file not in COMPARATOR and mutant not in why)
 
 
 def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
@@ -100,11 +105,11 @@ def ask(
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
     try:
         copies = [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
-        if any(m.file in KERNELS for m, _ in wanted):
+        if any(m.file in KERNELS or m.file in COMPILED for m, _ in wanted):
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
             check_sound(copies, [q for m, _ in wanted for q in questions_for(m)], 1)
-        for files in (KERNELS, COMPARATOR):
+        for files in (KERNELS, COMPARATOR, COMPILED):
             some = next((m for m, _ in wanted if m.file in files), None)
             if some is not None:
                 check_copy(copies[0], some, questions_for(some)[-1])

@@ -13,21 +13,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mutation.mutants import Mutant
-from mutation.questions import Question
+from mutation.questions import COMPILING_SECONDS, Question
 
 PARTS = ("xverify", "oracles", "strategies", "tests")
 
 GRACE = 20.0
 """Seconds that a gate may take beyond its budget before it is ended from outside."""
 
-TESTS_SECONDS = 120.0
-
 COMPILED = Path("xverify", "kernels", "compiled", "__pycache__")
-COMPILING_SECONDS = 900.0
+"""Where Numba keeps what it has compiled."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ class Copy:
             other.tree / COMPILED, self.tree / COMPILED, ignore=shutil.ignore_patterns("*.pyc"), dirs_exist_ok=True
         )
 
-    def ask(self, question: Question, seed: int, tests_seconds: float = TESTS_SECONDS) -> Answer:
-        """The answer of this copy, in a process of its own; tests that take longer than that are endless."""
+    def ask(self, question: Question, seed: int) -> Answer:
+        """The answer of this copy, in a process of its own."""
         began = time.monotonic()
         if question.kernel:
             asked = json.dumps({**question.asked(seed), "began": began})
@@ -78,7 +76,7 @@ class Copy:
             status, output = self._run(command, self.tree, question.budget + GRACE)
         else:
             options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *question.tests]
-            status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, tests_seconds)
+            status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, question.budget)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")
@@ -115,7 +113,7 @@ class Copy:
 def compile_once(copies: Sequence[Copy], question: Question) -> None:
     """Have the first copy compile what the tests of a question call, for all: else a mutant that these tests do not see is
     taken for stopped, because they do not end in time."""
-    copies[0].ask(question, 1, COMPILING_SECONDS)
+    copies[0].ask(replace(question, budget=COMPILING_SECONDS), 1)
     for copy in copies[1:]:
         copy.take_compiled(copies[0])
 

@@ -82,22 +82,26 @@ class _Place:
 def mutants_of(root: Path, file: str) -> list[Mutant]:
     """All mutants of a Python file below ``root``, in the order of the text."""
     tree = ast.parse((root / file).read_text(encoding="utf-8"))
-    seen = {ast.unparse(tree)}
+    alone = [ast.Module([statement], []) for statement in tree.body]
+    parts = [ast.unparse(module) for module in alone]  # the others need not be written anew for each change
+    seen = set(enumerate(parts))
     equal: Counter[Mutant] = Counter()
     found = []
-    for place in _places(tree, "", None, Counter()):
-        for operator, node in changes(place.node, place.parent, place.bound):
-            before = _header(place.statement)
-            place.put(ast.copy_location(node, place.node))
-            after = _header(node if place.node is place.statement else place.statement)
-            source = ast.unparse(tree)
-            place.put(place.node)
-            if source in seen:
-                continue
-            seen.add(source)
-            mutant = Mutant(file, place.function, operator, before, after)
-            found.append(replace(mutant, number=equal[mutant], line=place.statement.lineno, source=source + "\n"))
-            equal[mutant] += 1
+    for at, module in enumerate(alone):
+        for place in _places(module, "", None, Counter()):
+            for operator, node in changes(place.node, place.parent, place.bound):
+                before = _header(place.statement)
+                place.put(ast.copy_location(node, place.node))
+                after = _header(node if place.node is place.statement else place.statement)
+                part = ast.unparse(module)
+                place.put(place.node)
+                if (at, part) in seen:
+                    continue
+                seen.add((at, part))
+                source = "\n".join([*parts[:at], part, *parts[at + 1 :], ""])
+                mutant = Mutant(file, place.function, operator, before, after)
+                found.append(replace(mutant, number=equal[mutant], line=place.statement.lineno, source=source))
+                equal[mutant] += 1
     return found
 
 

@@ -20,6 +20,13 @@ KERNELS = tuple(
         "backends", "blocks", "casting", "checks", "editions", "formula", "linear", "packed", "plans", "ranges",
     )
 )  # fmt: skip
+COMPILED = tuple(
+    f"xverify/kernels/compiled/{name}.py"
+    for name in (
+        "linear", "pieces", "places", "pool", "ranges",  # what Numba does not compile first: the others are compiled anew
+        "build", "codings", "decoding", "loops", "packed", "range_loops", "rounding", "scalars", "vectors",
+    )
+)  # fmt: skip
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
     "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
@@ -54,6 +61,9 @@ LIKELY = {
 FIRST, ALL = 6.0, 23.0
 """Seconds of gates: on the likely editions, then on all."""
 
+FIRST_COMPILED = 20.0
+"""The same, of a kernel that is compiled meanwhile."""
+
 TESTS = (
     "tests/test_legal.py",
     "tests/test_large.py",
@@ -83,7 +93,15 @@ TESTS_OF_FILE = {
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels."""
 
-ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
+TESTS_OF_COMPILED = (
+    "tests/test_compiled.py", "tests/test_packed.py", "tests/test_kernel_ranges.py", "tests/test_backends.py",
+    "tests/test_blocks.py", "tests/test_kernels.py", "tests/test_kernel_refusals.py",
+)  # fmt: skip
+
+ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_COMPILED))
+
+TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
+"""In which tests must end, and those for which Numba compiles everything anew."""
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
@@ -107,8 +125,8 @@ NARROW = {
 class Question:
     """A gate to run, or where ``kernel`` is "" tests, by their files.
 
-    expected: the outcome for the tree as it is, "nothing" or "findings". narrow: types of x, types of scale, granularities, as
-    the command takes them.
+    budget: seconds of the gate, or in which the tests must end. expected: the outcome for the tree as it is, "nothing" or
+    "findings". narrow: types of x, types of scale, granularities, as the command takes them.
     """
 
     kernel: str
@@ -142,6 +160,9 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.file in COMPARATOR:
         plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
         return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
+    if mutant.file in COMPILED:
+        ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
+        return (Question("xverify-numba", RANGES if ranges else (NEWEST,), FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
         return (tests,)
@@ -159,14 +180,16 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
 
 def tests_of(file: str) -> Question:
     """All tests of the kernels, those of this file first."""
+    if file in COMPILED:
+        return Question("", budget=COMPILING_SECONDS, tests=TESTS_OF_COMPILED)
     own = TESTS_OF_FILE[file]
-    return Question("", tests=(own, *(other for other in TESTS_OF_KERNELS if other != own)))
+    return Question("", budget=TESTS_SECONDS, tests=(own, *(other for other in TESTS_OF_KERNELS if other != own)))
 
 
 def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:
     """The tests, a sound kernel, and flawed ones of every kind of fault."""
     return (
-        Question("", tests=tests),
+        Question("", budget=TESTS_SECONDS, tests=tests),
         Question(
             f"{FLAWED}/sound.py:onnx", (NEWEST,), SOUND_SECONDS, narrow=("int8", "float16", "per_tensor,per_axis")
         ),

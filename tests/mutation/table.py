@@ -7,7 +7,7 @@ from statistics import median
 
 from mutation.explained import Explanation
 from mutation.mutants import Mutant
-from mutation.questions import COMPARATOR, KERNELS
+from mutation.questions import COMPARATOR, COMPILED, KERNELS
 from mutation.run import Result
 
 SLOWEST = 30
@@ -48,12 +48,14 @@ def document(
         ]
     lines += ["| file | mutants | stopped | explained | survive | median | 90 % | slowest |"]
     lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
-    groups = [("in-house kernels", KERNELS), ("comparator", COMPARATOR)]
+    groups = [("in-house kernels", KERNELS), ("comparator", COMPARATOR), ("compiled kernels", COMPILED)]
     for title, files in groups:
+        if not any(m.file in files for m in mutants):
+            continue
         for file in files:
             lines.append(_row(f"`{file}`", [m for m in mutants if m.file == file], results, explained, seeds))
         lines.append(_row(f"**{title}**", [m for m in mutants if m.file in files], results, explained, seeds))
-    of_kernels = [m for m in mutants if m.file in KERNELS]
+    of_kernels = [m for m in mutants if m.file not in COMPARATOR]
     times = [r.seconds for m in of_kernels for r in _of(m, results, seeds) if r.stopped and m not in explained]
     if times:
         within = [(limit, sum(t <= limit for t in times)) for limit in (2, 5, 10, 30)]
