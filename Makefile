@@ -57,12 +57,13 @@ detection: setup
 alarms: setup
 	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2
 
-# Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many.
+# Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many,
+# COMPILED=1 for those of the compiled kernels.
 SAMPLE ?= 0
 SEEDS ?= 3
 JOBS ?= 2
 mutants: setup
-	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS)
+	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS) $(if $(COMPILED),--compiled)
 
 clean:
 	rm -rf .venv reports/runs
