@@ -89,8 +89,11 @@ def test_an_output_of_the_same_dtype_by_another_object_is_taken() -> None:
     assert out.tolist() == [0, 2, 4]
 
 
-def test_tables_that_are_kept_cannot_be_written() -> None:
-    assert not casting.code_values(dtype_of("float8_e5m2")).flags.writeable
+def test_tables_that_are_kept_are_float32_and_cannot_be_written() -> None:
+    table = casting.code_values(dtype_of("float8_e5m2"))
+    assert table.dtype == np.float32
+    assert table.shape == (256,)
+    assert not table.flags.writeable
 
 
 def test_figures_that_went_wrong_elsewhere() -> None:
@@ -315,6 +318,12 @@ def test_out_is_checked() -> None:
         NUMPY.dequantize_linear(memory.view(np.uint8)[:4], scale, out=memory[:4])
     with pytest.raises(ValueError, match="overlaps an input"):
         NUMPY.dequantize_linear(x, memory[0:1].reshape(()), out=memory[:4])
+    # Where x and out are arrays of their own, the other operands are still looked at.
+    out = np.zeros(4, np.float32)
+    with pytest.raises(ValueError, match="overlaps an input"):
+        NUMPY.dequantize_linear(x, out[0:1].reshape(()), out=out)
+    with pytest.raises(ValueError, match="overlaps an input"):
+        NUMPY.dequantize_linear(x, scale, out.view(np.uint8)[0:1].reshape(()), out=out)
 
 
 def test_bytes_of_4_and_2_bit_types_with_any_high_bits() -> None:

@@ -10,6 +10,7 @@ from kernel_arrays import dtype_of
 import xverify
 from oracles.arrays import pack
 from xverify.kernels import blocks
+from xverify.kernels.packed import unpack
 
 pytest.importorskip("numba")
 
@@ -72,3 +73,11 @@ def test_packed_codes_are_checked() -> None:
             xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
     with pytest.raises(ValueError, match=r"the shape of zero_point is \(2,\); expected \(1,\), for 1 codes of 4 bits"):
         xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
+
+
+def test_codes_are_unpacked_with_zeros_above() -> None:
+    packed = np.array([0b11_10_01_00, 0b11_11_11_11], np.uint8)
+    assert unpack(packed, 2, 0, 8).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
+    assert unpack(packed, 2, 2, 5).tolist() == [2, 3, 3]
+    assert unpack(packed, 4, 0, 4).tolist() == [0b0100, 0b1110, 0b1111, 0b1111]
+    assert unpack(packed, 4, 3, 4).tolist() == [0b1111]

@@ -54,6 +54,7 @@ LIKELY = {
     ("xverify/kernels/formula.py", "arithmetic"): (NEWEST, BY_DIVISION, "com.microsoft/*"),
     ("xverify/kernels/linear.py", "dynamic_dequantize"): ("onednn/*",),
     ("xverify/kernels/checks.py", "dynamic_plan"): ("onednn/*",),
+    ("xverify/kernels/checks.py", "_spread"): (NEWEST, "ai.onnx/DequantizeLinear-19"),
     ("xverify/kernels/checks.py", "_optional_axis_spread"): ("com.microsoft/*",),
 }
 """The editions that a function serves, if not the newest of ONNX."""
@@ -84,11 +85,11 @@ TESTS_OF_KERNELS = (
 )  # fmt: skip
 
 TESTS_OF_FILE = {
-    f"xverify/kernels/{name}.py": f"tests/test_{tests}.py"
-    for name, tests in (
+    f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
+    for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
-        ("editions", "kernels"), ("formula", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
-        ("plans", "compiled"), ("ranges", "kernel_ranges"),
+        ("editions", "kernels"), ("formula", "kernels", "backends"), ("linear", "kernel_refusals"), ("packed", "packed"),
+        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"),
     )
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels."""
@@ -183,7 +184,7 @@ def tests_of(file: str) -> Question:
     if file in COMPILED:
         return Question("", budget=COMPILING_SECONDS, tests=TESTS_OF_COMPILED)
     own = TESTS_OF_FILE[file]
-    return Question("", budget=TESTS_SECONDS, tests=(own, *(other for other in TESTS_OF_KERNELS if other != own)))
+    return Question("", budget=TESTS_SECONDS, tests=(*own, *(other for other in TESTS_OF_KERNELS if other not in own)))
 
 
 def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:
