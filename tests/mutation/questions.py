@@ -88,7 +88,7 @@ TESTS_OF_FILE = {
     f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
-        ("editions", "kernels"), ("formula", "kernels", "backends"), ("linear", "kernel_refusals"), ("packed", "packed"),
+        ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"),
     )
 }  # fmt: skip
