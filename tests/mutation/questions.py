@@ -160,7 +160,10 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     """In the order in which they are asked: what is likely to stop it first."""
     if mutant.file in COMPARATOR:
         plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
-        return comparator_questions(TESTS if plain else TESTS_OF_CELLS)
+        tests = TESTS if plain else TESTS_OF_CELLS
+        if mutant.file.endswith("large.py"):  # its own first: others give much work to one that makes every table
+            tests = ("tests/test_large.py", *(other for other in tests if other != "tests/test_large.py"))
+        return comparator_questions(tests)
     if mutant.file in COMPILED:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
         return (Question("xverify-numba", RANGES if ranges else (NEWEST,), FIRST_COMPILED), tests_of(mutant.file))

@@ -55,12 +55,12 @@ def document(
         for file in files:
             lines.append(_row(f"`{file}`", [m for m in mutants if m.file == file], results, explained, seeds))
         lines.append(_row(f"**{title}**", [m for m in mutants if m.file in files], results, explained, seeds))
-    of_kernels = [m for m in mutants if m.file not in COMPARATOR]
-    times = [r.seconds for m in of_kernels for r in _of(m, results, seeds) if r.stopped and m not in explained]
-    if times:
-        within = [(limit, sum(t <= limit for t in times)) for limit in (2, 5, 10, 30)]
-        parts = [f"{count} ({100 * count / len(times):.1f} %) within {limit} s" for limit, count in within]
-        lines += ["", f"Of {len(times)} times that a mutant of the kernels was stopped: {', '.join(parts)}."]
+    for title, files in groups:
+        times = [r.seconds for m in mutants if m.file in files and m not in explained for r in _of(m, results, seeds) if r.stopped]
+        if times:
+            within = [(limit, sum(t <= limit for t in times)) for limit in (2, 5, 10, 30)]
+            parts = [f"{count} ({100 * count / len(times):.1f} %) within {limit} s" for limit, count in within]
+            lines += ["", f"Of {len(times)} times that a mutant of the {title} was stopped: {', '.join(parts)}."]
     lines += ["", "## Survivors", ""]
     lines += _survivors([m for m in mutants if m not in explained], results, seeds) or ["None."]
     lines += ["", "## Explained", ""]
@@ -73,7 +73,7 @@ def document(
     lines += ["", f"## The {SLOWEST} that took longest", ""]
     lines += ["| seconds | seed | where | change | stopped by |", "|--:|--:|---|---|---|"]
     slow = sorted(
-        ((r, m) for m in of_kernels for r in _of(m, results, seeds) if r.stopped), key=lambda p: -p[0].seconds
+        ((r, m) for m in mutants for r in _of(m, results, seeds) if r.stopped and m not in explained), key=lambda p: -p[0].seconds
     )
     lines += [f"| {r.seconds:.1f} | {r.seed} | {_where(m)} | {_change(m)} | {_cell(r.by)} |" for r, m in slow[:SLOWEST]]
     return "\n".join(lines) + "\n"
