@@ -56,7 +56,8 @@ def document(
             lines.append(_row(f"`{file}`", [m for m in mutants if m.file == file], results, explained, seeds))
         lines.append(_row(f"**{title}**", [m for m in mutants if m.file in files], results, explained, seeds))
     for title, files in groups:
-        times = [r.seconds for m in mutants if m.file in files and m not in explained for r in _of(m, results, seeds) if r.stopped]
+        expected = [m for m in mutants if m.file in files and m not in explained]
+        times = [r.seconds for m in expected for r in _of(m, results, seeds) if r.stopped]
         if times:
             within = [(limit, sum(t <= limit for t in times)) for limit in (2, 5, 10, 30)]
             parts = [f"{count} ({100 * count / len(times):.1f} %) within {limit} s" for limit, count in within]
@@ -73,7 +74,8 @@ def document(
     lines += ["", f"## The {SLOWEST} that took longest", ""]
     lines += ["| seconds | seed | where | change | stopped by |", "|--:|--:|---|---|---|"]
     slow = sorted(
-        ((r, m) for m in mutants for r in _of(m, results, seeds) if r.stopped and m not in explained), key=lambda p: -p[0].seconds
+        ((r, m) for m in mutants for r in _of(m, results, seeds) if r.stopped and m not in explained),
+        key=lambda p: -p[0].seconds,
     )
     lines += [f"| {r.seconds:.1f} | {r.seed} | {_where(m)} | {_change(m)} | {_cell(r.by)} |" for r, m in slow[:SLOWEST]]
     return "\n".join(lines) + "\n"
