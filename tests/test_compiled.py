@@ -38,6 +38,10 @@ OUTPUTS = ("float32", "float16", "bfloat16")
 def both(x: Array, *operands: Array | None, **keywords: object) -> None:
     """Assert that the two backends give the same bits (any NaN is any NaN), in the given output too."""
     want, got = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numpy", "numba"))
+    same_bits(want, got)
+
+
+def same_bits(want: Array, got: Array) -> None:
     assert (want.dtype, want.shape) == (got.dtype, got.shape)
     same = want.view(f"u{want.itemsize}") == got.view(f"u{got.itemsize}")
     assert (same | (np.isnan(want) & np.isnan(got))).all()
@@ -149,6 +153,28 @@ def test_runs_of_whole_chunks(out_dtype: str, run: int) -> None:
         assert out.tobytes() == want.tobytes()
         assert (room[:start] == 0x55).all()
         assert (room[start + x.size * itemsize :] == 0x55).all()
+
+
+@pytest.mark.usefixtures("treated")
+@pytest.mark.parametrize("out_dtype", OUTPUTS)
+@pytest.mark.parametrize("name", ["uint8", "int16", "int32", "int4", "float8_e4m3fn", "float8_e5m2fnuz"])
+def test_rows_of_whole_chunks(out_dtype: str, name: str) -> None:
+    """Where every element of a row has parameters of its own: stored past the caches as they are computed too."""
+    x, itemsize = drawn(name, (12, 480)), dtype_of(out_dtype).itemsize
+    room = np.empty(x.size * itemsize + 192, np.uint8)
+    for extents, axis, run in (((480,), 1, 0), ((3, 480), 0, 5)):
+        scale = (np.random.default_rng(3).random(extents) * 3 - 1).astype(dtype_of(out_dtype))
+        zero_point = drawn(name, extents) if name in ("uint8", "int16", "int4") else None
+        keywords = {"axis": axis, "block_size": run}
+        want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
+        for beside in (0, 1, 16):
+            start = -room.ctypes.data % 64 + beside * itemsize
+            room[:] = 0x55
+            out = room[start : start + want.nbytes].view(want.dtype).reshape(x.shape)
+            xverify.dequantize_linear(x, scale, zero_point, out=out, backend="numba", **keywords)
+            same_bits(want, out)
+            assert (room[:start] == 0x55).all()
+            assert (room[start + want.nbytes :] == 0x55).all()
 
 
 SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (4100, 3), (2, 49, 17), (33, 1, 64)]

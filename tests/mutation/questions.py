@@ -24,7 +24,7 @@ COMPILED = tuple(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
         "linear", "pieces", "places", "pool", "ranges",  # what Numba does not compile first: the others are compiled anew
-        "build", "codings", "decoding", "loops", "packed", "range_loops", "rounding", "scalars", "vectors",
+        "build", "chunks", "codings", "decoding", "loops", "packed", "range_loops", "rounding", "scalars", "vectors",
     )
 )  # fmt: skip
 COMPARATOR = (

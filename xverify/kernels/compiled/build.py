@@ -55,6 +55,17 @@ def _kept(function: Callable[..., Any]) -> FunctionCache:
 def sources() -> str:
     """A digest of the files in which there is something that is compiled."""
     digest = sha256()
-    for name in ("build", "codings", "decoding", "loops", "packed", "range_loops", "rounding", "scalars", "vectors"):
+    for name in (
+        "build",
+        "chunks",
+        "codings",
+        "decoding",
+        "loops",
+        "packed",
+        "range_loops",
+        "rounding",
+        "scalars",
+        "vectors",
+    ):
         digest.update(Path(__file__).with_name(name + ".py").read_bytes())
     return digest.hexdigest()

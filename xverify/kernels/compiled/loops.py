@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from xverify.kernels.compiled.chunks import keep, keep_chunk, kept, put_chunk, put_chunk_of_row, room
 from xverify.kernels.compiled.scalars import (
     LINE,
     address,
@@ -31,7 +32,6 @@ from xverify.kernels.compiled.scalars import (
     number,
     origin,
     put,
-    put_chunk,
     scale_number,
     settle,
     stream,
@@ -84,18 +84,31 @@ def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale
 def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed):
     """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
     chunks = run // CHUNK
-    for i in range(whole):
-        own_scale = scale_number(get(scale, parameter + i), zero)
-        own_offset = _offset(offset, parameter + i, coding, zero)
-        at = i * run
-        if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost more than what it does
-            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
-            at += CHUNK
-            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
-            continue
-        for _ in range(chunks):
-            put_chunk(x, first + at, out, to + at, coding, own_scale, own_offset, divides, scale, offset, streamed)
-            at += CHUNK
+    numbers = room(zero)
+    while whole > 0:
+        count = min(CHUNK, whole)
+        if count == CHUNK:
+            keep_chunk(numbers, coding, zero, scale, offset, parameter)
+        else:
+            for i in range(count):
+                keep(numbers, i, scale_number(get(scale, parameter + i), zero))
+                keep(numbers, CHUNK + i, _offset(offset, parameter + i, coding, zero))
+        for i in range(count):
+            own_scale, own_offset = kept(numbers, i, zero), kept(numbers, CHUNK + i, zero)
+            if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost more than what it does
+                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                first += CHUNK
+                to += CHUNK
+                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                first += CHUNK
+                to += CHUNK
+                continue
+            for _ in range(chunks):
+                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                first += CHUNK
+                to += CHUNK
+        parameter += count
+        whole -= count
 
 
 @njit(error_model="numpy")
@@ -142,22 +155,27 @@ def _by_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
     _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, position, past)
 
 
-def _by_rows(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
+@njit(error_model="numpy")
+def _of_row(rows, position):
+    """The parameter of an element, where each of a row has one of its own."""
     origin, row, in_line, run, stride = rows
     number_of_row = position // row
-    within = position - number_of_row * row
+    shared = (number_of_row // in_line) * stride + (number_of_row % in_line) // run
+    return shared * row + position - number_of_row * row - origin
+
+
+def _by_rows(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
+    _, row, _, _, _ = rows
     while first < stop:
-        shared = (number_of_row // in_line) * stride + (number_of_row % in_line) // run
-        parameter = shared * row + within - origin
-        count = min(row - within, stop - first)
+        parameter = _of_row(rows, position)
+        count = min(row - position % row, stop - first)
         for i in range(count):
             own_scale = scale_number(get(scale, parameter + i), zero)
             own_offset = _offset(offset, parameter + i, coding, zero)
             put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
         first += count
         to += count
-        within = 0
-        number_of_row += 1
+        position += count
 
 
 def _fill(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
@@ -174,18 +192,18 @@ def _version(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def _stream_whole(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
-    """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where one scale
-    serves all, or each whole chunk. Returns where it ended. past: true, see `linear`."""
+def _stream_whole(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
+    """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where chunks are
+    whole: all of it, or what one scale serves, or a row. Returns where it ended. past: true, see `linear`."""
     raise NotImplementedError
 
 
 @overload(_stream_whole)
-def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
-    if isinstance(scale, types.NoneType) or (scale.ndim > 0 and isinstance(runs, types.NoneType)):
-        return lambda x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past: first
+def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
+    if isinstance(scale, types.NoneType):
+        return lambda x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past: first
 
-    def by_runs(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
+    def by_runs(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
         _, line, run, _ = runs
         start = position + first
         if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
@@ -194,10 +212,23 @@ def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divi
         _all_runs(x, first, stop, out, first, coding, zero, scale, offset, divides, runs, start, past)
         return stop
 
-    if scale.ndim > 0:
-        return by_runs
+    def by_rows(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
+        _, row, _, _, _ = rows
+        start = position + first
+        if row % CHUNK != 0 or start % CHUNK != 0:
+            return first
+        stop -= (stop - first) % CHUNK
+        while first < stop:
+            within = (position + first) % row
+            parameter = _of_row(rows, position + first)
+            count = min(row - within, stop - first)
+            for _ in range(count // CHUNK):
+                put_chunk_of_row(x, first, out, first, coding, zero, divides, scale, offset, parameter, past)
+                first += CHUNK
+                parameter += CHUNK
+        return stop
 
-    def chunks(x, first, stop, out, coding, zero, scale, offset, divides, runs, position, past):
+    def chunks(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
         own_scale = scale_number(get(scale, 0), zero)
         own_offset = _offset(offset, 0, coding, zero)
         for _ in range((stop - first) // CHUNK):
@@ -205,7 +236,9 @@ def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divi
             first += CHUNK
         return first
 
-    return chunks
+    if scale.ndim == 0:
+        return chunks
+    return by_rows if isinstance(runs, types.NoneType) else by_runs
 
 
 def _meets(out, other):
@@ -268,7 +301,7 @@ def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
             for i in range(count):
                 out[first + i] = scratch[i]
         first += count
-        first = _stream_whole(x, first, size, out, coding, zero, scale, offset, divides, runs, position, past)
+        first = _stream_whole(x, first, size, out, coding, zero, scale, offset, divides, runs, rows, position, past)
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
     return True

@@ -1,4 +1,4 @@
-"""What a compiled loop does to one value or to a vector of them, as LLVM instructions that it vectorises.
+"""What a compiled loop does to one value, as LLVM instructions that it vectorises.
 
 The types of the operands choose. A difference in float32 has 24 bits or fewer, one in float64 may have more. The codes of float16
 are uint16, in scales and outputs, those of bfloat16 int16: Numba has neither.
@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, rounding
-from xverify.kernels.compiled.vectors import CHUNK, I32, I64, spread
+from xverify.kernels.compiled.vectors import I32, I64
 
 LINE = 64
 """Bytes in a cache line, which a streaming store fills whole."""
@@ -29,12 +29,12 @@ _INTEGER_BITS = {types.uint8: 8, types.uint16: 16, types.int32: 33}
 _SCALE_BITS = {types.float32: 24, types.uint16: 11, types.int16: 8}
 
 
-def _is_away(code: Any, coding: Any, offset: Any) -> bool:
+def is_away(code: Any, coding: Any, offset: Any) -> bool:
     """Whether an offset may be other than 0: where one is given, or codes have an origin of their own."""
     return isinstance(offset, types.Array) or not (decoding.is_float(coding) or code == types.int32)
 
 
-def _significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
+def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
     """Of a difference and a scale, both together: Numba's types of a code and its coding, of a scale, and of what holds offsets.
 
     Where there is no offset it is a number; given as numbers, offsets may be anything.
@@ -47,12 +47,12 @@ def _significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
     return _SCALE_BITS[scale] + _INTEGER_BITS[code]
 
 
-def _data(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
+def data_of(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
     """The address of an array's element."""
     return builder.gep(context.make_array(array)(context, builder, value).data, [index], inbounds=True)
 
 
-def _apart(builder: Any, instruction: Any, own: str, other: str) -> Any:
+def apart(builder: Any, instruction: Any, own: str, other: str) -> Any:
     """The load or store, marked as one of the memory ``own``, which shares nothing with ``other``."""
     module = builder.module
     domain = module.add_metadata(["xverify"])
@@ -69,8 +69,8 @@ def get(context: Any, array: Any, index: Any) -> Generated:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _data(context, builder, signature.args[0], *arguments)
-        return _apart(builder, builder.load(address), "read", "written")
+        address = data_of(context, builder, signature.args[0], *arguments)
+        return apart(builder, builder.load(address), "read", "written")
 
     return array.dtype(array, types.intp), generate
 
@@ -91,8 +91,8 @@ def put(context: Any, array: Any, index: Any, value: Any) -> Generated:
     """array[index] = value, an index from the front."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _data(context, builder, signature.args[0], *arguments[:2])
-        _apart(builder, builder.store(arguments[2], address), "written", "read")
+        address = data_of(context, builder, signature.args[0], *arguments[:2])
+        apart(builder, builder.store(arguments[2], address), "written", "read")
         return context.get_dummy_value()
 
     return types.void(array, types.intp, array.dtype), generate
@@ -111,9 +111,9 @@ def value(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         code_, coding_, scale_, offset_, *_ = arguments
         difference = decoding.number(builder, code_, coding_, scale_.type)
-        if _is_away(code, coding, offsets):
+        if is_away(code, coding, offsets):
             difference = builder.fsub(difference, offset_)
-        bits = _significant_bits(code, coding, scales.dtype, offsets)
+        bits = significant_bits(code, coding, scales.dtype, offsets)
         return rounding.combined(builder, difference, scale_, divides != types.none, scales.dtype, bits, like.dtype)
 
     return like.dtype(code, coding, scale, scale, divides, like, scales, offsets), generate
@@ -170,57 +170,6 @@ def differ(context: Any, one: Any, other: Any) -> Generated:
         return builder.zext(builder.icmp_unsigned("!=", *arguments), ir.IntType(8))
 
     return types.uint8(one, one), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def put_chunk(
-    context: Any,
-    x: Any,
-    first: Any,
-    out: Any,
-    to: Any,
-    coding: Any,
-    scale: Any,
-    offset: Any,
-    divides: Any,
-    scales: Any,
-    offsets: Any,
-    streamed: Any,
-) -> Generated:
-    """`value` of CHUNK elements from x[first] on, put to out[to] and on.
-
-    streamed: past the caches, to out[to] at a multiple of the vector's size. In vectors, since LLVM unrolls a short loop of
-    constant length before it would make vectors of it.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_ = arguments
-        address = _data(context, builder, signature.args[0], codes, first)
-        kind = ir.VectorType(address.type.pointee, CHUNK)
-        code = builder.load(builder.bitcast(address, kind.as_pointer()), align=1)
-        _apart(builder, code, "read", "written")
-        difference = decoding.number(builder, code, coding_, scale_.type)
-        if _is_away(x.dtype, coding, offsets):
-            difference = builder.fsub(difference, spread(builder, offset_, code))
-        bits = _significant_bits(x.dtype, coding, scales.dtype, offsets)
-        done = rounding.combined(
-            builder, difference, spread(builder, scale_, code), divides != types.none, scales.dtype, bits, out.dtype
-        )
-        address = _data(context, builder, signature.args[2], result, to)
-        address = builder.bitcast(address, done.type.as_pointer())
-        with builder.if_else(arguments[-1]) as (past_the_caches, through_them):
-            with past_the_caches:
-                size = CHUNK * done.type.element.get_abi_size(context.target_data)
-                stored = builder.store(done, address, align=size)
-                stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
-                _apart(builder, stored, "written", "read")
-            with through_them:
-                _apart(builder, builder.store(done, address, align=1), "written", "read")
-        return context.get_dummy_value()
-
-    return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
-    ), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

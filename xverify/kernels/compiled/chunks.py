@@ -1,0 +1,172 @@
+"""What a compiled loop does to a vector of values, as LLVM instructions: a loop of constant length LLVM would unroll before it
+made vectors of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled.scalars import Generated, apart, data_of, is_away, significant_bits
+from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, constant, of_llvm, spread
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_chunk(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    scale: Any,
+    offset: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    streamed: Any,
+) -> Generated:
+    """`value` of CHUNK elements from x[first] on, put to out[to] and on.
+
+    streamed: past the caches, to out[to] at a multiple of the vector's size. In vectors, since LLVM unrolls a short loop of
+    constant length before it would make vectors of it.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, result, to, coding_, scale_, offset_, *_ = arguments
+        code = _chunk(context, builder, x, codes, first)
+        difference = decoding.number(builder, code, coding_, scale_.type)
+        if is_away(x.dtype, coding, offsets):
+            difference = builder.fsub(difference, spread(builder, offset_, code))
+        bits = significant_bits(x.dtype, coding, scales.dtype, offsets)
+        scale = spread(builder, scale_, code)
+        done = rounding.combined(builder, difference, scale, divides != types.none, scales.dtype, bits, out.dtype)
+        _put_vector(context, builder, done, data_of(context, builder, out, result, to), arguments[-1])
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
+    ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_chunk_of_row(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    zero: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    parameter: Any,
+    streamed: Any,
+) -> Generated:
+    """The same of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, result, to, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
+        code = _chunk(context, builder, x, codes, first)
+        difference = decoding.number(builder, code, coding_, zero_.type)
+        if is_away(x.dtype, coding, offsets):
+            offset = _offsets(context, builder, coding_, zero_.type, offsets, offsets_, parameter_)
+            difference = builder.fsub(difference, offset)
+        scale = decoding.scale(builder, _chunk(context, builder, scales, scales_, parameter_), scales.dtype, zero_.type)
+        bits = significant_bits(x.dtype, coding, scales.dtype, offsets)
+        done = rounding.combined(builder, difference, scale, divides != types.none, scales.dtype, bits, out.dtype)
+        _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean
+    ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def room(context: Any, like: Any) -> Generated:
+    """The address of room for the numbers of CHUNK scales, and then of as many offsets, in the float type of ``like``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(arguments[0].type, 2 * CHUNK)), I64)
+
+    return types.int64(like), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def keep_chunk(context: Any, room: Any, coding: Any, zero: Any, scales: Any, offsets: Any, parameter: Any) -> Generated:
+    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room, and of the offsets: what many short runs need is
+    converted together."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        room_, coding_, zero_, scales_, offsets_, parameter_ = arguments
+        scale = decoding.scale(builder, _chunk(context, builder, scales, scales_, parameter_), scales.dtype, zero_.type)
+        offset = _offsets(context, builder, coding_, zero_.type, offsets, offsets_, parameter_)
+        address = builder.inttoptr(room_, scale.type.as_pointer())
+        for place, numbers in enumerate((scale, offset)):
+            builder.store(numbers, builder.gep(address, [ir.Constant(I32, place)]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(room, coding, zero, scales, offsets, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def keep(context: Any, room: Any, place: Any, number: Any) -> Generated:
+    """Put one number in a room: a scale, or from CHUNK on an offset."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        room_, place_, number_ = arguments
+        builder.store(number_, builder.gep(builder.inttoptr(room_, number_.type.as_pointer()), [place_]))
+        return context.get_dummy_value()
+
+    return types.void(room, types.intp, number), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
+    """The number at that place of a room."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        room_, place_, like_ = arguments
+        return builder.load(builder.gep(builder.inttoptr(room_, like_.type.as_pointer()), [place_]))
+
+    return like(room, types.intp, like), generate
+
+
+def _offsets(context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any) -> Any:
+    """CHUNK numbers, as `loops` gives one. offsets: Numba's type of what holds them."""
+    origin = decoding.origin(builder, coding, real)
+    if not isinstance(offsets, types.Array):
+        return spread(builder, origin, constant(ir.VectorType(real, CHUNK), 0.0))
+    codes = _chunk(context, builder, offsets, given, first)
+    if isinstance(offsets.dtype, types.Float):
+        return builder.fadd(codes, spread(builder, origin, codes))
+    return decoding.number(builder, codes, coding, real)
+
+
+def _chunk(context: Any, builder: Any, array: Any, value: Any, first: Any) -> Any:
+    """CHUNK elements of an array from array[first] on, as `get` reads them."""
+    address = data_of(context, builder, array, value, first)
+    kind = ir.VectorType(address.type.pointee, CHUNK)
+    return apart(builder, builder.load(builder.bitcast(address, kind.as_pointer()), align=1), "read", "written")
+
+
+def _put_vector(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
+    """Store a vector; where ``streamed`` is true, past the caches."""
+    size = done.type.count * done.type.element.get_abi_size(context.target_data)
+    with builder.if_else(streamed) as (past_the_caches, through_them):
+        with past_the_caches:
+            # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
+            floats = ir.VectorType(F32, size // 4)
+            fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
+            stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=size)
+            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+            apart(builder, stored, "written", "read")
+        with through_them:
+            address = builder.bitcast(address, done.type.as_pointer())
+            apart(builder, builder.store(done, address, align=1), "written", "read")
