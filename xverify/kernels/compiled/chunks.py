@@ -30,26 +30,57 @@ def put_chunk(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """`value` of CHUNK elements from x[first] on, put to out[to] and on.
+    """`scalars.value` of CHUNK elements from x[first] on, put to out[to] and on.
 
-    streamed: past the caches, to out[to] at a multiple of the vector's size. In vectors, since LLVM unrolls a short loop of
-    constant length before it would make vectors of it.
+    streamed: past the caches, to out[to] at a multiple of the vector's size.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_ = arguments
+        codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
         code = _chunk(context, builder, x, codes, first)
-        difference = decoding.number(builder, code, coding_, scale_.type)
-        if is_away(x.dtype, coding, offsets):
-            difference = builder.fsub(difference, spread(builder, offset_, code))
-        bits = significant_bits(x.dtype, coding, scales.dtype, offsets)
-        scale = spread(builder, scale_, code)
-        done = rounding.combined(builder, difference, scale, divides != types.none, scales.dtype, bits, out.dtype)
-        _put_vector(context, builder, done, data_of(context, builder, out, result, to), arguments[-1])
+        done = _value(builder, code, coding_, scale_, offset_, signature)
+        _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
         return context.get_dummy_value()
 
     return types.void(
         x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
+    ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_rest(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    scale: Any,
+    offset: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    count: Any,
+) -> Generated:
+    """`put_chunk` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, result, to, coding_, scale_, offset_, *_, count_ = arguments
+        lanes = ir.VectorType(I32, CHUNK)
+        every = spread(builder, builder.trunc(count_, I32), ir.Constant(lanes, ir.Undefined))
+        mask = builder.icmp_unsigned("<", ir.Constant(lanes, list(range(CHUNK))), every)
+        source = data_of(context, builder, x, codes, first)
+        kind = ir.VectorType(source.type.pointee, CHUNK)
+        source = builder.bitcast(source, kind.as_pointer())
+        code = _masked(builder, "load", kind, [source, ir.Constant(I32, 1), mask, ir.Constant(kind, None)])
+        done = _value(builder, apart(builder, code, "read", "written"), coding_, scale_, offset_, signature)
+        target = builder.bitcast(data_of(context, builder, out, result, to), done.type.as_pointer())
+        stored = _masked(builder, "store", ir.VoidType(), [done, target, ir.Constant(I32, 1), mask])
+        apart(builder, stored, "written", "read")
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.intp
     ), generate
 
 
@@ -68,7 +99,7 @@ def put_chunk_of_row(
     parameter: Any,
     streamed: Any,
 ) -> Generated:
-    """The same of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
+    """`put_chunk` of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
@@ -147,6 +178,31 @@ def _offsets(context: Any, builder: Any, coding: Any, real: Any, offsets: Any, g
     if isinstance(offsets.dtype, types.Float):
         return builder.fadd(codes, spread(builder, origin, codes))
     return decoding.number(builder, codes, coding, real)
+
+
+def _value(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, signature: Any) -> Any:
+    """The elements of an output, of codes that share a scale and an offset. signature: Numba's types, as `put_chunk` has them."""
+    x, _, out, _, kind, _, _, divides, scales, offsets, _ = signature.args
+    difference = decoding.number(builder, code, coding, scale.type)
+    if is_away(x.dtype, kind, offsets):
+        difference = builder.fsub(difference, spread(builder, offset, code))
+    bits = significant_bits(x.dtype, kind, scales.dtype, offsets)
+    factor = spread(builder, scale, code)
+    return rounding.combined(builder, difference, factor, divides != types.none, scales.dtype, bits, out.dtype)
+
+
+def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    """LLVM's load or store of some elements of a vector."""
+    vector = result if name == "load" else arguments[0].type
+    full = f"llvm.masked.{name}.v{vector.count}{_NAMES[str(vector.element)]}.p0"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
+    return builder.call(function, arguments)
+
+
+_NAMES = {"i8": "i8", "i16": "i16", "i32": "i32", "float": "f32"}
+"""Of LLVM's types, as its functions' names have them."""
 
 
 def _chunk(context: Any, builder: Any, array: Any, value: Any, first: Any) -> Any:

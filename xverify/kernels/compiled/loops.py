@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from xverify.kernels.compiled.chunks import keep, keep_chunk, kept, put_chunk, put_chunk_of_row, room
+from xverify.kernels.compiled.chunks import keep, keep_chunk, kept, put_chunk, put_chunk_of_row, put_rest, room
 from xverify.kernels.compiled.scalars import (
     LINE,
     address,
@@ -69,18 +69,20 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
         put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed):
-    """Elements that share their parameters."""
+    """Elements that share their parameters. streamed: only where they are whole chunks."""
     for i in range(count // CHUNK):
         put_chunk(
             x, first + i * CHUNK, out, to + i * CHUNK, coding, own_scale, own_offset, divides, scale, offset, streamed
         )
-    for i in range(count // CHUNK * CHUNK, count):
-        put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
+    rest = count % CHUNK
+    if rest > 0:
+        done = count - rest
+        put_rest(x, first + done, out, to + done, coding, own_scale, own_offset, divides, scale, offset, rest)
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed):
     """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
     chunks = run // CHUNK
@@ -117,37 +119,29 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
     origin, line, run, stride = runs
     lines = position // line
     within = position - lines * line
+    block = within // run
+    ahead = within - block * run  # of the run, elements before the first
+    in_chunks = run % CHUNK == 0
     while first < stop:
-        block = within // run
         parameter = lines * stride + block - origin
         left = min(line - within, stop - first)
-        if within == block * run and run % CHUNK == 0 and left >= run:
-            count = left // run * run
-            _whole_runs(
-                x,
-                first,
-                out,
-                to,
-                left // run,
-                run,
-                parameter,
-                coding,
-                zero,
-                scale,
-                offset,
-                divides,
-                streamed,
-            )
+        if in_chunks and ahead == 0 and left >= 2 * run:
+            whole = left // run
+            count = whole * run
+            block += whole
+            _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed)
         else:
+            count = min(run - ahead, left)
+            block += 1
             own_scale = scale_number(get(scale, parameter), zero)
             own_offset = _offset(offset, parameter, coding, zero)
-            count = min((block + 1) * run - within, left)
             _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed)
+        ahead = 0
         first += count
         to += count
         within += count
         if within == line:
-            within = 0
+            within, block = 0, 0
             lines += 1
 
 
