@@ -89,7 +89,7 @@ def _by_half(builder: Any, code: Any, coding: HalfCoding) -> Any:
     sign = builder.and_(builder.shl(code, sign_shift), constant(short, 0x8000))
     half = builder.or_(magnitude, sign)
     is_special = builder.icmp_unsigned("==", builder.and_(code, special_mask), special)
-    half = builder.select(is_special, builder.or_(half, constant(short, 0x7E00)), half)
+    half = builder.select(is_special, constant(short, 0x7E00), half)
     value = builder.fpext(builder.bitcast(half, shaped(ir.HalfType(), half)), shaped(F32, half))
     return builder.fmul(value, spread(builder, builder.bitcast(coding.factor, F32), value))
 
