@@ -69,77 +69,69 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
         put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
 
 
-@njit(error_model="numpy", forceinline=True)
-def _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed):
-    """Elements that share their parameters. streamed: only where they are whole chunks."""
-    for i in range(count // CHUNK):
-        put_chunk(
-            x, first + i * CHUNK, out, to + i * CHUNK, coding, own_scale, own_offset, divides, scale, offset, streamed
-        )
-    rest = count % CHUNK
-    if rest > 0:
-        done = count - rest
-        put_rest(x, first + done, out, to + done, coding, own_scale, own_offset, divides, scale, offset, rest)
-
-
-@njit(error_model="numpy", forceinline=True)
-def _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed):
-    """Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch."""
-    chunks = run // CHUNK
-    numbers = room(zero)
-    while whole > 0:
-        count = min(CHUNK, whole)
-        if count == CHUNK:
-            keep_chunk(numbers, coding, zero, scale, offset, parameter)
-        else:
-            for i in range(count):
-                keep(numbers, i, scale_number(get(scale, parameter + i), zero))
-                keep(numbers, CHUNK + i, _offset(offset, parameter + i, coding, zero))
-        for i in range(count):
-            own_scale, own_offset = kept(numbers, i, zero), kept(numbers, CHUNK + i, zero)
-            if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost more than what it does
-                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
-                first += CHUNK
-                to += CHUNK
-                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
-                first += CHUNK
-                to += CHUNK
-                continue
-            for _ in range(chunks):
-                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
-                first += CHUNK
-                to += CHUNK
-        parameter += count
-        whole -= count
-
-
 @njit(error_model="numpy")
 def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, position, streamed):
-    """streamed: only where ``to`` and all that the runs are cut into are multiples of CHUNK."""
+    """streamed: only where ``to`` and all that the runs are cut into are multiples of CHUNK.
+
+    In one function, since Numba has LLVM optimise each that is called once more.
+    """
     origin, line, run, stride = runs
     lines = position // line
     within = position - lines * line
     block = within // run
     ahead = within - block * run  # of the run, elements before the first
-    in_chunks = run % CHUNK == 0
+    chunks = run // CHUNK
+    numbers = room(zero)
     while first < stop:
         parameter = lines * stride + block - origin
         left = min(line - within, stop - first)
-        if in_chunks and ahead == 0 and left >= 2 * run:
+        begins = first
+        if ahead == 0 and left >= 2 * run and run % CHUNK == 0:
+            # Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch.
             whole = left // run
-            count = whole * run
             block += whole
-            _whole_runs(x, first, out, to, whole, run, parameter, coding, zero, scale, offset, divides, streamed)
+            while whole > 0:
+                count = min(CHUNK, whole)
+                if count == CHUNK:
+                    keep_chunk(numbers, coding, zero, scale, offset, parameter)
+                else:
+                    for i in range(count):
+                        keep(numbers, i, scale_number(get(scale, parameter + i), zero))
+                        keep(numbers, CHUNK + i, _offset(offset, parameter + i, coding, zero))
+                for i in range(count):
+                    own_scale, own_offset = kept(numbers, i, zero), kept(numbers, CHUNK + i, zero)
+                    if (
+                        chunks == 2
+                    ):  # as most files of 4-bit weights have them: a loop would cost more than what it does
+                        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                        first += CHUNK
+                        to += CHUNK
+                        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                        first += CHUNK
+                        to += CHUNK
+                        continue
+                    for _ in range(chunks):
+                        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                        first += CHUNK
+                        to += CHUNK
+                parameter += count
+                whole -= count
         else:
             count = min(run - ahead, left)
             block += 1
             own_scale = scale_number(get(scale, parameter), zero)
             own_offset = _offset(offset, parameter, coding, zero)
-            _run(x, first, out, to, count, coding, own_scale, own_offset, divides, scale, offset, streamed)
+            for _ in range(count // CHUNK):
+                put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                first += CHUNK
+                to += CHUNK
+            rest = count % CHUNK
+            if rest > 0:
+                put_rest(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, rest)
+                first += rest
+                to += rest
         ahead = 0
-        first += count
-        to += count
-        within += count
+        within += first - begins
         if within == line:
             within, block = 0, 0
             lines += 1
