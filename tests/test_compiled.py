@@ -253,6 +253,27 @@ def test_onednn_division_and_wide_zero_points() -> None:
             assert one[0] == one[1]
 
 
+def test_zero_points_that_are_all_far_below() -> None:
+    src, scale = all_codes("uint8"), np.ones(1, np.float32)
+    for zero in (-(1 << 24) - 1, (1 << 24) + 1):
+        zps = np.array([zero], np.int32)
+        got = xverify.dynamic_dequantize(src, scale, zps, contract=DIVIDE, backend="numba")
+        assert got.tolist() == [float(np.float32(code - zero)) for code in range(256)]
+
+
+def test_one_value_in_foreign_bytes_to_where_it_is_not_aligned() -> None:
+    room = np.zeros(9, np.uint8)
+    out = room[1:5].view(np.float32).reshape(())
+    x, scale = np.array(-3, ">i2"), np.array(0.5, np.float32)
+    assert xverify.dequantize_linear(x, scale, out=out, backend="numba") is out
+    assert out == -1.5
+    assert not room[5:].any()
+
+
+def test_one_block_that_is_longer_than_its_tensor() -> None:
+    both(drawn("uint8", (1, 20)), np.full((1, 1), 0.3, np.float32), np.full((1, 1), 7, np.uint8), axis=1, block_size=32)
+
+
 @pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_ranges(name: str) -> None:
     rng = np.random.default_rng(6)

@@ -57,6 +57,16 @@ def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecor
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_packed_codes_to_an_output_with_gaps(backend: str) -> None:
+    shape = (3, blocks.BLOCK + 1)
+    codes = np.random.default_rng(1).integers(0, 16, shape, np.uint8)
+    scale, out = np.array([0.5, 2, 3], np.float32), np.zeros((3, 2 * shape[1]), np.float32)[:, ::2]
+    given = {"dtype": "uint4", "shape": shape, "axis": 0}
+    assert xverify.dequantize_packed(pack(codes, 4), scale, **given, out=out, backend=backend) is out
+    np.testing.assert_array_equal(out, codes * scale[:, None])
+
+
 def test_packed_codes_are_checked() -> None:
     four = [np.uint8(0x21), np.uint8(0x43)]
     got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
