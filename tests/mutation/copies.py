@@ -62,7 +62,7 @@ class Copy:
         shutil.copy(self._root / mutant.file, self.tree / mutant.file)
 
     def take_compiled(self, other: Copy) -> None:
-        """Take the loops that another copy has compiled; mutants leave their sources as they are."""
+        """Take the loops that another copy has compiled. Of a mutant of their sources, Numba compiles them anew."""
         shutil.copytree(
             other.tree / COMPILED, self.tree / COMPILED, ignore=shutil.ignore_patterns("*.pyc"), dirs_exist_ok=True
         )

@@ -3,7 +3,7 @@ made vectors of it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, rounding
 from xverify.kernels.compiled.scalars import Generated, apart, data_of, is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, constant, of_llvm, spread
+from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, constant, element_of, of_llvm, spread
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -35,10 +35,12 @@ def put_chunk(
     streamed: past the caches, to out[to] at a multiple of the vector's size.
     """
 
+    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
         code = _chunk(context, builder, x, codes, first)
-        done = _value(builder, code, coding_, scale_, offset_, signature)
+        done = _value(builder, code, coding_, scale_, offset_, kinds)
         _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
         return context.get_dummy_value()
 
@@ -64,6 +66,8 @@ def put_rest(
 ) -> Generated:
     """`put_chunk` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
 
+    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, count_ = arguments
         lanes = ir.VectorType(I32, CHUNK)
@@ -73,7 +77,7 @@ def put_rest(
         kind = ir.VectorType(source.type.pointee, CHUNK)
         source = builder.bitcast(source, kind.as_pointer())
         code = _masked(builder, "load", kind, [source, ir.Constant(I32, 1), mask, ir.Constant(kind, None)])
-        done = _value(builder, apart(builder, code, "read", "written"), coding_, scale_, offset_, signature)
+        done = _value(builder, apart(builder, code, "read", "written"), coding_, scale_, offset_, kinds)
         target = builder.bitcast(data_of(context, builder, out, result, to), done.type.as_pointer())
         stored = _masked(builder, "store", ir.VoidType(), [done, target, ir.Constant(I32, 1), mask])
         apart(builder, stored, "written", "read")
@@ -101,16 +105,15 @@ def put_chunk_of_row(
 ) -> Generated:
     """`put_chunk` of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
 
+    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
         code = _chunk(context, builder, x, codes, first)
-        difference = decoding.number(builder, code, coding_, zero_.type)
-        if is_away(x.dtype, coding, offsets):
-            offset = _offsets(context, builder, coding_, zero_.type, offsets, offsets_, parameter_)
-            difference = builder.fsub(difference, offset)
-        scale = decoding.scale(builder, _chunk(context, builder, scales, scales_, parameter_), scales.dtype, zero_.type)
-        bits = significant_bits(x.dtype, coding, scales.dtype, offsets)
-        done = rounding.combined(builder, difference, scale, divides != types.none, scales.dtype, bits, out.dtype)
+        scale, offset = _parameters(
+            context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
+        )
+        done = _value(builder, code, coding_, scale, offset, kinds)
         _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
         return context.get_dummy_value()
 
@@ -136,8 +139,9 @@ def keep_chunk(context: Any, room: Any, coding: Any, zero: Any, scales: Any, off
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, coding_, zero_, scales_, offsets_, parameter_ = arguments
-        scale = decoding.scale(builder, _chunk(context, builder, scales, scales_, parameter_), scales.dtype, zero_.type)
-        offset = _offsets(context, builder, coding_, zero_.type, offsets, offsets_, parameter_)
+        scale, offset = _parameters(
+            context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
+        )
         address = builder.inttoptr(room_, scale.type.as_pointer())
         for place, numbers in enumerate((scale, offset)):
             builder.store(numbers, builder.gep(address, [ir.Constant(I32, place)]), align=4)
@@ -169,6 +173,24 @@ def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
     return like(room, types.intp, like), generate
 
 
+def _parameters(
+    context: Any,
+    builder: Any,
+    coding: Any,
+    real: Any,
+    scales: Any,
+    scales_: Any,
+    offsets: Any,
+    offsets_: Any,
+    first: Any,
+) -> tuple[Any, Any]:
+    """CHUNK scales and offsets from that parameter on, as numbers. scales, offsets: Numba's types of what holds them."""
+    codes = _chunk(context, builder, scales, scales_, first)
+    return decoding.scale(builder, codes, scales.dtype, real), _offsets(
+        context, builder, coding, real, offsets, offsets_, first
+    )
+
+
 def _offsets(context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any) -> Any:
     """CHUNK numbers, as `loops` gives one. offsets: Numba's type of what holds them."""
     origin = decoding.origin(builder, coding, real)
@@ -180,15 +202,30 @@ def _offsets(context: Any, builder: Any, coding: Any, real: Any, offsets: Any, g
     return decoding.number(builder, codes, coding, real)
 
 
-def _value(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, signature: Any) -> Any:
-    """The elements of an output, of codes that share a scale and an offset. signature: Numba's types, as `put_chunk` has them."""
-    x, _, out, _, kind, _, _, divides, scales, offsets, _ = signature.args
-    difference = decoding.number(builder, code, coding, scale.type)
-    if is_away(x.dtype, kind, offsets):
-        difference = builder.fsub(difference, spread(builder, offset, code))
-    bits = significant_bits(x.dtype, kind, scales.dtype, offsets)
-    factor = spread(builder, scale, code)
-    return rounding.combined(builder, difference, factor, divides != types.none, scales.dtype, bits, out.dtype)
+class _Kinds(NamedTuple):
+    """Numba's types of what `_value` computes with, as `put_chunk` is given them."""
+
+    x: Any
+    out: Any
+    coding: Any
+    divides: Any
+    scales: Any
+    offsets: Any
+
+
+def _value(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: _Kinds) -> Any:
+    """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
+    difference = decoding.number(builder, code, coding, element_of(scale))
+    if is_away(kinds.x.dtype, kinds.coding, kinds.offsets):
+        difference = builder.fsub(difference, _every(builder, offset, code))
+    bits = significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
+    divides, factor = kinds.divides != types.none, _every(builder, scale, code)
+    return rounding.combined(builder, difference, factor, divides, kinds.scales.dtype, bits, kinds.out.dtype)
+
+
+def _every(builder: Any, number: Any, like: Any) -> Any:
+    """A vector as it is, a number as often as ``like`` has elements."""
+    return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)
 
 
 def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
