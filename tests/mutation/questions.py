@@ -20,13 +20,15 @@ KERNELS = tuple(
         "backends", "blocks", "casting", "checks", "editions", "formula", "linear", "packed", "plans", "ranges",
     )
 )  # fmt: skip
-COMPILED = tuple(
+AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pieces", "places", "pool", "ranges"))
+"""What calls the loops and is not compiled itself."""
+
+COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "linear", "pieces", "places", "pool", "ranges",  # what Numba does not compile first: the others are compiled anew
         "build", "chunks", "codings", "decoding", "loops", "packed", "range_loops", "rounding", "scalars", "vectors",
     )
-)  # fmt: skip
+))  # fmt: skip
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
     "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
@@ -62,8 +64,8 @@ LIKELY = {
 FIRST, ALL = 6.0, 23.0
 """Seconds of gates: on the likely editions, then on all."""
 
-FIRST_COMPILED = 20.0
-"""The same, of a kernel that is compiled meanwhile."""
+FIRST_AROUND, FIRST_COMPILED = 4.0, 20.0
+"""Those of the compiled kernels, on the likely editions: where the loops are as they were, and where Numba compiles them anew."""
 
 TESTS = (
     "tests/test_legal.py",
@@ -89,17 +91,13 @@ TESTS_OF_FILE = {
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
-        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"),
+        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
+        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"), ("compiled/ranges", "kernel_ranges"),
     )
 }  # fmt: skip
-"""The tests of a file, asked before those of the other kernels."""
+"""The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
 
-TESTS_OF_COMPILED = (
-    "tests/test_compiled.py", "tests/test_packed.py", "tests/test_kernel_ranges.py", "tests/test_backends.py",
-    "tests/test_blocks.py", "tests/test_kernels.py", "tests/test_kernel_refusals.py",
-)  # fmt: skip
-
-ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_COMPILED))
+ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
 TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 """In which tests must end, and those for which Numba compiles everything anew."""
@@ -166,7 +164,8 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         return comparator_questions(tests)
     if mutant.file in COMPILED:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
-        return (Question("xverify-numba", RANGES if ranges else (NEWEST,), FIRST_COMPILED), tests_of(mutant.file))
+        seconds = FIRST_AROUND if mutant.file in AROUND else FIRST_COMPILED
+        return (Question("xverify-numba", RANGES if ranges else (NEWEST,), seconds), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
         return (tests,)
@@ -184,10 +183,11 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
 
 def tests_of(file: str) -> Question:
     """All tests of the kernels, those of this file first."""
-    if file in COMPILED:
-        return Question("", budget=COMPILING_SECONDS, tests=TESTS_OF_COMPILED)
-    own = TESTS_OF_FILE[file]
-    return Question("", budget=TESTS_SECONDS, tests=(*own, *(other for other in TESTS_OF_KERNELS if other not in own)))
+    anew = file in COMPILED and file not in AROUND
+    own = TESTS_OF_FILE.get(file, ("tests/test_compiled.py",))
+    others = TESTS_OF_KERNELS[::-1] if anew else TESTS_OF_KERNELS
+    tests = (*own, *(other for other in others if other not in own))
+    return Question("", budget=COMPILING_SECONDS if anew else TESTS_SECONDS, tests=tests)
 
 
 def comparator_questions(tests: tuple[str, ...]) -> tuple[Question, ...]:
