@@ -30,7 +30,7 @@ from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import build, linear, loops, pieces, pool  # noqa: E402
+from xverify.kernels.compiled import build, linear, loops, pieces, places, pool  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -107,7 +107,8 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         for module in (pieces, linear):
             monkeypatch.setattr(module, "PIECE", 1500)
         monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
-        monkeypatch.setattr(linear, "BLOCK", 60)
+        for module in (linear, places):
+            monkeypatch.setattr(module, "BLOCK", 60)
         monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
         linear_plan.cache_clear()
     yield

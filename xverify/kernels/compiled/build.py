@@ -61,6 +61,7 @@ def sources() -> str:
         "codings",
         "decoding",
         "loops",
+        "memory",
         "packed",
         "range_loops",
         "rounding",

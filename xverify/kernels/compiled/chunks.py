@@ -11,8 +11,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, rounding
-from xverify.kernels.compiled.scalars import Generated, apart, data_of, is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, constant, element_of, of_llvm, spread
+from xverify.kernels.compiled.memory import first_of, load, store, store_some
+from xverify.kernels.compiled.scalars import Generated, data_of, is_away, significant_bits
+from xverify.kernels.compiled.vectors import CHUNK, I32, I64, constant, element_of, spread
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -30,7 +31,8 @@ def put_chunk(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """`scalars.value` of CHUNK elements from x[first] on, put to out[to] and on.
+    """Put (number - offset) * scale, or / scale where ``divides`` is not None, of CHUNK elements from x[first] on to out[to] and
+    on.
 
     streamed: past the caches, to out[to] at a multiple of the vector's size.
     """
@@ -39,9 +41,9 @@ def put_chunk(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
-        code = _chunk(context, builder, x, codes, first)
+        code = load(context, builder, x, codes, first)
         done = _value(builder, code, coding_, scale_, offset_, kinds)
-        _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+        store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
         return context.get_dummy_value()
 
     return types.void(
@@ -70,17 +72,10 @@ def put_rest(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, count_ = arguments
-        lanes = ir.VectorType(I32, CHUNK)
-        every = spread(builder, builder.trunc(count_, I32), ir.Constant(lanes, ir.Undefined))
-        mask = builder.icmp_unsigned("<", ir.Constant(lanes, list(range(CHUNK))), every)
-        source = data_of(context, builder, x, codes, first)
-        kind = ir.VectorType(source.type.pointee, CHUNK)
-        source = builder.bitcast(source, kind.as_pointer())
-        code = _masked(builder, "load", kind, [source, ir.Constant(I32, 1), mask, ir.Constant(kind, None)])
-        done = _value(builder, apart(builder, code, "read", "written"), coding_, scale_, offset_, kinds)
-        target = builder.bitcast(data_of(context, builder, out, result, to), done.type.as_pointer())
-        stored = _masked(builder, "store", ir.VoidType(), [done, target, ir.Constant(I32, 1), mask])
-        apart(builder, stored, "written", "read")
+        some = first_of(builder, count_)
+        code = load(context, builder, x, codes, first, some)
+        done = _value(builder, code, coding_, scale_, offset_, kinds)
+        store_some(builder, done, data_of(context, builder, out, result, to), some)
         return context.get_dummy_value()
 
     return types.void(
@@ -108,17 +103,44 @@ def put_chunk_of_row(
     kinds = _Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
-        code = _chunk(context, builder, x, codes, first)
-        scale, offset = _parameters(
-            context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
-        )
-        done = _value(builder, code, coding_, scale, offset, kinds)
-        _put_vector(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+        *given, streamed_ = arguments
+        done = _of_row(context, builder, kinds, given, None)
+        store(context, builder, done, data_of(context, builder, out, *given[2:4]), streamed_)
         return context.get_dummy_value()
 
     return types.void(
         x, types.intp, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean
+    ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_rest_of_row(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    zero: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    parameter: Any,
+    count: Any,
+) -> Generated:
+    """`put_chunk_of_row` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
+
+    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        *given, count_ = arguments
+        some = first_of(builder, count_)
+        done = _of_row(context, builder, kinds, given, some)
+        store_some(builder, done, data_of(context, builder, out, *given[2:4]), some)
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.intp
     ), generate
 
 
@@ -173,6 +195,15 @@ def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
     return like(room, types.intp, like), generate
 
 
+def _of_row(context: Any, builder: Any, kinds: _Kinds, given: list[Any], mask: Any) -> Any:
+    """The elements of an output that `put_chunk_of_row` is given; with a mask those."""
+    codes, first, _, _, coding, zero, _, scales, offsets, parameter = given
+    code = load(context, builder, kinds.x, codes, first, mask)
+    arrays = kinds.scales, scales, kinds.offsets, offsets
+    scale, offset = _parameters(context, builder, coding, zero.type, *arrays, parameter, mask)
+    return _value(builder, code, coding, scale, offset, kinds)
+
+
 def _parameters(
     context: Any,
     builder: Any,
@@ -183,20 +214,22 @@ def _parameters(
     offsets: Any,
     offsets_: Any,
     first: Any,
+    mask: Any = None,
 ) -> tuple[Any, Any]:
     """CHUNK scales and offsets from that parameter on, as numbers. scales, offsets: Numba's types of what holds them."""
-    codes = _chunk(context, builder, scales, scales_, first)
-    return decoding.scale(builder, codes, scales.dtype, real), _offsets(
-        context, builder, coding, real, offsets, offsets_, first
-    )
+    codes = load(context, builder, scales, scales_, first, mask)
+    scale = decoding.scale(builder, codes, scales.dtype, real)
+    return scale, _offsets(context, builder, coding, real, offsets, offsets_, first, mask)
 
 
-def _offsets(context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any) -> Any:
+def _offsets(
+    context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any, mask: Any
+) -> Any:
     """CHUNK numbers, as `loops` gives one. offsets: Numba's type of what holds them."""
     origin = decoding.origin(builder, coding, real)
     if not isinstance(offsets, types.Array):
         return spread(builder, origin, constant(ir.VectorType(real, CHUNK), 0.0))
-    codes = _chunk(context, builder, offsets, given, first)
+    codes = load(context, builder, offsets, given, first, mask)
     if isinstance(offsets.dtype, types.Float):
         return builder.fadd(codes, spread(builder, origin, codes))
     return decoding.number(builder, codes, coding, real)
@@ -226,40 +259,3 @@ def _value(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds:
 def _every(builder: Any, number: Any, like: Any) -> Any:
     """A vector as it is, a number as often as ``like`` has elements."""
     return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)
-
-
-def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
-    """LLVM's load or store of some elements of a vector."""
-    vector = result if name == "load" else arguments[0].type
-    full = f"llvm.masked.{name}.v{vector.count}{_NAMES[str(vector.element)]}.p0"
-    function = builder.module.globals.get(full)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
-    return builder.call(function, arguments)
-
-
-_NAMES = {"i8": "i8", "i16": "i16", "i32": "i32", "float": "f32"}
-"""Of LLVM's types, as its functions' names have them."""
-
-
-def _chunk(context: Any, builder: Any, array: Any, value: Any, first: Any) -> Any:
-    """CHUNK elements of an array from array[first] on, as `get` reads them."""
-    address = data_of(context, builder, array, value, first)
-    kind = ir.VectorType(address.type.pointee, CHUNK)
-    return apart(builder, builder.load(builder.bitcast(address, kind.as_pointer()), align=1), "read", "written")
-
-
-def _put_vector(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
-    """Store a vector; where ``streamed`` is true, past the caches."""
-    size = done.type.count * done.type.element.get_abi_size(context.target_data)
-    with builder.if_else(streamed) as (past_the_caches, through_them):
-        with past_the_caches:
-            # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
-            floats = ir.VectorType(F32, size // 4)
-            fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
-            stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=size)
-            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
-            apart(builder, stored, "written", "read")
-        with through_them:
-            address = builder.bitcast(address, done.type.as_pointer())
-            apart(builder, builder.store(done, address, align=1), "written", "read")

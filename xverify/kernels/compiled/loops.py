@@ -24,7 +24,16 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from xverify.kernels.compiled.chunks import keep, keep_chunk, kept, put_chunk, put_chunk_of_row, put_rest, room
+from xverify.kernels.compiled.chunks import (
+    keep,
+    keep_chunk,
+    kept,
+    put_chunk,
+    put_chunk_of_row,
+    put_rest,
+    put_rest_of_row,
+    room,
+)  # fmt: skip
 from xverify.kernels.compiled.scalars import (
     LINE,
     address,
@@ -35,7 +44,6 @@ from xverify.kernels.compiled.scalars import (
     scale_number,
     settle,
     stream,
-    value,
 )
 from xverify.kernels.compiled.vectors import CHUNK
 
@@ -65,8 +73,12 @@ def _look_up(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
 def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
     own_scale = scale_number(get(scale, 0), zero)
     own_offset = _offset(offset, 0, coding, zero)
-    for i in range(stop - first):
-        put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
+    for _ in range((stop - first) // CHUNK):
+        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
+        first += CHUNK
+        to += CHUNK
+    if first < stop:
+        put_rest(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, stop - first)
 
 
 @njit(error_model="numpy")
@@ -141,31 +153,40 @@ def _by_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
     _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, position, past)
 
 
-@njit(error_model="numpy")
-def _of_row(rows, position):
-    """The parameter of an element, where each of a row has one of its own."""
-    origin, row, in_line, run, stride = rows
-    number_of_row = position // row
-    shared = (number_of_row // in_line) * stride + (number_of_row % in_line) // run
-    return shared * row + position - number_of_row * row - origin
-
-
 def _by_rows(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
-    _, row, _, _, _ = rows
+    origin, row, rows_of_line, run, stride = rows
+    number_of_row = position // row
+    within = position - number_of_row * row
+    line = number_of_row // rows_of_line
+    of_line = number_of_row - line * rows_of_line
+    shared = of_line // run
+    of_run = of_line - shared * run
     while first < stop:
-        parameter = _of_row(rows, position)
-        count = min(row - position % row, stop - first)
-        for i in range(count):
-            own_scale = scale_number(get(scale, parameter + i), zero)
-            own_offset = _offset(offset, parameter + i, coding, zero)
-            put(out, to + i, value(get(x, first + i), coding, own_scale, own_offset, divides, out, scale, offset))
-        first += count
-        to += count
-        position += count
+        parameter = (line * stride + shared) * row + within - origin
+        count = min(row - within, stop - first)
+        for _ in range(count // CHUNK):
+            put_chunk_of_row(x, first, out, to, coding, zero, divides, scale, offset, parameter, past)
+            first += CHUNK
+            to += CHUNK
+            parameter += CHUNK
+        rest = count % CHUNK
+        if rest > 0:
+            put_rest_of_row(x, first, out, to, coding, zero, divides, scale, offset, parameter, rest)
+            first += rest
+            to += rest
+        within = 0
+        of_line += 1
+        of_run += 1
+        if of_run == run:
+            of_run = 0
+            shared += 1
+        if of_line == rows_of_line:
+            of_line, of_run, shared = 0, 0, 0
+            line += 1
 
 
 def _fill(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
-    """Write out[to:] from x[first:stop]; the first element is at ``position``. past: false, see `linear`."""
+    """Write out[to:] from x[first:stop]; the first element is at ``position``. past: see `linear`."""
     raise NotImplementedError
 
 
@@ -178,53 +199,20 @@ def _version(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def _stream_whole(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
-    """What lies in whole cache lines, from out[first] on, at a line's start, is stored past the caches at once where chunks are
-    whole: all of it, or what one scale serves, or a row. Returns where it ended. past: true, see `linear`."""
+def _is_direct(scale, runs, rows, start):
+    """Whether what begins at ``start`` is cut into whole chunks alone, which can be stored past the caches at once."""
     raise NotImplementedError
 
 
-@overload(_stream_whole)
-def _stream_whole_version(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
+@overload(_is_direct)
+def _is_direct_version(scale, runs, rows, start):
     if isinstance(scale, types.NoneType):
-        return lambda x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past: first
-
-    def by_runs(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
-        _, line, run, _ = runs
-        start = position + first
-        if run % CHUNK != 0 or line % CHUNK != 0 or start % CHUNK != 0:
-            return first
-        stop -= (stop - first) % CHUNK
-        _all_runs(x, first, stop, out, first, coding, zero, scale, offset, divides, runs, start, past)
-        return stop
-
-    def by_rows(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
-        _, row, _, _, _ = rows
-        start = position + first
-        if row % CHUNK != 0 or start % CHUNK != 0:
-            return first
-        stop -= (stop - first) % CHUNK
-        while first < stop:
-            within = (position + first) % row
-            parameter = _of_row(rows, position + first)
-            count = min(row - within, stop - first)
-            for _ in range(count // CHUNK):
-                put_chunk_of_row(x, first, out, first, coding, zero, divides, scale, offset, parameter, past)
-                first += CHUNK
-                parameter += CHUNK
-        return stop
-
-    def chunks(x, first, stop, out, coding, zero, scale, offset, divides, runs, rows, position, past):
-        own_scale = scale_number(get(scale, 0), zero)
-        own_offset = _offset(offset, 0, coding, zero)
-        for _ in range((stop - first) // CHUNK):
-            put_chunk(x, first, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
-            first += CHUNK
-        return first
-
+        return lambda scale, runs, rows, start: False
     if scale.ndim == 0:
-        return chunks
-    return by_rows if isinstance(runs, types.NoneType) else by_runs
+        return lambda scale, runs, rows, start: True
+    if isinstance(runs, types.NoneType):
+        return lambda scale, runs, rows, start: rows[1] % CHUNK == 0 and start % CHUNK == 0
+    return lambda scale, runs, rows, start: runs[1] % CHUNK == 0 and runs[2] % CHUNK == 0 and start % CHUNK == 0
 
 
 def _meets(out, other):
@@ -287,7 +275,25 @@ def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
             for i in range(count):
                 out[first + i] = scratch[i]
         first += count
-        first = _stream_whole(x, first, size, out, coding, zero, scale, offset, divides, runs, rows, position, past)
+        if _is_direct(scale, runs, rows, position + first):
+            stop = size - (size - first) % CHUNK
+            _fill(
+                x,
+                first,
+                stop,
+                out,
+                first,
+                coding,
+                zero,
+                scale,
+                offset,
+                divides,
+                runs,
+                rows,
+                position + first,
+                past,
+            )
+            first = stop
         count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
     settle()
     return True

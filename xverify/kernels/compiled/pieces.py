@@ -19,6 +19,9 @@ PIECE = 1 << 18
 LARGE_PIECE = 1 << 21
 """Elements of a piece where nothing is copied: the fewer pieces the better, as long as every thread has several."""
 
+LEAST_PIECE = 1 << 18
+"""Elements of a piece where several threads share: to take one costs what a tenth of so many costs."""
+
 THREADS_FROM = 3 << 19
 """Elements from which on several threads share the work: waking one costs what one alone does with a quarter of so many."""
 
@@ -72,14 +75,26 @@ def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None,
         return
     elements, codes = out.reshape(-1), read
     streamed = out.nbytes >= _streamed_from()
-    step = min(largest, max(1 << 16, -(-size // (4 * threads()) // 64) * 64)) if size >= THREADS_FROM else largest
+    ends = _ends(size, largest, threads() if size >= THREADS_FROM else 1)
 
     def task(number: int) -> None:
-        start = number * step
-        stop = min(start + step, size)
+        start, stop = ends[number], ends[number + 1]
         write(start, stop, codes(start, stop), elements[start:stop], streamed)
 
-    _each(task, -(-size // step), size)
+    _each(task, len(ends) - 1, size)
+
+
+def _ends(size: int, largest: int, sharers: int) -> list[int]:
+    """Where pieces begin and end. Several threads take half of what is left in as many pieces as they are, and so on: one that
+    comes late finds enough to do, and all end at about the same time."""
+    ends = [0]
+    while ends[-1] < size:
+        left = size - ends[-1]
+        step = largest
+        if sharers > 1:
+            step = min(largest, max(LEAST_PIECE, -(-left // (2 * sharers) // 64) * 64))
+        ends += [min(ends[-1] + step * (i + 1), size) for i in range(sharers if ends[-1] + step < size else 1)]
+    return ends
 
 
 def _slices(flat: Array) -> Read:

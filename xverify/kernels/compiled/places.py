@@ -11,8 +11,8 @@ from xverify.kernels.compiled.vectors import CHUNK
 _LONG_ROW = 512
 """Elements of a row from which on the work between two rows does not count."""
 
-_WORTH_EXPANDING = 1 << 14
-"""Elements of x from which on it pays to lay parameters out anew."""
+_WORTH_EXPANDING = 1 << 12
+"""Short runs or rows from which on it pays to lay parameters out anew, so that there are fewer."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def places(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -
         # Where no block is cut short all lines are one.
         return Runs(extent, spread.run, count) if extent % spread.run else Runs(size, spread.run, 0)
     period = extent * inner
-    if size >= _WORTH_EXPANDING and period <= BLOCK and (inner < CHUNK if inner > 1 else period < _LONG_ROW):
+    parts, is_short = size // (extent if inner == 1 else inner), inner < CHUNK if inner > 1 else period < _LONG_ROW
+    if parts >= _WORTH_EXPANDING and period <= BLOCK and is_short:
         tiles = -(-_LONG_ROW // period)
         return Rows(period * tiles, repeats=inner, tiles=tiles)
     return Rows(extent) if inner == 1 else Runs(period, inner, 0)

@@ -13,17 +13,26 @@ from numba import types
 from xverify.kernels.compiled.vectors import (
     F32,
     I16,
+    I32,
     constant,
     element_of,
     has_half_instruction,
     integer,
+    is_register,
     is_single,
     of_llvm,
+    of_x86,
     shaped,
 )
 
 _BITS = {types.uint16: 11, types.int16: 8}
 """Significant bits of float16 and bfloat16."""
+
+_TOWARD_ZERO = 3 | 8
+"""A rounding of x86's instructions, without exceptions."""
+
+_SUBNORMAL = 0x20
+"""A class of x86's floats."""
 
 
 def combined(builder: Any, difference: Any, scale: Any, divides: bool, kind: Any, bits: int, dtype: Any) -> Any:
@@ -62,11 +71,23 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
     A fused multiply-add gives the product's error exactly unless it underflows. Products of integers and float32 scales are
     multiples of float32's smallest subnormal, so that they and their errors do not; those in float64 are far from it.
     """
+    kind = integer(difference)
+    if is_register(difference, "avx512f"):
+        # Toward zero, which is what is odd but for the last bit. An overflow gives the largest number, which is odd.
+        product = of_x86(
+            builder, "avx512.mul.ps.512", difference.type, difference, scale, ir.Constant(I32, _TOWARD_ZERO)
+        )
+        error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
+        inexact = builder.fcmp_ordered("!=", error, constant(error.type, 0.0))
+        bits = builder.bitcast(product, kind)
+        # Behind a fence: of a constant LLVM makes three instructions instead of one with a mask.
+        one = of_llvm(builder, "arithmetic.fence", builder.bitcast(constant(kind, 1), product.type))
+        bits = builder.select(inexact, builder.or_(bits, builder.bitcast(one, kind)), bits)
+        return builder.bitcast(bits, product.type)
     product = builder.fmul(difference, scale)
     error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
     # Infinities and NaN leave an error of NaN, overflow one of infinity and of the other sign.
     inexact = builder.fcmp_ordered("!=", error, constant(error.type, 0.0))
-    kind = integer(error)
     bits = builder.bitcast(product, kind)
     # -1 where the product lies beyond the exact value: by the sign's bit, since one that underflows is a zero with a sign.
     apart = builder.xor(bits, builder.bitcast(error, kind))
@@ -118,6 +139,24 @@ def _half(builder: Any, value: Any) -> Any:
 
 def _brain(builder: Any, value: Any, may_carry: bool) -> Any:
     """The bfloat16 code of a float32, rounded to nearest even. may_carry: as for `element`."""
+    if not is_register(value, "avx512bf16"):
+        return _brain_by_integers(builder, value, may_carry)
+    # The instruction takes subnormals for zeros.
+    code = of_x86(builder, "avx512bf16.cvtneps2bf16.512", shaped(I16, value), value)
+    lanes = ir.VectorType(ir.IntType(1), value.type.count)
+    subnormal = of_x86(builder, "avx512.fpclass.ps.512", lanes, value, ir.Constant(I32, _SUBNORMAL))
+    some = builder.icmp_unsigned("!=", builder.bitcast(subnormal, I16), ir.Constant(I16, 0))
+    before = builder.block
+    with builder.if_then(some, likely=False):
+        exact = _brain_by_integers(builder, value, may_carry)
+        within = builder.block
+    result = builder.phi(code.type)
+    result.add_incoming(code, before)
+    result.add_incoming(exact, within)
+    return result
+
+
+def _brain_by_integers(builder: Any, value: Any, may_carry: bool) -> Any:
     kind = integer(value)
     bits = builder.bitcast(value, kind)
     # Half a unit, less one where the code is even, is added and cut off.
@@ -126,5 +165,7 @@ def _brain(builder: Any, value: Any, may_carry: bool) -> Any:
     rounded = builder.select(is_odd, builder.add(rounded, constant(kind, 1)), rounded)
     code = builder.lshr(rounded, constant(kind, 16))
     if may_carry:
-        code = builder.select(builder.fcmp_unordered("uno", value, value), constant(kind, 0x7FC0), code)
+        # As the instruction has it, so that a NaN is the same in a chunk and in a rest.
+        quiet = builder.or_(builder.lshr(bits, constant(kind, 16)), constant(kind, 0x40))
+        code = builder.select(builder.fcmp_unordered("uno", value, value), quiet, code)
     return builder.trunc(code, shaped(I16, value))

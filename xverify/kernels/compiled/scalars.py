@@ -99,27 +99,6 @@ def put(context: Any, array: Any, index: Any, value: Any) -> Generated:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def value(
-    context: Any, code: Any, coding: Any, scale: Any, offset: Any, divides: Any, like: Any, scales: Any, offsets: Any
-) -> Generated:
-    """(number - offset) * scale, or / scale where ``divides`` is not None, as the element of ``like``, an array.
-
-    The number of a code is as `decoding.number` says; the arithmetic is in the type of scale and offset. ``scales`` and
-    ``offsets``: what they were taken from, whose types tell how many bits they have.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code_, coding_, scale_, offset_, *_ = arguments
-        difference = decoding.number(builder, code_, coding_, scale_.type)
-        if is_away(code, coding, offsets):
-            difference = builder.fsub(difference, offset_)
-        bits = significant_bits(code, coding, scales.dtype, offsets)
-        return rounding.combined(builder, difference, scale_, divides != types.none, scales.dtype, bits, like.dtype)
-
-    return like.dtype(code, coding, scale, scale, divides, like, scales, offsets), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def number(context: Any, code: Any, coding: Any, like: Any) -> Generated:
     """The number of a code as `decoding.number` says, in the float type of ``like``."""
 

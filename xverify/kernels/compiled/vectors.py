@@ -17,12 +17,19 @@ CHUNK = 16
 
 
 @cache
+def has(feature: str) -> bool:
+    """Whether the processor that Numba compiles for has what LLVM calls so."""
+    return f"+{feature}" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+
+
 def has_half_instruction() -> bool:
-    """Whether what Numba compiles for converts between float32 and float16 in one instruction; LLVM calls a library elsewhere,
-    which may be missing."""
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        return True
-    return "+f16c" in cpu_target.target_context.codegen().magic_tuple()[2]
+    """Whether one instruction converts between float32 and float16; LLVM calls a library elsewhere, which may be missing."""
+    return platform.machine().lower() in ("aarch64", "arm64") or has("f16c")
+
+
+def is_register(value: Any, feature: str) -> bool:
+    """Whether it is the float32 of a widest register of an x86 processor that has the feature."""
+    return value.type == ir.VectorType(F32, 16) and has(feature)
 
 
 def shaped(element: Any, value: Any) -> Any:
@@ -68,4 +75,13 @@ def of_llvm(builder: Any, name: str, *arguments: Any) -> Any:
     function = builder.module.globals.get(full)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(arguments)), full)
+    return builder.call(function, arguments)
+
+
+def of_x86(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """An instruction of x86 processors by LLVM's name for it."""
+    full = f"llvm.x86.{name}"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [argument.type for argument in arguments]), full)
     return builder.call(function, arguments)

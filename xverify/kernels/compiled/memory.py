@@ -1,0 +1,66 @@
+"""Vectors of CHUNK elements in memory, as LLVM instructions: read and written whole, in part, and past the caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from xverify.kernels.compiled.scalars import apart, data_of
+from xverify.kernels.compiled.vectors import CHUNK, F32, I32, of_llvm, spread
+
+
+def first_of(builder: Any, count: Any) -> Any:
+    """A mask of the first ``count`` elements of CHUNK."""
+    lanes = ir.VectorType(I32, CHUNK)
+    every = spread(builder, builder.trunc(count, I32), ir.Constant(lanes, ir.Undefined))
+    return builder.icmp_unsigned("<", ir.Constant(lanes, list(range(CHUNK))), every)
+
+
+def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: Any = None) -> Any:
+    """CHUNK elements of an array from array[first] on, as `scalars.get` reads them; with a mask those alone, and zeros."""
+    address = data_of(context, builder, array, value, first)
+    kind = ir.VectorType(address.type.pointee, CHUNK)
+    address = builder.bitcast(address, kind.as_pointer())
+    if mask is None:
+        read = builder.load(address, align=1)
+    else:
+        read = _masked(builder, "load", kind, [address, ir.Constant(I32, 1), mask, ir.Constant(kind, None)])
+    return apart(builder, read, "read", "written")
+
+
+def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
+    """Put a vector there; where ``streamed`` is true, past the caches, to a multiple of its size."""
+    size = done.type.count * done.type.element.get_abi_size(context.target_data)
+    with builder.if_else(streamed) as (past_the_caches, through_them):
+        with past_the_caches:
+            # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
+            floats = ir.VectorType(F32, size // 4)
+            fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
+            stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=size)
+            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+            apart(builder, stored, "written", "read")
+        with through_them:
+            address = builder.bitcast(address, done.type.as_pointer())
+            apart(builder, builder.store(done, address, align=1), "written", "read")
+
+
+def store_some(builder: Any, done: Any, address: Any, mask: Any) -> None:
+    """Put the elements of a mask there."""
+    address = builder.bitcast(address, done.type.as_pointer())
+    stored = _masked(builder, "store", ir.VoidType(), [done, address, ir.Constant(I32, 1), mask])
+    apart(builder, stored, "written", "read")
+
+
+def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+    """LLVM's load or store of some elements of a vector."""
+    vector = result if name == "load" else arguments[0].type
+    full = f"llvm.masked.{name}.v{vector.count}{_NAMES[str(vector.element)]}.p0"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
+    return builder.call(function, arguments)
+
+
+_NAMES = {"i8": "i8", "i16": "i16", "i32": "i32", "float": "f32", "double": "f64"}
+"""Of LLVM's types, as its functions' names have them."""
