@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -30,7 +28,7 @@ from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import build, linear, loops, pieces, places, pool  # noqa: E402
+from xverify.kernels.compiled import build, linear, loops, pieces, places  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -229,13 +227,6 @@ def test_broadcast_x_and_strided_out() -> None:
         assert out.tobytes() == want.tobytes()
 
 
-def test_one_element_more_than_one_thread_takes() -> None:
-    size = pieces.THREADS_FROM + 1
-    x = drawn("int8", (size,))
-    both(x, np.float32(0.1), np.int8(5))
-    both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
-
-
 def test_onednn_division_and_wide_zero_points() -> None:
     rng = np.random.default_rng(2)
     src = drawn("uint8", (40, 30))
@@ -306,29 +297,6 @@ def test_values_that_float64_does_not_decide() -> None:
             assert got.tobytes() == want.tobytes()
 
 
-def test_several_threads_at_once() -> None:
-    size = pieces.THREADS_FROM * 2
-    x = drawn("uint8", (size,))
-    scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
-    want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
-    with ThreadPoolExecutor(6) as callers:
-        for _ in range(3):
-            got = callers.map(lambda scale: xverify.dequantize_linear(x, scale, backend="numba").tobytes(), scales)
-            assert list(got) == want
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_after_a_fork() -> None:
-    """The parent's threads are not the child's, which starts its own."""
-    x = drawn("uint8", (pieces.THREADS_FROM * 2,))
-    want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
-    child = os.fork()
-    if child == 0:
-        same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def test_no_more_memory_than_the_output_and_a_few_blocks() -> None:
     x = drawn("uint8", (1 << 22,)).reshape(64, -1)
     scale = np.full(x.shape, 0.5, np.float16)[:, ::2]  # with gaps: the loops take copies
@@ -378,21 +346,3 @@ def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyP
     assert len(before) == 64
     assert kept._cache_file._load_index()
     assert not stale._cache_file._load_index()
-
-
-def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "threads", lambda: 3)
-    for _ in range(5):
-        done = []
-
-        def task(piece: int) -> None:
-            if piece == 7:
-                raise MemoryError("no more")
-            done.append(piece)  # noqa: B023
-
-        with pytest.raises(MemoryError, match="no more"):
-            pool.each(task, 20)
-        assert sorted(done) == [piece for piece in range(20) if piece != 7]
-    done = []
-    pool.each(done.append, 50)
-    assert sorted(done) == list(range(50))

@@ -83,7 +83,7 @@ TESTS_OF_CELLS = (
 )  # fmt: skip
 TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
-    "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py",
+    "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_threads.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -93,6 +93,7 @@ TESTS_OF_FILE = {
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
         ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"), ("compiled/ranges", "kernel_ranges"),
+        ("compiled/pieces", "compiled_threads", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
     )
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""

@@ -89,11 +89,11 @@ def _ends(size: int, largest: int, sharers: int) -> list[int]:
     comes late finds enough to do, and all end at about the same time."""
     ends = [0]
     while ends[-1] < size:
-        left = size - ends[-1]
-        step = largest
-        if sharers > 1:
-            step = min(largest, max(LEAST_PIECE, -(-left // (2 * sharers) // 64) * 64))
-        ends += [min(ends[-1] + step * (i + 1), size) for i in range(sharers if ends[-1] + step < size else 1)]
+        of_half = -(-(size - ends[-1]) // (2 * sharers) // 64) * 64
+        step = min(largest, max(LEAST_PIECE, of_half)) if sharers > 1 else largest
+        for _ in range(sharers):
+            if ends[-1] < size:
+                ends.append(min(ends[-1] + step, size))
     return ends
 
 

@@ -6,8 +6,10 @@ several. A function compiled with ``nogil`` runs beside others in ordinary threa
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from functools import cache
 from itertools import count
 from queue import SimpleQueue
@@ -17,9 +19,10 @@ Task = Callable[[int], None]
 
 
 class _Job:
-    """``pieces`` calls of a task, of which each thread that comes takes the next."""
+    """``pieces`` calls of a task, of which each thread that comes takes the next. core: the caller's, -1 where not known."""
 
-    def __init__(self, task: Task, pieces: int) -> None:
+    def __init__(self, task: Task, pieces: int, core: int) -> None:
+        self.core = core
         self._task = task
         self._pieces = pieces
         self._next = count()
@@ -56,13 +59,36 @@ def usable_cores() -> int:
 
 
 @cache
+def _current_core() -> Callable[[], int]:
+    """What tells the core on which the calling thread runs: -1 where the system does not say, or lets no thread choose."""
+    try:
+        function: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu
+    except (AttributeError, OSError, TypeError):
+        return lambda: -1
+    return function if hasattr(os, "sched_setaffinity") else lambda: -1
+
+
+def leave(core: int, cores: Set[int]) -> None:
+    """Have the calling thread run on other ones of these cores, if it runs on that one.
+
+    Linux wakes a thread where its waker runs, which goes on working there: two threads of one call would share a core for longer
+    than the call lasts, beside another that is idle.
+    """
+    if core >= 0 and _current_core()() == core:
+        with contextlib.suppress(OSError):  # the process may have been given fewer cores since
+            os.sched_setaffinity(0, cores - {core})
+
+
+@cache
 def _jobs(helpers: int) -> SimpleQueue[_Job]:
     """The queue of that many threads, which live as long as the process."""
     queue: SimpleQueue[_Job] = SimpleQueue()
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
     def serve() -> None:
         while True:
             job = queue.get()
+            leave(job.core, cores)
             job.work()
             del job  # and with it the arrays
 
@@ -91,7 +117,7 @@ def each(task: Task, pieces: int) -> None:
         for piece in range(pieces):
             task(piece)
         return
-    job = _Job(task, pieces)
+    job = _Job(task, pieces, _current_core()())
     queue = _jobs(threads() - 1)
     for _ in range(helpers):
         queue.put(job)

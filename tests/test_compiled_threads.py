@@ -1,0 +1,125 @@
+"""The threads that share a large tensor's pieces."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from test_compiled import both, drawn
+
+import xverify
+
+pytest.importorskip("numba")
+
+from xverify.kernels.compiled import pieces, pool
+
+CHOOSES = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="a thread cannot choose its core"
+)
+
+
+def test_one_element_more_than_one_thread_takes() -> None:
+    size = pieces.THREADS_FROM + 1
+    x = drawn("int8", (size,))
+    both(x, np.float32(0.1), np.int8(5))
+    both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
+
+
+def test_several_threads_at_once() -> None:
+    size = pieces.THREADS_FROM * 2
+    x = drawn("uint8", (size,))
+    scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
+    want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
+    with ThreadPoolExecutor(6) as callers:
+        for _ in range(3):
+            got = callers.map(lambda scale: xverify.dequantize_linear(x, scale, backend="numba").tobytes(), scales)
+            assert list(got) == want
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_after_a_fork() -> None:
+    """The parent's threads are not the child's, which starts its own."""
+    x = drawn("uint8", (pieces.THREADS_FROM * 2,))
+    want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
+    child = os.fork()
+    if child == 0:
+        same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "threads", lambda: 3)
+    for _ in range(5):
+        done = []
+
+        def task(piece: int) -> None:
+            if piece == 7:
+                raise MemoryError("no more")
+            done.append(piece)  # noqa: B023
+
+        with pytest.raises(MemoryError, match="no more"):
+            pool.each(task, 20)
+        assert sorted(done) == [piece for piece in range(20) if piece != 7]
+    done = []
+    pool.each(done.append, 50)
+    assert sorted(done) == list(range(50))
+
+
+@CHOOSES
+def test_a_helper_leaves_the_callers_core() -> None:
+    cores = os.sched_getaffinity(0)
+
+    def in_a_thread() -> None:
+        core = pool._current_core()()
+        pool.leave(-1, cores)
+        assert os.sched_getaffinity(0) == cores
+        pool.leave(core, cores)
+        assert os.sched_getaffinity(0) == cores - {core}
+        assert pool._current_core()() != core
+        pool.leave(core, {0, 1, 2, 3})  # it runs elsewhere by now
+        assert os.sched_getaffinity(0) == cores - {core}
+        pool.leave(pool._current_core()(), set())  # there is no other
+        assert os.sched_getaffinity(0) == cores - {core}
+
+    with ThreadPoolExecutor(1) as one:
+        one.submit(in_a_thread).result()
+
+
+@CHOOSES
+def test_helpers_are_told_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(pool, "threads", lambda: 2)
+    monkeypatch.setattr(pool, "_current_core", lambda: lambda: 77)
+    monkeypatch.setattr(pool, "leave", lambda core, cores: told.append((core, cores)))
+    done: list[int] = []
+    while not told:
+        pool.each(done.append, 3)
+    assert told[0] == (77, os.sched_getaffinity(0))
+
+
+def test_where_no_system_says_which_core_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool.ctypes, "PyDLL", lambda name: object())
+    assert pool._current_core.__wrapped__()() == -1
+    monkeypatch.undo()
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    assert pool._current_core.__wrapped__()() == -1
+
+
+@pytest.mark.parametrize("size", [1, 63, pieces.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24])
+@pytest.mark.parametrize("sharers", [1, 2, 3, 16])
+@pytest.mark.parametrize("largest", [pieces.PIECE, pieces.LARGE_PIECE])
+def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: int, largest: int) -> None:
+    ends = np.array(pieces._ends(size, largest, sharers))
+    sizes = np.diff(ends)
+    assert (ends[0], ends[-1]) == (0, size)
+    assert (sizes > 0).all()
+    assert (sizes <= largest).all()
+    assert (sizes[:-1] % 64 == 0).all()
+    assert (np.diff(sizes) <= 0).all()
+    if sharers == 1:
+        assert (sizes[:-1] == largest).all()
+    else:
+        assert sizes[0] <= max(pieces.LEAST_PIECE, size // (2 * sharers) + 64)
+        assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
+        assert sizes[-1] <= pieces.LEAST_PIECE
