@@ -28,7 +28,7 @@ from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import build, linear, loops, pieces, places  # noqa: E402
+from xverify.kernels.compiled import build, linear, loops, pieces, places, tables  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -179,6 +179,28 @@ def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
             same_bits(want, out)
             assert (room[:start] == 0x55).all()
             assert (room[start + want.nbytes :] == 0x55).all()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
+def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All codes in any order, with one scale for all and for rows; whole pairs of vectors, and rests of every kind."""
+    if streamed:
+        monkeypatch.setattr(pieces, "_streamed_from", lambda: 1000)
+    rng, codes = np.random.default_rng(7), SCALES[out_dtype]
+    for size in (tables.LONG - 1, tables.LONG, tables.LONG + 16, tables.LONG + 51):
+        rows = np.array([rng.permutation(np.resize(all_codes(name).view(np.uint8), size)) for _ in codes])
+        x, scale = coded(name, rows), coded(out_dtype, codes)
+        zero_point = drawn(name, scale.shape) if name in INTEGERS else None
+        want = xverify.dequantize_linear(x, scale, zero_point, axis=0, backend="numpy")
+        memory = np.zeros(x.size + 64, want.dtype)
+        for start in (0, 3, 16):
+            out = memory[-memory.ctypes.data % 64 // 2 + start :][: x.size].reshape(x.shape)
+            xverify.dequantize_linear(x, scale, zero_point, axis=0, out=out, backend="numba")
+            same_bits(want, out)
+        for row, one in zip(x, scale, strict=True):
+            both(row, one, None if zero_point is None else zero_point[0])
 
 
 SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (4100, 3), (2, 49, 17), (33, 1, 64)]

@@ -26,7 +26,8 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "chunks", "codings", "decoding", "loops", "memory", "packed", "range_loops", "rounding", "scalars", "vectors",
+        "build", "chunks", "codings", "decoding", "loops", "memory", "packed", "range_loops", "rounding", "scalars", "tables",
+        "vectors",
     )
 ))  # fmt: skip
 COMPARATOR = (

@@ -66,6 +66,7 @@ def sources() -> str:
         "range_loops",
         "rounding",
         "scalars",
+        "tables",
         "vectors",
     ):
         digest.update(Path(__file__).with_name(name + ".py").read_bytes())

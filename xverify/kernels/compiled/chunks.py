@@ -37,12 +37,12 @@ def put_chunk(
     streamed: past the caches, to out[to] at a multiple of the vector's size.
     """
 
-    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
         code = load(context, builder, x, codes, first)
-        done = _value(builder, code, coding_, scale_, offset_, kinds)
+        done = values(builder, code, coding_, scale_, offset_, kinds)
         store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
         return context.get_dummy_value()
 
@@ -68,13 +68,13 @@ def put_rest(
 ) -> Generated:
     """`put_chunk` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
 
-    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, count_ = arguments
         some = first_of(builder, count_)
         code = load(context, builder, x, codes, first, some)
-        done = _value(builder, code, coding_, scale_, offset_, kinds)
+        done = values(builder, code, coding_, scale_, offset_, kinds)
         store_some(builder, done, data_of(context, builder, out, result, to), some)
         return context.get_dummy_value()
 
@@ -100,7 +100,7 @@ def put_chunk_of_row(
 ) -> Generated:
     """`put_chunk` of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
 
-    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         *given, streamed_ = arguments
@@ -130,7 +130,7 @@ def put_rest_of_row(
 ) -> Generated:
     """`put_chunk_of_row` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
 
-    kinds = _Kinds(x, out, coding, divides, scales, offsets)
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         *given, count_ = arguments
@@ -195,13 +195,13 @@ def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
     return like(room, types.intp, like), generate
 
 
-def _of_row(context: Any, builder: Any, kinds: _Kinds, given: list[Any], mask: Any) -> Any:
+def _of_row(context: Any, builder: Any, kinds: Kinds, given: list[Any], mask: Any) -> Any:
     """The elements of an output that `put_chunk_of_row` is given; with a mask those."""
     codes, first, _, _, coding, zero, _, scales, offsets, parameter = given
     code = load(context, builder, kinds.x, codes, first, mask)
     arrays = kinds.scales, scales, kinds.offsets, offsets
     scale, offset = _parameters(context, builder, coding, zero.type, *arrays, parameter, mask)
-    return _value(builder, code, coding, scale, offset, kinds)
+    return values(builder, code, coding, scale, offset, kinds)
 
 
 def _parameters(
@@ -235,8 +235,8 @@ def _offsets(
     return decoding.number(builder, codes, coding, real)
 
 
-class _Kinds(NamedTuple):
-    """Numba's types of what `_value` computes with, as `put_chunk` is given them."""
+class Kinds(NamedTuple):
+    """Numba's types of what `values` computes with, as `put_chunk` is given them."""
 
     x: Any
     out: Any
@@ -246,7 +246,7 @@ class _Kinds(NamedTuple):
     offsets: Any
 
 
-def _value(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: _Kinds) -> Any:
+def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
     """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
     difference = decoding.number(builder, code, coding, element_of(scale))
     if is_away(kinds.x.dtype, kinds.coding, kinds.offsets):

@@ -20,7 +20,6 @@ Which element of the arrays serves which of x:
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
@@ -43,12 +42,9 @@ from xverify.kernels.compiled.scalars import (
     put,
     scale_number,
     settle,
-    stream,
 )
+from xverify.kernels.compiled.tables import LONG, pays, put_entries, put_long
 from xverify.kernels.compiled.vectors import CHUNK
-
-BLOCK = 1024
-"""Elements that are computed in the first-level cache before they are streamed: 4 KiB of float32."""
 
 
 def _offset(offset, i, coding, zero):
@@ -66,13 +62,18 @@ def _offset_version(offset, i, coding, zero):
 
 
 def _look_up(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
-    for i in range(stop - first):
+    done = put_entries(x, first, stop - first, out, to, coding, past)
+    for i in range(done, stop - first):
         put(out, to + i, get(coding, get(x, first + i)))
 
 
 def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, rows, position, past):
     own_scale = scale_number(get(scale, 0), zero)
     own_offset = _offset(offset, 0, coding, zero)
+    count = stop - first
+    done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
+    first += done
+    to += done
     for _ in range((stop - first) // CHUNK):
         put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
         first += CHUNK
@@ -98,7 +99,7 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
         parameter = lines * stride + block - origin
         left = min(line - within, stop - first)
         begins = first
-        if ahead == 0 and left >= 2 * run and run % CHUNK == 0:
+        if ahead == 0 and left >= 2 * run and run % CHUNK == 0 and run < LONG:
             # Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch.
             whole = left // run
             block += whole
@@ -133,15 +134,18 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
             block += 1
             own_scale = scale_number(get(scale, parameter), zero)
             own_offset = _offset(offset, parameter, coding, zero)
-            for _ in range(count // CHUNK):
+            end = first + count
+            done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+            first += done
+            to += done
+            for _ in range((end - first) // CHUNK):
                 put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
                 first += CHUNK
                 to += CHUNK
-            rest = count % CHUNK
-            if rest > 0:
-                put_rest(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, rest)
-                first += rest
-                to += rest
+            if first < end:
+                put_rest(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, end - first)
+                to += end - first
+                first = end
         ahead = 0
         within += first - begins
         if within == line:
@@ -199,20 +203,21 @@ def _version(x, first, stop, out, to, coding, zero, scale, offset, divides, runs
     return _by_rows if isinstance(runs, types.NoneType) else _by_runs
 
 
-def _is_direct(scale, runs, rows, start):
+def _is_direct(x, out, scale, runs, rows, start):
     """Whether what begins at ``start`` is cut into whole chunks alone, which can be stored past the caches at once."""
     raise NotImplementedError
 
 
 @overload(_is_direct)
-def _is_direct_version(scale, runs, rows, start):
+def _is_direct_version(x, out, scale, runs, rows, start):
     if isinstance(scale, types.NoneType):
-        return lambda scale, runs, rows, start: False
+        answer = pays(x.dtype, out.dtype)
+        return lambda x, out, scale, runs, rows, start: answer
     if scale.ndim == 0:
-        return lambda scale, runs, rows, start: True
+        return lambda x, out, scale, runs, rows, start: True
     if isinstance(runs, types.NoneType):
-        return lambda scale, runs, rows, start: rows[1] % CHUNK == 0 and start % CHUNK == 0
-    return lambda scale, runs, rows, start: runs[1] % CHUNK == 0 and runs[2] % CHUNK == 0 and start % CHUNK == 0
+        return lambda x, out, scale, runs, rows, start: rows[1] % CHUNK == 0 and start % CHUNK == 0
+    return lambda x, out, scale, runs, rows, start: runs[1] % CHUNK == 0 and runs[2] % CHUNK == 0 and start % CHUNK == 0
 
 
 def _meets(out, other):
@@ -235,65 +240,27 @@ def _meets_version(out, other):
 def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed):
     """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
 
-    streamed: the output is stored past the caches, a block at a time, but for what shares a cache line at its ends.
+    streamed: the output is stored past the caches, from its first cache line's start to its last whole chunk, where chunks are
+    whole; through them, which takes half as long again, where runs or rows cut chunks.
 
     Returns whether it did; nothing is written where the output shares memory with an input.
     """
     if _meets(out, x) or _meets(out, scale) or _meets(out, offset):
         return False
-    # Whether chunks are stored past the caches. No literals: for True and for False Numba would compile the same loops twice.
-    past, through = streamed, not streamed
-    size = x.size
-    if not streamed:
-        _fill(x, 0, size, out, 0, coding, zero, scale, offset, divides, runs, rows, position, past)
-        return True
-    in_line = LINE // out.itemsize
-    scratch = np.empty(BLOCK, out.dtype)
-    count = min(size, (-out.ctypes.data % LINE) // out.itemsize)
+    size, start, stop = x.size, 0, 0
+    if streamed:
+        before = min(size, (-out.ctypes.data % LINE) // out.itemsize)
+        if _is_direct(x, out, scale, runs, rows, position + before):
+            start, stop = before, size - (size - before) % CHUNK
     first = 0
     while first < size:
-        whole = count % in_line == 0
-        _fill(
-            x,
-            first,
-            first + count,
-            scratch,
-            0,
-            coding,
-            zero,
-            scale,
-            offset,
-            divides,
-            runs,
-            rows,
-            position + first,
-            through,
-        )
-        if whole:
-            stream(out, first, scratch, count // in_line)
-        else:
-            for i in range(count):
-                out[first + i] = scratch[i]
-        first += count
-        if _is_direct(scale, runs, rows, position + first):
-            stop = size - (size - first) % CHUNK
-            _fill(
-                x,
-                first,
-                stop,
-                out,
-                first,
-                coding,
-                zero,
-                scale,
-                offset,
-                divides,
-                runs,
-                rows,
-                position + first,
-                past,
-            )
-            first = stop
-        count = min(BLOCK, (size - first) // in_line * in_line) if size - first >= in_line else size - first
-    settle()
+        past, end = False, size
+        if first < start:
+            end = start
+        elif first < stop:
+            past, end = True, stop
+        _fill(x, first, end, out, first, coding, zero, scale, offset, divides, runs, rows, position + first, past)
+        first = end
+    if streamed:
+        settle()
     return True

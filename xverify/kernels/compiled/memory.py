@@ -17,10 +17,10 @@ def first_of(builder: Any, count: Any) -> Any:
     return builder.icmp_unsigned("<", ir.Constant(lanes, list(range(CHUNK))), every)
 
 
-def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: Any = None) -> Any:
-    """CHUNK elements of an array from array[first] on, as `scalars.get` reads them; with a mask those alone, and zeros."""
+def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: Any = None, count: int = CHUNK) -> Any:
+    """``count`` elements of an array from array[first] on, as `scalars.get` reads them; with a mask those alone, and zeros."""
     address = data_of(context, builder, array, value, first)
-    kind = ir.VectorType(address.type.pointee, CHUNK)
+    kind = ir.VectorType(address.type.pointee, count)
     address = builder.bitcast(address, kind.as_pointer())
     if mask is None:
         read = builder.load(address, align=1)

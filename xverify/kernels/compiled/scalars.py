@@ -11,14 +11,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, rounding
 from xverify.kernels.compiled.vectors import I32, I64
 
 LINE = 64
-"""Bytes in a cache line, which a streaming store fills whole."""
+"""Bytes in a cache line."""
 
 Generated = tuple[Any, Callable[..., Any]]
 """A signature of Numba's, and what writes the instructions for it."""
@@ -149,29 +148,6 @@ def differ(context: Any, one: Any, other: Any) -> Generated:
         return builder.zext(builder.icmp_unsigned("!=", *arguments), ir.IntType(8))
 
     return types.uint8(one, one), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def stream(context: Any, target: Any, start: Any, source: Any, lines: Any) -> Generated:
-    """Copy whole cache lines to ``target[start:]``, which lies at a line's start, past the caches.
-
-    A line that is stored past the caches is not read first. Another thread sees it after `settle`.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(I32, LINE // 4)
-        to = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        to = builder.bitcast(builder.gep(to, [arguments[1]]), vector.as_pointer())
-        origin = context.make_array(signature.args[2])(context, builder, arguments[2]).data
-        origin = builder.bitcast(origin, vector.as_pointer())
-        past_the_caches = builder.module.add_metadata([ir.Constant(I32, 1)])
-        with cgutils.for_range(builder, arguments[3]) as loop:
-            line = builder.load(builder.gep(origin, [loop.index]), align=4)
-            stored = builder.store(line, builder.gep(to, [loop.index]), align=LINE)
-            stored.set_metadata("nontemporal", past_the_caches)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, source, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
