@@ -1,6 +1,9 @@
 """The threads that share a large tensor's pieces."""
 
+import faulthandler
 import os
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,6 +19,14 @@ from xverify.kernels.compiled import pieces, pool
 CHOOSES = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="a thread cannot choose its core"
 )
+
+
+@pytest.fixture(autouse=True)
+def no_endless_wait() -> Iterator[None]:
+    """Threads that wait for each other end the process, and say where they wait."""
+    faulthandler.dump_traceback_later(20, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def test_one_element_more_than_one_thread_takes() -> None:
