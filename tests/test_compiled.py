@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -282,6 +283,45 @@ def test_one_value_in_foreign_bytes_to_where_it_is_not_aligned() -> None:
     assert xverify.dequantize_linear(x, scale, out=out, backend="numba") is out
     assert out == -1.5
     assert not room[5:].any()
+
+
+@pytest.mark.parametrize(
+    ("shape", "parameter", "keywords"),
+    [
+        ((40,), (), {}),
+        ((3, 40), (), {}),
+        ((3, 40), (1,), {}),
+        ((3, 40), (3,), {"axis": 0}),
+        ((1, 20), (1, 1), {"axis": 1, "block_size": 32}),
+        ((3, 20), (3, 1), {"axis": 1, "block_size": 32}),
+        ((3, 40), (3, 2), {"axis": 1, "block_size": 32}),
+    ],
+)
+def test_loops_are_given_arrays_of_their_rank(
+    shape: tuple[int, ...], parameter: tuple[int, ...], keywords: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba would write the shape of another beyond the room for it."""
+    ranks: list[tuple[int, int]] = []
+    entry = linear.entry
+
+    def watched(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
+        compiled = entry(function, signature)
+
+        def call(*arguments: Any) -> Any:
+            given = zip(signature, arguments, strict=True)
+            ranks.extend((kind.ndim, array.ndim) for kind, array in given if isinstance(array, np.ndarray))
+            return compiled(*arguments)
+
+        return call
+
+    monkeypatch.setattr(linear, "entry", watched)
+    linear_plan.cache_clear()
+    x = drawn("uint8", (*shape[:-1], 2 * shape[-1]))
+    for given in (x[..., : shape[-1]].copy(), x[..., ::2]):
+        both(given, np.full(parameter, 0.3, np.float32), np.full(parameter, 7, np.uint8), **keywords)
+    linear_plan.cache_clear()
+    assert ranks
+    assert all(wanted == given for wanted, given in ranks)
 
 
 def test_one_block_that_is_longer_than_its_tensor() -> None:
