@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +78,26 @@ def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypat
     assert sorted(done) == list(range(50))
 
 
+@pytest.mark.parametrize(
+    ("asked", "cores"), [("", 4), ("1", 1), ("2", 2), ("4", 4), ("9", 4), ("0", 1), ("-1", 4), ("many", 4)]
+)
+def test_as_many_threads_as_cores_or_as_asked(asked: str, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_NUM_THREADS", asked)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 4, 6} if process == 0 else {}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert pool.usable_cores() == pool.threads.__wrapped__() == cores
+
+
+@pytest.mark.parametrize(("counted", "cores"), [(8, 8), (None, 1)])
+def test_as_many_threads_as_the_machine_has_cores(
+    counted: int | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: counted)
+    assert pool.usable_cores() == cores
+
+
 @CHOOSES
 def test_a_helper_leaves_the_callers_core() -> None:
     cores = os.sched_getaffinity(0)
@@ -134,3 +155,20 @@ def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: i
         assert sizes[0] <= max(pieces.LEAST_PIECE, size // (2 * sharers) + 64)
         assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
         assert sizes[-1] <= pieces.LEAST_PIECE
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [("32768K\n", 24 << 20), ("480K", 360 << 10), ("much", 24 << 20), (OSError("no such file"), 24 << 20)],
+)
+def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
+    said: str | OSError, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(path: Path) -> str:
+        assert path.name == "size"
+        if isinstance(said, OSError):
+            raise said
+        return said
+
+    monkeypatch.setattr(pieces.Path, "read_text", read)
+    assert pieces._streamed_from.__wrapped__() == size
