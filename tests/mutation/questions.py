@@ -104,7 +104,7 @@ ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 """In which tests must end, and those for which Numba compiles everything anew."""
 
-NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans"))
+NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans", "compiled/pool"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
@@ -164,7 +164,7 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         if mutant.file.endswith("large.py"):  # its own first: others give much work to one that makes every table
             tests = ("tests/test_large.py", *(other for other in tests if other != "tests/test_large.py"))
         return comparator_questions(tests)
-    if mutant.file in COMPILED:
+    if mutant.file in COMPILED and mutant.file not in NO_GATES:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
         seconds = FIRST_AROUND if mutant.file in AROUND else FIRST_COMPILED
         return (Question("xverify-numba", RANGES if ranges else (NEWEST,), seconds), tests_of(mutant.file))
