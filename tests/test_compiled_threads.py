@@ -118,6 +118,19 @@ def test_a_helper_leaves_the_callers_core() -> None:
         one.submit(in_a_thread).result()
 
 
+@pytest.mark.parametrize(
+    ("callers", "own", "leaves"), [(0, 0, True), (3, 3, True), (0, 3, False), (3, 0, False), (-1, -1, False)]
+)
+def test_a_helper_stays_where_the_caller_is_not(
+    callers: int, own: int, leaves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(pool, "_current_core", lambda: lambda: own)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: chosen.append((thread, cores)), raising=False)
+    pool.leave(callers, {0, 1, 3})
+    assert chosen == ([(0, {0, 1, 3} - {own})] if leaves else [])
+
+
 @CHOOSES
 def test_helpers_are_told_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, set[int]]] = []
