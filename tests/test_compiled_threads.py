@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Barrier, current_thread
 
 import numpy as np
 import pytest
@@ -48,6 +50,37 @@ def test_several_threads_at_once() -> None:
             assert list(got) == want
 
 
+def on_two_threads() -> set[str]:
+    """The names of two threads that did a piece each, at the same time."""
+    names: set[str] = set()
+    both_there = Barrier(2, timeout=10)
+
+    def task(piece: int) -> None:
+        names.add(current_thread().name)
+        both_there.wait()
+
+    pool.each(task, 2)
+    return names
+
+
+def test_a_helper_works_beside_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "threads", lambda: 2)
+    assert on_two_threads() == {current_thread().name, "xverify-0"}
+
+
+@pytest.mark.parametrize(("threads", "pieces_", "woken"), [(4, 3, 2), (4, 4, 3), (4, 9, 3), (2, 9, 1), (4, 2, 1)])
+def test_no_more_helpers_are_woken_than_have_a_piece(
+    threads: int, pieces_: int, woken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: SimpleQueue[object] = SimpleQueue()
+    helpers: list[int] = []
+    monkeypatch.setattr(pool, "threads", lambda: threads)
+    monkeypatch.setattr(pool, "_jobs", lambda count: helpers.append(count) or jobs)
+    done: list[int] = []
+    pool.each(done.append, pieces_)
+    assert (sorted(done), jobs.qsize(), helpers) == (list(range(pieces_)), woken, [threads - 1])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_after_a_fork() -> None:
     """The parent's threads are not the child's, which starts its own."""
@@ -55,8 +88,11 @@ def test_after_a_fork() -> None:
     want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
     child = os.fork()
     if child == 0:
-        same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
-        os._exit(0 if same else 1)
+        try:
+            same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
+            os._exit(0 if same and (pool.threads() < 2 or len(on_two_threads()) == 2) else 1)
+        finally:
+            os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
