@@ -245,9 +245,10 @@ def test_broadcast_x_and_strided_out() -> None:
     scale, zero_point = np.linspace(0.1, 1, 70, dtype=np.float32), drawn("uint8", (70,))
     both(x, scale, zero_point)
     want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy")
-    for out in (np.empty((50, 70), np.float32, "F"), np.empty((100, 140), np.float32)[::-2, ::2]):
-        assert xverify.dequantize_linear(x, scale, zero_point, out=out, backend="numba") is out
-        assert out.tobytes() == want.tobytes()
+    for given in (x, x.copy()):
+        for out in (np.empty((50, 70), np.float32, "F"), np.empty((100, 140), np.float32)[::-2, ::2]):
+            assert xverify.dequantize_linear(given, scale, zero_point, out=out, backend="numba") is out
+            assert out.tobytes() == want.tobytes()
 
 
 def test_onednn_division_and_wide_zero_points() -> None:
