@@ -221,3 +221,12 @@ def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
 
     monkeypatch.setattr(pieces.Path, "read_text", read)
     assert pieces._streamed_from.__wrapped__() == size
+
+
+@pytest.mark.parametrize(("threads", "count"), [(1, 3), (4, 1), (4, 0)])
+def test_the_caller_alone_needs_no_queue(threads: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "threads", lambda: threads)
+    monkeypatch.delattr(pool, "_jobs")
+    done: list[int] = []
+    pool.each(done.append, count)
+    assert done == list(range(count))
