@@ -16,6 +16,7 @@ from xverify.kernels.compiled.vectors import (
     I32,
     constant,
     element_of,
+    has,
     has_half_instruction,
     integer,
     is_register,
@@ -139,7 +140,7 @@ def _half(builder: Any, value: Any) -> Any:
 
 def _brain(builder: Any, value: Any, may_carry: bool) -> Any:
     """The bfloat16 code of a float32, rounded to nearest even. may_carry: as for `element`."""
-    if not is_register(value, "avx512bf16"):
+    if not (is_register(value, "avx512bf16") and has("avx512dq")):
         return _brain_by_integers(builder, value, may_carry)
     # The instruction takes subnormals for zeros.
     code = of_x86(builder, "avx512bf16.cvtneps2bf16.512", shaped(I16, value), value)

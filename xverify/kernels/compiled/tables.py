@@ -20,7 +20,7 @@ from xverify.kernels.compiled.scalars import Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I32, I64, constant, has, of_x86, spread
 
 LONG = 4096
-"""Elements with one scale from which on their results are looked up: to compute all results costs what some 500 elements do."""
+"""Elements with one scale from which on their results are looked up, so that to compute the 256 of all codes is little beside."""
 
 _PAIR = 2 * CHUNK
 _CODES = 256
