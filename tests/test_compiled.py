@@ -86,12 +86,15 @@ def test_differences_of_many_bits(name: str) -> None:
 @pytest.mark.parametrize("scale_name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["int8", "int16", "int32", "float8_e4m3fn", "float8_e5m2fnuz"])
 def test_products_with_scales_of_16_bits(name: str, scale_name: str) -> None:
-    """Many of them are exact in float32 and rounded without a look at their error, also where they underflow."""
+    """Many of them are exact in float32 and rounded without a look at their error, also where they underflow: where every element
+    has a scale of its own, and where one scale says for its whole row that none does."""
     x = all_codes(name) if dtype_of(name).itemsize == 1 else drawn(name, (256,), 3)
     scale = np.repeat(coded(scale_name, np.arange(5, 1 << 16, 37))[:, None], x.size, axis=1)
     zero_point = drawn(name, scale.shape, 5) if name.startswith("int") else None
     for out in OUTPUTS:
         both(np.tile(x, (len(scale), 1)), scale, zero_point, axis=1, block_size=1, out_dtype=out)
+        of_rows = None if zero_point is None else np.ascontiguousarray(zero_point[:, 0])
+        both(np.tile(x, (len(scale), 1)), np.ascontiguousarray(scale[:, 0]), of_rows, axis=0, out_dtype=out)
 
 
 SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 2047, 2048, 2049, 4100)

@@ -253,7 +253,9 @@ def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds:
         difference = builder.fsub(difference, _every(builder, offset, code))
     bits = significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
     divides, factor = kinds.divides != types.none, _every(builder, scale, code)
-    return rounding.combined(builder, difference, factor, divides, kinds.scales.dtype, bits, kinds.out.dtype)
+    is_shared = not divides and not isinstance(scale.type, ir.VectorType)
+    is_normal = rounding.gives_normals(builder, scale) if is_shared else None
+    return rounding.combined(builder, difference, factor, divides, kinds.scales.dtype, bits, kinds.out.dtype, is_normal)
 
 
 def _every(builder: Any, number: Any, like: Any) -> Any:

@@ -29,15 +29,14 @@ class IntegerCoding(NamedTuple):
 class FloatCoding(NamedTuple):
     """A float type of 16 bits or fewer, by what makes a float32 of its codes.
 
-    keep: the bits of exponent and fraction, which are moved up by ``shift``; bias: what is added to them then. sign: the sign's
-    bit, which is moved up by ``sign_shift``. Codes of which the bits of ``special_mask`` are ``special`` are infinities or NaN:
+    keep: the bits of exponent and fraction, which are moved up by ``shift``; bias: what is added to them then. sign_shift: by how
+    much the sign's bit is moved up. Codes of which the bits of ``special_mask`` are ``special`` are infinities or NaN:
     ``special_bits`` are set in the result.
     """
 
     keep: int
     shift: int
     bias: int
-    sign: int
     sign_shift: int
     special_mask: int
     special: int
@@ -51,7 +50,7 @@ def _float(exponent: int, fraction: int, bias: int, special_mask: int, special: 
     """The coding of a type with so many bits of exponent and fraction."""
     bits = exponent + fraction
     added = (127 - bias) << 23
-    return FloatCoding((1 << bits) - 1, 23 - fraction, added, 1 << bits, 31 - bits, special_mask, special, special_bits)
+    return FloatCoding((1 << bits) - 1, 23 - fraction, added, 31 - bits, special_mask, special, special_bits)
 
 
 class HalfCoding(NamedTuple):

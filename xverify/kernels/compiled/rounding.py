@@ -5,6 +5,7 @@ An output of uint16 holds the codes of float16, one of int16 those of bfloat16, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -35,13 +36,20 @@ _TOWARD_ZERO = 3 | 8
 _SUBNORMAL = 0x20
 """A class of x86's floats."""
 
+_SMALLEST_DIFFERENCE = -17
+"""An exponent of 2: of the smallest float8, that of float8_e5m2fnuz. Integers differ by 1 or more."""
 
-def combined(builder: Any, difference: Any, scale: Any, divides: bool, kind: Any, bits: int, dtype: Any) -> Any:
+
+def combined(
+    builder: Any, difference: Any, scale: Any, divides: bool, kind: Any, bits: int, dtype: Any, is_normal: Any = None
+) -> Any:
     """difference * scale, or / scale, as elements of an output: exact, then rounded once to nearest even.
 
-    kind: Numba's type of scales. bits: the significant bits of both, at most. A product of as many as its type has is exact,
-    unless it underflows. In float32 only those of an 8-bit float and a bfloat16 scale do: 12 bits below 2^-149, a zero in
-    float16 and bfloat16 anyway.
+    kind: Numba's type of scales. bits: the significant bits of both, at most. is_normal: see `gives_normals`; None where that is
+    not known.
+
+    A product of as many bits as its type has is exact, unless it underflows. In float32 only those of an 8-bit float and a
+    bfloat16 scale do: 12 bits below 2^-149, a zero in float16 and bfloat16 anyway.
     A quotient in float64 may be rounded to nearest: see `xverify.kernels.formula`. One in float32 is for outputs of float32.
     """
     if divides:
@@ -50,20 +58,29 @@ def combined(builder: Any, difference: Any, scale: Any, divides: bool, kind: Any
         value = builder.fmul(difference, scale)
     else:
         value = _product_to_odd(builder, difference, scale)
-    return element(builder, value, dtype, may_carry=kind != types.int16 or not is_single(value))
+    return element(builder, value, dtype, kind != types.int16 or not is_single(value), is_normal)
 
 
-def element(builder: Any, value: Any, dtype: Any, may_carry: bool = True) -> Any:
+def gives_normals(builder: Any, scale: Any) -> Any:
+    """Whether no product of one scale is a subnormal of float32: no difference but 0 is smaller than _SMALLEST_DIFFERENCE."""
+    exponent, bias, fraction = -126 - _SMALLEST_DIFFERENCE, *((127, 23) if is_single(scale) else (1023, 52))
+    bits = builder.bitcast(scale, integer(scale))
+    magnitude = builder.and_(bits, constant(bits.type, (1 << (bits.type.width - 1)) - 1))
+    return builder.icmp_unsigned(">=", magnitude, constant(bits.type, (bias + exponent) << fraction))
+
+
+def element(builder: Any, value: Any, dtype: Any, may_carry: bool = True, is_normal: Any = None) -> Any:
     """Floats, exact or rounded to odd, as float32, or as codes of float16 or bfloat16.
 
-    may_carry: whether a NaN may have bits below those of bfloat16. One of a product in float32 has none where scales are of
+    is_normal: whether none is a subnormal of float32, as far as that is known. may_carry: whether a NaN may have bits below those
+    of bfloat16. One of a product in float32 has none where scales are of
     bfloat16: it is that of a scale, or of a code, or the one that processors make.
     """
     if dtype == types.float32:
         return value if is_single(value) else builder.fptrunc(value, shaped(F32, value))
     if not is_single(value):
         value = _cut(builder, value, _BITS[dtype] + 2)
-    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, may_carry)
+    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, may_carry, is_normal)
 
 
 def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
@@ -138,22 +155,34 @@ def _half(builder: Any, value: Any) -> Any:
     return builder.trunc(builder.or_(code, sign), short)
 
 
-def _brain(builder: Any, value: Any, may_carry: bool) -> Any:
-    """The bfloat16 code of a float32, rounded to nearest even. may_carry: as for `element`."""
+def _brain(builder: Any, value: Any, may_carry: bool, is_normal: Any) -> Any:
+    """The bfloat16 code of a float32, rounded to nearest even. may_carry, is_normal: as for `element`."""
     if not (is_register(value, "avx512bf16") and has("avx512dq")):
         return _brain_by_integers(builder, value, may_carry)
     # The instruction takes subnormals for zeros.
     code = of_x86(builder, "avx512bf16.cvtneps2bf16.512", shaped(I16, value), value)
+    if is_normal is None:
+        return _unless_subnormal(builder, code, value, may_carry)
+    return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, may_carry))
+
+
+def _unless_subnormal(builder: Any, code: Any, value: Any, may_carry: bool) -> Any:
+    """The bfloat16 codes, or where one of the floats is a subnormal those by integers."""
     lanes = ir.VectorType(ir.IntType(1), value.type.count)
     subnormal = of_x86(builder, "avx512.fpclass.ps.512", lanes, value, ir.Constant(I32, _SUBNORMAL))
-    some = builder.icmp_unsigned("!=", builder.bitcast(subnormal, I16), ir.Constant(I16, 0))
+    none = builder.icmp_unsigned("==", builder.bitcast(subnormal, I16), ir.Constant(I16, 0))
+    return _unless(builder, none, code, lambda: _brain_by_integers(builder, value, may_carry))
+
+
+def _unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) -> Any:
+    """The usual value, or where something does not hold, which is rare, what is computed then."""
     before = builder.block
-    with builder.if_then(some, likely=False):
-        exact = _brain_by_integers(builder, value, may_carry)
+    with builder.if_then(builder.not_(holds), likely=False):
+        computed = otherwise()
         within = builder.block
-    result = builder.phi(code.type)
-    result.add_incoming(code, before)
-    result.add_incoming(exact, within)
+    result = builder.phi(usual.type)
+    result.add_incoming(usual, before)
+    result.add_incoming(computed, within)
     return result
 
 
