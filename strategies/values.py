@@ -30,6 +30,9 @@ with many exponents, for which wide x are solved for (`near_ties`)."""
 ONE_SPECIAL = "special-"
 """With a number after it, the recipe that gives one entry of the list of special scales."""
 
+EVERY_EXPONENT = "every-exponent"
+"""The recipe that gives every exponent in turn, with random mantissas and signs."""
+
 ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
 
 RANGE_RECIPES = (
@@ -73,12 +76,24 @@ def special_scales(dtype: str) -> NDArray[Any]:
     return np.array(positive + [sign | code for code in positive[:-1]], code_dtype(dtype))
 
 
+def exponents_of(dtype: str) -> int:
+    """How many exponents the finite numbers of a scale dtype have, that of the subnormals included."""
+    return 255 if dtype == "float8_e8m0fnu" else ((1 << (BITS[dtype] - 1)) >> MANTISSA_BITS[dtype]) - 1
+
+
 def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of scales in a scale dtype, by recipe."""
     count = int(np.prod(shape, dtype=np.int64))
     code = code_dtype(dtype)
     if recipe.startswith(ONE_SPECIAL):
         return np.full(shape, special_scales(dtype)[int(recipe.removeprefix(ONE_SPECIAL))])
+    if recipe == EVERY_EXPONENT:
+        every = np.resize(np.arange(exponents_of(dtype)), count)
+        if dtype == "float8_e8m0fnu":
+            return every.astype(code).reshape(shape)
+        below = 1 << MANTISSA_BITS[dtype]
+        magnitudes = every * below + rng.integers(0, below, count)
+        return (magnitudes | rng.integers(0, 2, count) << (BITS[dtype] - 1)).astype(code).reshape(shape)
     if dtype == "float8_e8m0fnu":
         pool = special_scales(dtype) if recipe in ("special", "huge", "small") else np.arange(112, 144, dtype=np.uint8)
         return rng.choice(pool, count).astype(code).reshape(shape)

@@ -1,7 +1,8 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
 First one call for every cell, so that a budget that ends early has touched all; then every special scale; then every
-structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number. (Choices
+structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number; then every
+exponent of a scale with every code. (Choices
 that went round at fixed strides met only some of their combinations: with 12 types and 6 layouts each type had one layout.)
 """
 
@@ -13,9 +14,18 @@ from itertools import count, product
 from typing import TypeVar
 
 from strategies.structures import Linear, Range, Structure, build
-from strategies.values import ONE_SPECIAL, RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES, special_scales
+from strategies.values import (
+    EVERY_EXPONENT,
+    ONE_SPECIAL,
+    RANGE_RECIPES,
+    SCALE_RECIPES,
+    ZERO_POINT_RECIPES,
+    exponents_of,
+    special_scales,
+)
 from xverify.contracts.model import Cell, Contract, Domain
-from xverify.core.call import LAYOUTS, Call
+from xverify.core.call import BITS, LAYOUTS, Call
+from xverify.core.dtypes import INTEGERS
 
 T = TypeVar("T")
 
@@ -230,14 +240,47 @@ def special_structures(contract: Contract) -> Iterator[Structure]:
             )  # fmt: skip
 
 
+def exponent_structures(contract: Contract) -> Iterator[Structure]:
+    """Every exponent that a scale can have beside every code of a small type: what a kernel does from some exponent on is seldom
+    met by scales that are drawn. For each type of x and of scale once with a scale for what lies in a row, per axis or blocked,
+    and once with one for each column; not where a tensor can have one scale only."""
+    domain = contract.domain
+    in_rows = [granularity for granularity in domain.granularities if granularity != "per_tensor"]
+    if domain.family == "range" or not in_rows:
+        return
+    pairs, turn = scale_outputs(domain), count()
+    plain, given = ([pair for pair in pairs if bool(pair[1]) == is_given] for is_given in (False, True))
+    for x_dtype in domain.x_dtypes:
+        of_given = [given[next(turn) % len(given)]] if given else []
+        for (scale, out), is_column in product((*plain, *of_given), (False, True)):
+            n = next(turn)
+            granularity = "per_axis" if is_column else in_rows[n // 2 % len(in_rows)]
+            if granularity not in in_rows:
+                continue
+            exponents, codes = exponents_of(scale), 1 << min(BITS[x_dtype], 8)
+            zero_points = zero_point_choices(domain, x_dtype)
+            # Every integer has a next one, but of floats only those without a zero point are all met by their size.
+            zero_point = Picks(-100_000 - n)(zero_points if x_dtype in INTEGERS else zero_points[-1:])
+            shape = (codes, exponents) if is_column else (exponents, codes)
+            if granularity == "blocked":
+                shape = (1, exponents * codes)
+            yield Linear(
+                x_dtype, scale, granularity, shape, zero_point, out,
+                0 if shape[0] == exponents else 1, codes if granularity == "blocked" else 0,
+                scale_recipe=EVERY_EXPONENT, seed=8000 + n,
+            )  # fmt: skip
+
+
 def walk(contract: Contract) -> Iterator[Call]:
-    """The whole list: the lap over the cells, then those over the special scales and over the structures."""
+    """The whole list: the lap over the cells, then those over the special scales, over the structures and over exponents."""
     for n, structure in enumerate(cell_structures(contract)):
         yield build(contract, structure, f"walk cell {n}")
     for n, structure in enumerate(special_structures(contract)):
         yield build(contract, structure, f"walk special scale {n}")
     for n, structure in enumerate(shape_structures(contract)):
         yield build(contract, structure, f"walk structure {n}")
+    for n, structure in enumerate(exponent_structures(contract)):
+        yield build(contract, structure, f"walk exponents {n}")
 
 
 def simplest(contract: Contract, cell: Cell) -> Call:

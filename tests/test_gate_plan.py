@@ -9,7 +9,7 @@ import pytest
 
 from strategies import build
 from strategies.layouts import layout_calls
-from strategies.walk import cell_structures
+from strategies.walk import cell_structures, exponent_structures
 from xverify import contracts
 from xverify.core.call import LAYOUTS
 from xverify.engine.gate_plan import DRAWN, WALK, drawn_batches, walk_batches, witness_batches
@@ -38,6 +38,8 @@ def test_every_part_of_the_walk_comes_early_and_all_of_it_comes(identity):
     assert sum(case.phase == "invalid" for case in made[:120]) > 2
     met = {contract.cell(case.call) for case in made if contract.judge(case.call).verdict == "allowed"}
     assert met >= {contract.cell(build(contract, structure)) for structure in cell_structures(contract)}
+    exponents = {build(contract, structure).digest() for structure in exponent_structures(contract)}
+    assert exponents <= {case.call.digest() for case in made}
     assert len({case.number for case in made}) == len(made)
     assert min(case.number for case in made) == WALK
 

@@ -16,11 +16,18 @@ from walked_calls import EDITIONS, EVERY, forgotten, walked  # noqa: F401
 import strategies
 from strategies import breakable, build, calls, invalid_calls, openable, simplest, unspecified_calls, walk
 from strategies.structures import Range
-from strategies.walk import axes, cell_structures, scale_outputs, special_structures, zero_point_choices
+from strategies.walk import (
+    axes,
+    cell_structures,
+    exponent_structures,
+    scale_outputs,
+    special_structures,
+    zero_point_choices,
+)
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, LAYOUTS, Call
-from xverify.core.dtypes import integers, values
+from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, integers, values
 from xverify.verify.legal import legal_set
 
 # -- the walk ---------------------------------------------------------------------------------------------
@@ -201,6 +208,31 @@ def test_parts_of_the_walk() -> None:
     assert set(axes(newest, "per_axis", (2, 0, 4))) == {None, 0, 1, 2, -1, -2, -3}
     assert None not in axes(newest, "per_axis", (5,)), "the default axis of 1 is out of range"
     assert set(axes(newest, "blocked", (2, 0, 4))) == {0, 2, -1, -3}, "blocks of an empty axis are left open"
+
+
+@pytest.mark.parametrize("identity", ["ai.onnx/DequantizeLinear-21", "onednn/DynamicDequantize-1@3.7"])
+def test_every_exponent_of_a_scale_meets_every_code(identity: str) -> None:
+    """Of 8-bit floats without a zero point beside them, both where a row has one scale and where every column has."""
+    contract = contracts.get(identity)
+    met: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
+    for structure in exponent_structures(contract):
+        call = build(contract, structure)
+        assert contract.judge(call).verdict == "allowed"
+        x, scale = call.tensors["x"], call.tensors["scale"]
+        axis, block = int(call.attributes.get("axis", 1)), int(call.attributes.get("block_size", 0))
+        of_each = scale.codes.repeat(block, axis=1) if block else np.expand_dims(scale.codes, 1 - axis)
+        bits = BITS[scale.dtype] - 1
+        exponents = (of_each.astype(np.int64) & (1 << bits) - 1) >> MANTISSA_BITS[scale.dtype]
+        if x.dtype in INTEGERS or "zero_point" not in call.tensors:
+            is_row = bool(block) or axis == 0
+            met[x.dtype, scale.dtype, is_row] |= set((exponents * 256 + x.codes).reshape(-1).tolist())
+    for x_dtype, scale_dtype, is_row in product(
+        contract.domain.x_dtypes, ("float32", "float16", "bfloat16"), (True, False)
+    ):
+        if BITS[x_dtype] <= 8 and scale_dtype in contract.domain.scale_dtypes:
+            exponents = range(31 if scale_dtype == "float16" else 255)
+            wanted = {exponent * 256 + code for exponent in exponents for code in range(1 << BITS[x_dtype])}
+            assert met[x_dtype, scale_dtype, is_row] == wanted, (x_dtype, scale_dtype, is_row)
 
 
 def test_blocks_of_empty_tensors_are_walked() -> None:

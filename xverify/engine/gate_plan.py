@@ -15,7 +15,7 @@ import numpy as np
 
 from strategies.lap import lap
 from strategies.layouts import layout_calls
-from strategies.walk import LARGE_SHAPES, cell_structures, shape_structures, special_structures
+from strategies.walk import LARGE_SHAPES, cell_structures, exponent_structures, shape_structures, special_structures
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.engine.plan import (
@@ -71,6 +71,7 @@ def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Ca
         _shuffled_cases(lambda: spoiled_cases(contract, run_seed, narrow, BROKEN_EACH), rng),
         _shuffled_cases(lambda: (Case(call, 0, "walk") for call in layout_calls(narrow)), rng),
         structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),
+        structure_cases(narrow, iter(_shuffled(exponent_structures(narrow), rng)), "walk exponents", 1),
     ]
     while parts:
         for part in list(parts):

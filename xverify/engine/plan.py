@@ -21,7 +21,7 @@ from strategies.lap import Probe, lap
 from strategies.probes import probes
 from strategies.structures import Structure
 from strategies.surrounded import surrounded_calls
-from strategies.walk import LARGE_SHAPES, cell_structures, shape_structures, special_structures
+from strategies.walk import LARGE_SHAPES, cell_structures, exponent_structures, shape_structures, special_structures
 from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
 from xverify.contracts.readings import Stepwise
@@ -114,6 +114,7 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     yield from structure_cases(contract, special_structures(contract), "walk special scale")
     small = (structure for structure in structures if structure.shape not in LARGE_SHAPES)
     yield from structure_cases(contract, small, "walk structure")
+    yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1)
     yield from hypothesis_cases(contract, run_seed)
 
 
