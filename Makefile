@@ -1,10 +1,10 @@
-# make setup | sweep | gate | gate-numba | bench | test | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | gate-numba | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 
-.PHONY: setup sweep gate gate-numba bench test lint format findings detection alarms mutants clean
+.PHONY: setup sweep gate gate-numba bench test test-slow lint format findings detection alarms mutants clean
 
 setup: $(READY)
 
@@ -18,9 +18,13 @@ sweep: setup
 
 # A file's tests in one process: what they share (reports, walks, workers with frameworks) is then made once.
 # They start hundreds of processes, which must not compile our modules anew each time.
-test: export PYTHONDONTWRITEBYTECODE =
+test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# The tests that are marked slow, a minute of them.
+test-slow: setup
+	$(BIN)/python -m pytest -n auto -m slow
 
 lint: setup
 	$(BIN)/ruff check .

@@ -114,6 +114,7 @@ def test_an_oracle_that_cannot_load_is_left_out_with_a_sentence(tmp_path):
     assert "no such framework" in next(w["status"] for w in report["run"]["workers"] if w["name"] == "broken")
 
 
+@pytest.mark.slow
 def test_the_same_cases_and_seed_give_the_same_report(tmp_path):
     formulas = [all_oracles()[name] for name in ("onednn-formula-multiply", "onednn-formula-divide")]
     names = (MULTIPLY, "onednn/DynamicDequantize-1@divide", "com.microsoft/DequantizeLinear-1@seed")

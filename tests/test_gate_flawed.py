@@ -74,6 +74,7 @@ def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: p
     assert found.seconds is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sound", [*SOUND, SOUND_EXAMPLE], ids=lambda sound: sound.target.rpartition(":")[2])
 def test_a_sound_kernel_is_not(sound: Sound, folder: Path):
     """With one type of scale; `make gate` walks the whole domain with the in-house kernel, `make alarms` with these."""

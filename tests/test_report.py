@@ -57,6 +57,7 @@ def sentence_of(report: object) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
     """Each value of the report is dropped, and replaced by values of other types."""
     report = sample_report()

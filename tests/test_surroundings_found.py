@@ -72,6 +72,7 @@ def test_a_finding_names_the_smallest_graph_and_the_lowest_level(tmp_path):
     assert report["run"]["phases"]["surrounded"] > 20
 
 
+@pytest.mark.slow
 def test_what_needs_no_graph_is_shown_without_one(tmp_path):
     findings = [one for one in found(tmp_path, "load_optimising")["findings"] if one["verdict"] == "violation"]
     assert findings
