@@ -285,7 +285,11 @@ def test_the_page_names_survivors_and_contradicted_explanations():
     assert "--survivors" not in page
     assert "--survivors" in table.document([first], results, {}, [], [1], 2, 9, other_trees=True)
     assert "A sample: 3 of 9 mutants" in page
-    assert f"| `{KERNELS[0]}` | 3 | 1 | 1 | 1 | 1.0 |" in page
+    assert f"| `{KERNELS[0]}` | 3 | 1 | 1 | 1 | 0 | 1.0 |" in page
+    assert "Not whole" not in page
+    half = table.document([first, second], {key: results[key] for key in [(first.name, 1)]}, {}, [], [1], 2, 2)
+    assert f"| `{KERNELS[0]}` | 2 | 1 | 0 | 0 | 1 | 1.0 |" in half
+    assert "Not whole: 1 of them" in half
 
 
 def test_a_sample_is_always_the_same():
@@ -303,6 +307,7 @@ def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(command, "ask", standing)
     monkeypatch.setattr(command, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(command, "KEPT_COMPILED", tmp_path / "kept_compiled")
     monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
     monkeypatch.setattr(
         sys, "argv", ["mutation", "--sample", "2", "--seeds", "1", "--output", str(tmp_path / "page.md")]

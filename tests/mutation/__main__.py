@@ -19,6 +19,8 @@ from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, 
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("reports", "runs", "mutants.jsonl")
+KEPT_COMPILED = Path("reports", "mutants_compiled.jsonl")
+"""In the repository, since they take more hours than one has: whoever asks the next ones goes on from there."""
 
 
 def options() -> argparse.Namespace:
@@ -40,6 +42,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
     parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
+    parser.add_argument("--page", action="store_true", help="Write the page of what was asked before, and try none.")
     parser.add_argument("--output", type=Path, help="The page (default: under reports/).")
     asked = parser.parse_args()
     asked.output = asked.output or Path("reports", "mutants_compiled.md" if asked.compiled else "mutants.md")
@@ -61,11 +64,12 @@ def main() -> int:
             print(f"{m.name} {m.file}:{m.line} {m.function} [{m.operator}] {m.before}  ->  {m.after}")
         return 0
     seeds = range(1, asked.seeds + 1)
-    kept = Kept(ROOT / KEPT, digest(ROOT))
+    kept = Kept(ROOT / (KEPT_COMPILED if asked.compiled else KEPT), digest(ROOT))
     results = kept.read(asked.survivors, {mutant.name for mutant in why})
     if asked.unexplained:
         chosen = [m for m in chosen if m not in why]
-    wanted = [(m, seed) for seed in seeds for m in chosen if is_asked(m, seed, why) and (m.name, seed) not in results]
+    left = [(m, seed) for seed in seeds for m in chosen if is_asked(m, seed, why) and (m.name, seed) not in results]
+    wanted = [] if asked.page else left
     print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained; {len(wanted)} to try", flush=True)
     try:
         ask(asked, wanted, results, kept)

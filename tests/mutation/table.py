@@ -14,7 +14,8 @@ SLOWEST = 30
 
 HEAD = """# Mutants of the in-house kernels and of the comparator
 
-Made by `make mutants`. Each mutant is the project with one small change. One of an in-house kernel is stopped when `xverify
+Made by `make mutants`, of the compiled kernels by `make mutants COMPILED=1`. Each mutant is the project with one small change.
+One of an in-house kernel is stopped when `xverify
 gate -x` of that kernel does not pass, or where a gate cannot see it the kernels' tests do not; one of the comparator when
 its tests fail, or when a gate lets a flawed kernel pass or stops a sound one. Seconds are counted from the start of the
 process to the first fault, {jobs} mutants at once, earlier questions included.
@@ -46,8 +47,11 @@ def document(
             "Made with `--survivors`: what an earlier state of the project stopped was not asked again.",
             "",
         ]
-    lines += ["| file | mutants | stopped | explained | survive | median | 90 % | slowest |"]
-    lines += ["|---|--:|--:|--:|--:|--:|--:|--:|"]
+    unasked = sum(m not in explained and not _of(m, results, seeds) for m in mutants)
+    if unasked:
+        lines += [f"**Not whole: {unasked} of them were not asked yet.**", ""]
+    lines += ["| file | mutants | stopped | explained | survive | not asked | median | 90 % | slowest |"]
+    lines += ["|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     groups = [("in-house kernels", KERNELS), ("comparator", COMPARATOR), ("compiled kernels", COMPILED)]
     for title, files in groups:
         if not any(m.file in files for m in mutants):
@@ -99,9 +103,12 @@ def _row(
 ) -> str:
     others = [m for m in mutants if m not in explained]
     survive = sum(stands(m, results, seeds) for m in others)
+    unasked = sum(not _of(m, results, seeds) for m in others)
     times = sorted(r.seconds for m in others for r in _of(m, results, seeds) if r.stopped)
     seconds = "- | - | -" if not times else f"{median(times):.1f} | {times[len(times) * 9 // 10]:.1f} | {times[-1]:.1f}"
-    counts = f"{len(mutants)} | {len(others) - survive} | {len(mutants) - len(others)} | {survive}"
+    counts = (
+        f"{len(mutants)} | {len(others) - survive - unasked} | {len(mutants) - len(others)} | {survive} | {unasked}"
+    )
     return f"| {title} | {counts} | {seconds} |"
 
 
