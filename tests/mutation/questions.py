@@ -85,7 +85,7 @@ TESTS_OF_CELLS = (
 TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
-    "tests/test_compiled_linear.py", "tests/test_compiled_threads.py",
+    "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_threads.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -94,7 +94,7 @@ TESTS_OF_FILE = {
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
-        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"), ("compiled/ranges", "kernel_ranges"),
+        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"), ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
         ("compiled/places", "compiled_places", "compiled"), ("compiled/linear", "compiled_linear", "compiled"),
     )

@@ -1,0 +1,88 @@
+"""What the loops of TensorFlow's ranges are told of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xverify
+
+pytest.importorskip("numba")
+
+from test_compiled import INSTALLED, drawn
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.casting import FLOAT32
+from xverify.kernels.compiled import ranges
+from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.compiled.ranges import Ranged
+from xverify.kernels.plans import Operand
+
+FAR = 1 << 33
+"""More elements than 32 bits count."""
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (1, 7), (7, 1), (3, 1, 5), (0, 3), (3, 0), (2, 0, 3)])
+def test_extents_of_one_and_of_none(shape: tuple[int, ...]) -> None:
+    for axis in range(len(shape)):
+        low = np.linspace(-3, -1, shape[axis], dtype=np.float32)
+        for x in (drawn("int8", shape), drawn("int32", shape)):
+            both(x, low, low + np.float32(4.5), axis=axis)
+
+
+def both(x: np.ndarray, *ends: np.ndarray, **keywords: Any) -> None:
+    want, got = (
+        xverify.dequantize_range(x, *ends, mode="MIN_COMBINED", contract=INSTALLED, backend=backend, **keywords)
+        for backend in ("numpy", "numba")
+    )
+    assert want.shape == got.shape == x.shape
+    assert want.tobytes() == got.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("places", "runs", "row", "position"),
+    [(Runs(FAR, FAR // 4, 0), (FAR, FAR // 4), None, 2 * FAR + FAR // 4 - 8), (Rows(12), None, 12, FAR + 4)],
+)
+def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
+    places: Places, runs: tuple[int, int] | None, row: int | None, position: int
+) -> None:
+    found = Ranged(FLOAT32, np.dtype(np.int16), places, "SCALED")
+    x, out, doubtful = np.arange(16, dtype=np.int16), np.zeros(16, np.float32), np.zeros(16, np.uint8)
+    high = np.linspace(1, 2, 12)
+    mode = ranges._MODES[found.mode]
+    found.compiled(x, out, doubtful, found.coding.fields, mode, found.constants, -high, high, runs, row, position)
+    line, run = runs or (12, 1)
+    place = np.array([(position + i) % line // run for i in range(16)])
+    assert len(set(place.tolist())) > 1
+    want = np.zeros(16, np.float32)
+    found.fill(want, x, -high[place], high[place])
+    assert not doubtful.any()
+    assert out.tolist() == want.tolist()
+
+
+def test_loops_are_given_arrays_of_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba would write the shape of another beyond the room for it."""
+    ranks: list[tuple[int, int]] = []
+    entry = ranges.entry
+
+    def watched(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
+        compiled = entry(function, signature)
+
+        def call(*arguments: Any) -> Any:
+            given = zip(signature, arguments, strict=True)
+            ranks.extend((kind.ndim, array.ndim) for kind, array in given if isinstance(array, np.ndarray))
+            return compiled(*arguments)
+
+        return call
+
+    monkeypatch.setattr(ranges, "entry", watched)
+    x, low = drawn("int16", (3, 4)), np.linspace(-3, -1, 4, dtype=np.float32)
+    for spread, ends in ((Spread(1), low), (Spread(), np.float32(-1))):
+        ends = np.asarray(ends)
+        made = Ranged.of(FLOAT32, Operand(x.dtype, x.shape), Operand(ends.dtype, ends.shape), spread, "MIN_COMBINED")
+        made(np.empty(x.shape, np.float32), x, ends, -ends)
+    assert ranks
+    assert all(wanted == given == 1 for wanted, given in ranks)
