@@ -94,7 +94,8 @@ TESTS_OF_FILE = {
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
-        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"), ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
+        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"),
+        ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
         ("compiled/places", "compiled_places", "compiled"), ("compiled/linear", "compiled_linear", "compiled"),
     )
