@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,9 @@ from test_compiled import INSTALLED, drawn
 from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import ranges
+from xverify.kernels.compiled.pieces import PIECE
 from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.compiled.pool import threads
 from xverify.kernels.compiled.ranges import Ranged
 from xverify.kernels.plans import Operand
 
@@ -31,6 +34,24 @@ def test_extents_of_one_and_of_none(shape: tuple[int, ...]) -> None:
         low = np.linspace(-3, -1, shape[axis], dtype=np.float32)
         for x in (drawn("int8", shape), drawn("int32", shape)):
             both(x, low, low + np.float32(4.5), axis=axis)
+
+
+def test_ranges_of_short_rows_are_laid_out_anew() -> None:
+    low = np.array([-3, -0.5, -1], np.float32)
+    for name in ("int8", "uint16"):
+        both(drawn(name, (5000, 3)), low, low + np.float32(4.5), axis=1)
+
+
+def test_no_more_memory_than_the_output_and_a_few_pieces() -> None:
+    x = drawn("int16", (1 << 22,))
+    out, ends = np.empty(x.shape, np.float32), (np.float32(-1), np.float32(2))
+    keywords = {"mode": "MIN_COMBINED", "contract": INSTALLED, "out": out, "backend": "numba"}
+    xverify.dequantize_range(x, *ends, **keywords)  # compiles
+    tracemalloc.start()
+    xverify.dequantize_range(x, *ends, **keywords)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * PIECE * (threads() + 1)
 
 
 def both(x: np.ndarray, *ends: np.ndarray, **keywords: Any) -> None:
