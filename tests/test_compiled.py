@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from kernel_arrays import (
     expected,
     some_zero_points,
 )
+from watched_loops import ranks_given
 
 import xverify
 from xverify.kernels.checks import linear_plan
@@ -305,20 +305,7 @@ def test_loops_are_given_arrays_of_their_rank(
     shape: tuple[int, ...], parameter: tuple[int, ...], keywords: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numba would write the shape of another beyond the room for it."""
-    ranks: list[tuple[int, int]] = []
-    entry = linear.entry
-
-    def watched(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
-        compiled = entry(function, signature)
-
-        def call(*arguments: Any) -> Any:
-            given = zip(signature, arguments, strict=True)
-            ranks.extend((kind.ndim, array.ndim) for kind, array in given if isinstance(array, np.ndarray))
-            return compiled(*arguments)
-
-        return call
-
-    monkeypatch.setattr(linear, "entry", watched)
+    ranks = ranks_given(linear, monkeypatch)
     linear_plan.cache_clear()
     x = drawn("uint8", (*shape[:-1], 2 * shape[-1]))
     for given in (x[..., : shape[-1]].copy(), x[..., ::2]):

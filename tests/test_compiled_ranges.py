@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import xverify
 pytest.importorskip("numba")
 
 from test_compiled import INSTALLED, drawn
+from watched_loops import ranks_given
 
 from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import FLOAT32
@@ -86,20 +86,7 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
 
 def test_loops_are_given_arrays_of_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numba would write the shape of another beyond the room for it."""
-    ranks: list[tuple[int, int]] = []
-    entry = ranges.entry
-
-    def watched(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
-        compiled = entry(function, signature)
-
-        def call(*arguments: Any) -> Any:
-            given = zip(signature, arguments, strict=True)
-            ranks.extend((kind.ndim, array.ndim) for kind, array in given if isinstance(array, np.ndarray))
-            return compiled(*arguments)
-
-        return call
-
-    monkeypatch.setattr(ranges, "entry", watched)
+    ranks = ranks_given(ranges, monkeypatch)
     x, low = drawn("int16", (3, 4)), np.linspace(-3, -1, 4, dtype=np.float32)
     for spread, ends in ((Spread(1), low), (Spread(), np.float32(-1))):
         ends = np.asarray(ends)
