@@ -1,9 +1,9 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
 First one call for every cell, so that a budget that ends early has touched all; then every special scale; then every
-structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number; then every
-exponent of a scale with every code. (Choices
-that went round at fixed strides met only some of their combinations: with 12 types and 6 layouts each type had one layout.)
+structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number (choices
+that went round at fixed strides met only some of their combinations: with 12 types and 6 layouts each type had one layout);
+then every exponent of a scale with every code.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("numba")
+
 from numba import types
 
 from xverify.kernels.casting import FLOAT32
