@@ -15,7 +15,7 @@ import pytest
 
 from oracles.protocol import Oracle
 from oracles.worker import FILE_LIMIT, read_journal, unwrap, wrap
-from xverify.core.call import Call, Outcome, Tensor, encode_call
+from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
 from xverify.engine.process import Limits
 from xverify.engine.workers import STARTS, Worker, WorkerFailedError, wait_any
 
@@ -102,6 +102,37 @@ def test_every_call_of_a_batch_may_crash(start: Start) -> None:
     worker.submit([request(i, "abort" if i % 2 else "") for i in range(8)])
     assert [o.kind for o in worker.collect(30)] == ["tensor", "crash"] * 4
     assert worker.restarts == 4
+
+
+@pytest.mark.parametrize("do", ["", "slow"])
+def test_only_what_comes_after_a_death_is_spared(tmp_path: Path, do: str) -> None:
+    """Whether or not the answers to earlier calls were sent before it."""
+    worker = Worker(FAKE, tmp_path, likeness=lambda blob: decode_call(blob).data.shape)
+    worker.start()
+    try:
+        worker.submit([request(i, "abort" if i == 5 else do, size=2 if i == 7 else 3) for i in range(9)])
+        worker.submit([request(9), request(10, size=2)])
+        first, second = worker.collect(30), worker.collect(30)
+    finally:
+        worker.stop()
+    assert [o.kind for o in first] == [*["tensor"] * 5, "crash", "spared", "tensor", "spared"]
+    assert [o.kind for o in second] == ["spared", "tensor"]
+    assert worker.restarts == 1
+
+
+def test_a_call_in_a_graph_is_spared_after_the_death_of_one_without(tmp_path: Path) -> None:
+    def within(around: tuple[str, ...], value: int, do: str = "") -> tuple[bytes, str]:
+        return encode_call(replace(decode_call(request(value, do)[0]), around=around)), ""
+
+    worker = Worker(FAKE, tmp_path, likeness=lambda blob: decode_call(blob).around)
+    worker.start()
+    try:
+        worker.submit([within(("x>move",), 1), within((), 2, "abort"), within(("x>move",), 3)])
+        assert [o.kind for o in worker.collect(30)] == ["tensor", "crash", "spared"]
+        worker.submit([within(("x>move",), 4), within((), 5)])
+        assert [o.kind for o in worker.collect(30)] == ["spared", "spared"]
+    finally:
+        worker.stop()
 
 
 def test_noise_and_interrupts_do_not_disturb(start: Start) -> None:

@@ -6,6 +6,7 @@ from the worker's journal and gets the outcome "crash" or "hang"; the others go 
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -70,7 +71,7 @@ class Worker:
         self.bell = bell or threading.Event()
         self._process = Process(oracle, python, self.limits, directory, self.bell, forks)
         self.likeness = likeness
-        self._fatal: set[tuple[str, Hashable]] = set()
+        self._fatal: dict[tuple[str, Hashable], int] = {}
         self.failed: str | None = None
         self.versions: dict[str, Any] = {}
         self.seconds = 0.0
@@ -287,7 +288,7 @@ class Worker:
             died = self._unanswered.pop(suspect)
             died.outcome = Outcome(kind, message=words)
             if self.likeness is not None:
-                self._fatal.add((died.options, self.likeness(died.blob)))
+                self._fatal.setdefault((died.options, self.likeness(died.blob)), died.number)
             self._spare()
             self._fruitless = 0
         elif self._process.forked and self._fruitless > 1:
@@ -320,18 +321,24 @@ class Worker:
                 self._take(message, except_for)
 
     def _spare(self) -> None:
-        """Answer for the waiting requests that would only end the next process too."""
+        """Answer for the waiting requests that would only end the next process too. Those before the call that ended one did
+        not: where their answers went with the process, they are asked again, so that what is spared does not depend on when
+        answers were sent."""
         if self.likeness is None or not self._fatal:
             return
         for number, request in list(self._unanswered.items()):
-            if (request.options, self.likeness(request.blob)) in self._fatal or self._dies_alone(request.blob):
+            if number > self._first_fatal(request):
                 self._unanswered.pop(number).outcome = Outcome("spared")
 
-    def _dies_alone(self, blob: bytes) -> bool:
-        """Whether a call in a graph is like one that has ended the process without any."""
-        call = decode_call(blob)
+    def _first_fatal(self, request: _Request) -> float:
+        """The number of the first call like this one that ended a process, without what is around it or with; else infinity."""
         assert self.likeness is not None
-        return bool(call.around) and ("", self.likeness(encode_call(replace(call, around=())))) in self._fatal
+        known = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
+        call = decode_call(request.blob)
+        if not call.around:
+            return known
+        alone = ("", self.likeness(encode_call(replace(call, around=()))))
+        return min(known, self._fatal.get(alone, math.inf))
 
     def _end(self, except_for: int | None = None) -> bool:
         """End the process that answers; whether the one that forked it is there to fork another."""
