@@ -25,7 +25,10 @@ from kernel_arrays import (
 from watched_loops import ranks_given
 
 import xverify
+from xverify.kernels.blocks import Spread
 from xverify.kernels.checks import linear_plan
+from xverify.kernels.formula import planned
+from xverify.kernels.plans import Operand
 
 numba = pytest.importorskip("numba")
 
@@ -270,6 +273,21 @@ def test_onednn_division_and_wide_zero_points() -> None:
                 for b in ("numpy", "numba")
             ]
             assert one[0] == one[1]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+def test_quotients_beside_midpoints_are_rounded_once(out_dtype: str, backend: str) -> None:
+    """In float32 most of them would be the midpoint. No text has such outputs of a division yet."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(1, 128, 400).astype(np.int8)
+    midpoints = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[out_dtype] * (2 * rng.integers(0, 64, x.size) + 1) + 1
+    scale = (x / midpoints).astype(np.float32)
+    operands = (x, scale, np.zeros(x.size, np.int8))
+    out = np.empty(x.size, dtype_of(out_dtype))
+    described = [Operand(array.dtype, array.shape) for array in operands]
+    planned(backend, out.dtype, *described, Spread(0), by_division=True).apply(out, *operands)
+    assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
 
 
 def test_zero_points_that_are_all_far_below() -> None:
