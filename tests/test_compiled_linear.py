@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
+
 import numpy as np
 import pytest
+from kernel_arrays import codes_of
 
 pytest.importorskip("numba")
 
 from numba import types
 
+from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import linear, loops
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.formula import apply
+from xverify.kernels.plans import Operand
 
 FAR = 1 << 33
 """More elements than 32 bits count."""
+
+
+SMALL = {
+    "one value": ((), (), Spread()),
+    "a row": ((7,), (), Spread()),
+    "one parameter of rank 1": ((2, 3), (1,), Spread()),
+    "an axis": ((3, 5), (5,), Spread(1)),
+    "an axis before others": ((2, 5, 3), (5,), Spread(1)),
+    "short runs, laid out anew": ((16, 256, 2), (256,), Spread(1)),
+    "short rows, laid out anew": ((4096, 300), (300,), Spread(1)),
+    "blocks": ((3, 5, 4), (3, 3, 4), Spread(1, 2)),
+    "blocks of the last axis": ((3, 8), (3, 2), Spread(1, 4)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_short_way_gives_what_the_long_one_does(name: str) -> None:
+    """Whatever operands are: it takes them as they are, or leaves them."""
+    shape, parameter, spread = SMALL[name]
+    rng, taken = np.random.default_rng(7), Counter[str]()
+    for x_name, scale_name, zero_name, out in product(
+        ("i1", "i2", ">i2"), ("f4", ">f4", "f2"), ("", "the same", "i4", ">i2"), ("f4", "f2")
+    ):
+        x, scale, zero_point = (
+            None if not kind else rng.integers(0, 9, extents).astype(np.dtype(x_name if kind == "the same" else kind))
+            for kind, extents in ((x_name, shape), (scale_name, parameter), (zero_name, parameter))
+        )
+        operands = [None if array is None else Operand(array.dtype, array.shape) for array in (x, scale, zero_point)]
+        formula = linear.Linear.of(np.dtype(out), *operands, spread, by_division=False)
+        short, want, got = formula.for_small(shape, parameter), *(np.zeros(shape, np.dtype(out)) for _ in range(2))
+        if short is None or not short(got, x, scale, zero_point):
+            continue
+        taken[zero_name] += 1
+        with np.errstate(all="ignore"):
+            apply(want, x, scale, zero_point, spread, by_division=False)
+        assert codes_of(got) == codes_of(want), (x_name, scale_name, zero_name, out)
+    assert bool(taken) == ("anew" not in name), "what is laid out anew is never taken as it is"
+    assert set(taken) <= {"", "the same"}
 
 
 def test_there_is_an_output_for_each_byte_and_no_more() -> None:

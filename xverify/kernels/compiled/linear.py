@@ -92,8 +92,8 @@ class Linear:
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
         is_laid_out = isinstance(found, Rows) and found.repeats * found.tiles > 1
-        is_direct = scale.dtype == given and scale.dtype.isnative and kind != "numbers" and not is_laid_out
-        is_direct = is_direct and x.dtype.isnative and (zero_point is None or zero_point.dtype.isnative)
+        # What equals a dtype of this machine's byte order is of that order.
+        is_direct = x.dtype.isnative and scale.dtype == given and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
         return cls(out, code, given, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct)
 
