@@ -290,6 +290,13 @@ def test_quotients_beside_midpoints_are_rounded_once(out_dtype: str, backend: st
     assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
 
 
+@pytest.mark.parametrize(("name", "out_dtype"), [("int32", "float32"), ("int32", "float16"), ("int16", "bfloat16")])
+def test_more_codes_than_a_table_has(name: str, out_dtype: str) -> None:
+    """One scale for so many elements that those of a byte are looked up."""
+    x, zero_point = drawn(name, (5000,), 1), drawn(name, (), 2)
+    both(x, coded("float32", 0x3F9D70A4), zero_point, out_dtype=out_dtype)
+
+
 def test_zero_points_that_are_all_far_below() -> None:
     src, scale = all_codes("uint8"), np.ones(1, np.float32)
     for zero in (-(1 << 24) - 1, (1 << 24) + 1):

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from kernel_arrays import codes_of
+from watched_loops import ranks_given
 
 pytest.importorskip("numba")
 
@@ -40,8 +41,9 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_short_way_gives_what_the_long_one_does(name: str) -> None:
+def test_the_short_way_gives_what_the_long_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever operands are: it takes them as they are, or leaves them."""
+    ranks = ranks_given(linear, monkeypatch)
     shape, parameter, spread = SMALL[name]
     rng, taken = np.random.default_rng(7), Counter[str]()
     for x_name, scale_name, zero_name, out in product(
@@ -62,6 +64,7 @@ def test_the_short_way_gives_what_the_long_one_does(name: str) -> None:
         assert codes_of(got) == codes_of(want), (x_name, scale_name, zero_name, out)
     assert bool(taken) == ("anew" not in name), "what is laid out anew is never taken as it is"
     assert set(taken) <= {"", "the same"}
+    assert all(wanted == given for wanted, given in ranks)
 
 
 def test_there_is_an_output_for_each_byte_and_no_more() -> None:
