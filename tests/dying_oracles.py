@@ -22,7 +22,7 @@ SURVIVED = 20
 
 
 def _check() -> None:
-    os.write(2, b"F0000 kernel.cc:1] Check failed: size <= 20\n")
+    os.write(2, b"F0000 00:00:%.6f %7d kernel.cc:1] Check failed: size <= 20\n" % (time.time(), os.getpid()))
     os.abort()
 
 

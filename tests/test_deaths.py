@@ -31,7 +31,7 @@ LIMITS = Limits(call=2.0, resident=300 << 20)
 
 WORDS = {
     "segfault": "SIGSEGV",
-    "check": "Check failed: size <= 20",
+    "check": "\nF kernel.cc:1] Check failed: size <= 20",
     "throw": "std::out_of_range",
     "leak": "out of memory",
     "hang": "no answer within",

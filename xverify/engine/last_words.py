@@ -16,6 +16,9 @@ BROKEN_PIPE = "the process went on, but the pipe that its answers come through w
 
 _OURS = re.compile(r'  File "(?:.*/oracles/(?:worker|nursery)\.py|<remote exec>|<string>)", line ')
 
+_WHEN = re.compile(r"^([A-Z])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=\S+:\d+\])")
+"""Before a line of glog's or Abseil's: the time and the thread, which are others each time that a framework says the same."""
+
 
 def in_words(status: int | None, memory: int) -> str:
     """status: minus the signal, or the exit status; None when only the pipe broke. memory: the limit in bytes, 0 for
@@ -31,8 +34,9 @@ def in_words(status: int | None, memory: int) -> str:
 
 
 def last_words(ending: str, log: Path, start: int, more: str = "") -> str:
-    """How it ended, and the end of what it wrote to the log after the first ``start`` bytes, without our own frames."""
-    lines = [line for line in read_last_words(str(log), start) if not _OURS.match(line)]
+    """How it ended, and the end of what it wrote to the log after the first ``start`` bytes, without our own frames and without
+    when it was."""
+    lines = [_WHEN.sub(r"\1 ", line) for line in read_last_words(str(log), start) if not _OURS.match(line)]
     lines += [more] if more else []
     # Reports are shown to others: where things are installed on this machine is none of their business.
     shown = (re.sub(r'"/[^"]*/(?=[^"/]+/[^"/]+")', '".../', line) for line in lines)
