@@ -36,7 +36,7 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The published findings, made anew: the same versions give the same text but for the head and what crashes say and hide.
+# The published findings, made anew: the same versions give the same text, but for its head and the seconds at its end.
 findings: setup
 	$(BIN)/xverify sweep --cases 30000 --seed 0 --json reports/runs/published.json
 	$(BIN)/xverify report reports/runs/published.json --format markdown -o reports/findings.md

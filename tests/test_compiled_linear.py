@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_arrays import codes_of
-from watched_loops import ranks_given
+from kernel_arrays import all_codes, codes_of, dtype_of, expected
+from watched_loops import calls_given, have_their_ranks
 
 pytest.importorskip("numba")
 
@@ -20,7 +20,7 @@ from xverify.kernels.compiled import linear, loops
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.places import Places, Rows, Runs
-from xverify.kernels.formula import apply
+from xverify.kernels.formula import apply, planned
 from xverify.kernels.plans import Operand
 
 FAR = 1 << 33
@@ -41,9 +41,9 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_short_way_gives_what_the_long_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever operands are: it takes them as they are, or leaves them."""
-    ranks = ranks_given(linear, monkeypatch)
+def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever operands are. The short way takes them as they are, or leaves them."""
+    calls = calls_given(linear, monkeypatch)
     shape, parameter, spread = SMALL[name]
     rng, taken = np.random.default_rng(7), Counter[str]()
     for x_name, scale_name, zero_name, out in product(
@@ -55,22 +55,53 @@ def test_the_short_way_gives_what_the_long_one_does(name: str, monkeypatch: pyte
         )
         operands = [None if array is None else Operand(array.dtype, array.shape) for array in (x, scale, zero_point)]
         formula = linear.Linear.of(np.dtype(out), *operands, spread, by_division=False)
-        short, want, got = formula.for_small(shape, parameter), *(np.zeros(shape, np.dtype(out)) for _ in range(2))
-        if short is None or not short(got, x, scale, zero_point):
-            continue
-        taken[zero_name] += 1
+        want, long, short = (np.zeros(shape, np.dtype(out)) for _ in range(3))
         with np.errstate(all="ignore"):
             apply(want, x, scale, zero_point, spread, by_division=False)
-        assert codes_of(got) == codes_of(want), (x_name, scale_name, zero_name, out)
+        formula(long, x, scale, zero_point)
+        assert long.tobytes() == want.tobytes(), (x_name, scale_name, zero_name, out)
+        small = formula.for_small(shape, parameter)
+        if small is not None and small(short, x, scale, zero_point):
+            taken[zero_name] += 1
+            assert short.tobytes() == want.tobytes(), (x_name, scale_name, zero_name, out)
     assert bool(taken) == ("anew" not in name), "what is laid out anew is never taken as it is"
     assert set(taken) <= {"", "the same"}
-    assert all(wanted == given for wanted, given in ranks)
+    assert have_their_ranks(calls)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+def test_quotients_beside_midpoints_are_rounded_once(out_dtype: str, backend: str) -> None:
+    """In float32 most of them would be the midpoint. No text has such outputs of a division yet."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(1, 128, 400).astype(np.int8)
+    midpoints = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[out_dtype] * (2 * rng.integers(0, 64, x.size) + 1) + 1
+    scale = (x / midpoints).astype(np.float32)
+    operands = (x, scale, np.zeros(x.size, np.int8))
+    out = np.empty(x.size, dtype_of(out_dtype))
+    described = [Operand(array.dtype, array.shape) for array in operands]
+    planned(backend, out.dtype, *described, Spread(0), by_division=True).apply(out, *operands)
+    assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
 
 
 def test_there_is_an_output_for_each_byte_and_no_more() -> None:
     """One more would be written behind the table."""
     assert linear._EVERY_BYTE.dtype == np.uint8
     assert linear._EVERY_BYTE.tolist() == list(range(256))
+
+
+@pytest.mark.parametrize("out_dtype", ["float32", "float16"])
+def test_a_table_has_room_for_what_is_written_to_it(out_dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = calls_given(linear, monkeypatch)
+    x, scale = all_codes("float8_e5m2"), np.array(0.3, np.float32)
+    x = np.tile(x, linear._LOOK_UP_FROM // x.size)
+    operands = (x, scale, all_codes("float8_e5m2")[9:10].reshape(()))
+    out = np.empty(x.size, dtype_of(out_dtype))
+    described = [Operand(array.dtype, array.shape) for array in operands]
+    linear.Linear.of(out.dtype, *described, Spread(), by_division=False)(out, *operands)
+    sizes = [(codes.size, elements.size) for (_, codes), (_, elements), *_ in calls]
+    assert sizes == [(256, 256), (x.size, x.size)]
+    assert have_their_ranks(calls)
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,25 @@ import numpy as np
 import pytest
 
 
-def ranks_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """A list that grows with each array that a loop of the module is given: the rank that it was compiled for, and its own."""
-    ranks: list[tuple[int, int]] = []
+def calls_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A list that grows with each call of a loop of the module: pairs of the type that it was compiled for and the argument."""
+    calls: list[tuple[Any, ...]] = []
     entry = module.entry
 
     def watched(function: Callable[..., Any], signature: tuple[Any, ...]) -> Callable[..., Any]:
         compiled = entry(function, signature)
 
         def call(*arguments: Any) -> Any:
-            given = zip(signature, arguments, strict=True)
-            ranks.extend((kind.ndim, array.ndim) for kind, array in given if isinstance(array, np.ndarray))
+            calls.append(tuple(zip(signature, arguments, strict=True)))
             return compiled(*arguments)
 
         return call
 
     monkeypatch.setattr(module, "entry", watched)
-    return ranks
+    return calls
+
+
+def have_their_ranks(calls: list[tuple[Any, ...]]) -> bool:
+    """Whether each array has the rank that its loop was compiled for."""
+    given = [(kind, array) for call in calls for kind, array in call if isinstance(array, np.ndarray)]
+    return all(kind.ndim == array.ndim for kind, array in given)

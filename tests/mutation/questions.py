@@ -85,7 +85,8 @@ TESTS_OF_CELLS = (
 TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
-    "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_threads.py",
+    "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
+    "tests/test_compiled_threads.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -96,8 +97,9 @@ TESTS_OF_FILE = {
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
         ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
-        ("compiled/pieces", "compiled_threads", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
-        ("compiled/places", "compiled_places", "compiled"), ("compiled/linear", "compiled_linear", "compiled"),
+        ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
+        ("compiled/places", "compiled_places", "compiled"),
+        ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"),
     )
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""

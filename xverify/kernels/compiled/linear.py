@@ -190,11 +190,8 @@ class Linear:
         if not is_given and scale.size > BLOCK:
             return None
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
-        if isinstance(places, Rows) and places.repeats * places.tiles > 1:
-            factors, offsets = (
-                laid_out(factors, places),
-                laid_out(offsets, places) if zero_point is not None else offsets,
-            )
+        if isinstance(places, Rows):
+            factors, offsets = laid_out(factors, places), offsets if zero_point is None else laid_out(offsets, places)
         wanted = () if places is None else -1
         return factors.reshape(wanted), offsets.reshape(wanted) if zero_point is not None else offsets
 

@@ -1,0 +1,64 @@
+"""The memory that compiled kernels take beside their output."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from kernel_arrays import dtype_of
+
+import xverify
+
+pytest.importorskip("numba")
+
+from xverify.kernels.compiled import pieces, pool
+
+Peak = Callable[[Callable[[], object]], int]
+
+
+@pytest.fixture
+def peak(monkeypatch: pytest.MonkeyPatch) -> Peak:
+    """The bytes that a call takes at most, on one thread, when what it needs is compiled."""
+    for module in (pool, pieces):
+        monkeypatch.setattr(module, "threads", lambda: 1)
+
+    def of(call: Callable[[], object]) -> int:
+        call()
+        tracemalloc.start()
+        try:
+            call()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    return of
+
+
+def codes(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("scale_name", "is_cut", "has_zero_point"),
+    [("float16", True, True), ("float16", False, False), ("float32", True, False), ("float32", False, True)],
+)
+def test_no_more_memory_than_the_output_and_a_few_blocks(
+    scale_name: str, is_cut: bool, has_zero_point: bool, peak: Peak
+) -> None:
+    """Parameters of another type than the loops take, or with gaps, are copied by parts."""
+    x = codes((64, 1 << 16))
+    scale = np.full(x.shape, 0.5, dtype_of(scale_name))[:, ::2]
+    zero_point = codes(x.shape)[:, ::2] if has_zero_point else None
+    scale = scale if is_cut else scale.copy()
+    out = np.empty(x.shape, np.float32)
+    keywords = {"axis": 1, "block_size": 2, "out_dtype": "float32", "out": out, "backend": "numba"}
+    assert peak(lambda: xverify.dequantize_linear(x, scale, zero_point, **keywords)) < 3 * pieces.PIECE
+
+
+def test_zero_points_of_another_type_are_converted_by_parts(peak: Peak) -> None:
+    src = codes((2, 1 << 20))
+    scales, zps, out = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.int32), np.empty(src.shape, np.float32)
+    keywords = {"qtype": "per_channel", "out": out, "backend": "numba"}
+    assert peak(lambda: xverify.dynamic_dequantize(src, scales, zps, **keywords)) < 6 * pieces.PIECE
