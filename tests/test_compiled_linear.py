@@ -14,7 +14,7 @@ pytest.importorskip("numba")
 
 from numba import types
 
-from xverify.kernels.blocks import Spread
+from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import linear, loops
 from xverify.kernels.compiled.build import entry
@@ -35,6 +35,7 @@ SMALL = {
     "an axis before others": ((2, 5, 3), (5,), Spread(1)),
     "short runs, laid out anew": ((16, 256, 2), (256,), Spread(1)),
     "short rows, laid out anew": ((4096, 300), (300,), Spread(1)),
+    "shorter runs, laid out anew as often as repeated": ((128, 32, 4), (32,), Spread(1)),
     "blocks": ((3, 5, 4), (3, 3, 4), Spread(1, 2)),
     "blocks of the last axis": ((3, 8), (3, 2), Spread(1, 4)),
 }
@@ -102,6 +103,21 @@ def test_a_table_has_room_for_what_is_written_to_it(out_dtype: str, monkeypatch:
     sizes = [(codes.size, elements.size) for (_, codes), (_, elements), *_ in calls]
     assert sizes == [(256, 256), (x.size, x.size)]
     assert have_their_ranks(calls)
+
+
+def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where parameters are converted by parts, the end of a row is given those of its end only."""
+    calls = calls_given(linear, monkeypatch)
+    x = np.random.default_rng(5).integers(0, 256, (5, BLOCK + 4321), np.uint8)
+    scale = np.linspace(0.1, 9, x.shape[1]).astype(np.float16)
+    want, got = np.empty(x.shape, np.float32), np.empty(x.shape, np.float32)
+    described = (Operand(x.dtype, x.shape), Operand(scale.dtype, scale.shape), None)
+    linear.Linear.of(got.dtype, *described, Spread(1), by_division=False)(got, x, scale, None)
+    apply(want, x, scale, None, Spread(1), by_division=False)
+    assert got.tobytes() == want.tobytes()
+    sizes = [(codes.size, elements.size) for (_, codes), (_, elements), *_ in calls]
+    assert all(codes == elements for codes, elements in sizes)
+    assert sum(codes for codes, _ in sizes) == x.size
 
 
 @pytest.mark.parametrize(
