@@ -278,12 +278,13 @@ def test_more_codes_than_a_table_has(name: str, out_dtype: str) -> None:
     both(x, coded("float32", 0x3F9D70A4), zero_point, out_dtype=out_dtype)
 
 
-def test_zero_points_that_are_all_far_below() -> None:
-    src, scale = all_codes("uint8"), np.ones(1, np.float32)
-    for zero in (-(1 << 24) - 1, (1 << 24) + 1):
-        zps = np.array([zero], np.int32)
-        got = xverify.dynamic_dequantize(src, scale, zps, contract=DIVIDE, backend="numba")
-        assert got.tolist() == [float(np.float32(code - zero)) for code in range(256)]
+@pytest.mark.parametrize("beside", [[], [0, 5]])
+@pytest.mark.parametrize("far", [(1 << 24) + 1, -(1 << 24) - 1])
+def test_a_zero_point_that_is_far_off(far: int, beside: list[int]) -> None:
+    zps = np.array([far, *beside], np.int32)
+    src, scales = np.tile(all_codes("uint8"), (zps.size, 1)), np.ones(zps.size, np.float32)
+    got = xverify.dynamic_dequantize(src, scales, zps, qtype="per_channel", axis=0, contract=DIVIDE, backend="numba")
+    assert got.tolist() == [[float(np.float32(code - zero)) for code in range(256)] for zero in zps.tolist()]
 
 
 def test_one_value_in_foreign_bytes_to_where_it_is_not_aligned() -> None:

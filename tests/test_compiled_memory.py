@@ -42,7 +42,13 @@ def codes(shape: tuple[int, ...]) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("scale_name", "is_cut", "has_zero_point"),
-    [("float16", True, True), ("float16", False, False), ("float32", True, False), ("float32", False, True)],
+    [
+        ("float16", True, True),
+        ("float16", False, False),
+        ("float32", True, False),
+        ("float32", False, True),
+        ("float32", False, False),
+    ],
 )
 def test_no_more_memory_than_the_output_and_a_few_blocks(
     scale_name: str, is_cut: bool, has_zero_point: bool, peak: Peak

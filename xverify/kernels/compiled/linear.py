@@ -236,11 +236,11 @@ def laid_out(parameters: Array, places: Rows) -> Array:
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
-    """The values as float32 or float64, without gaps: the array itself, where it has them so."""
+    """The values as float32 or float64, without gaps and of any rank: the array itself, where it has them so."""
     if array.dtype == real and is_plain(array):
         return array
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(numbers(array, real)).reshape(array.shape)
+        return np.ascontiguousarray(numbers(array, real))
 
 
 def _native(array: Array) -> Array:
@@ -248,10 +248,9 @@ def _native(array: Array) -> Array:
     return array if is_plain(array) else np.array(array, array.dtype.newbyteorder("="), order="C")
 
 
-def _is_narrow(zero_point: Array | None) -> bool:
-    """Whether differences with these zero points are exact in float32, if one with a zero point of x's type is."""
-    if zero_point is None or zero_point.dtype.itemsize < 4:
-        return True
+def _is_narrow(zero_point: Any) -> bool:
+    """Whether differences with these zero points, of 4 bytes or more, are exact in float32, if one with a zero point of x's type
+    is."""
     return bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
 
 
