@@ -55,7 +55,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
         )
     decided = report["gate"]
     first = next((f for f in report["findings"] if f["id"] in decided["failing"]), None)
-    by = decided["reason"]
+    by = decided["reason"].partition("\n")[0]  # what follows names folders of this machine
     if first is not None:
         by = f"{first['verdict']}, {first['contract']}, {fault[0].origin if fault else 'at the end'}"
     found_nothing = decided["outcome"] == "pass" or decided["reason"].startswith("the budget")
