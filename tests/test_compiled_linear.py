@@ -1,4 +1,4 @@
-"""What the linear loops are told of a call, where no tensor of a test is large enough to show it."""
+"""What the linear loops are told of a call, and what they make of it, where calls of the public functions do not show it."""
 
 from __future__ import annotations
 

@@ -94,3 +94,4 @@ def test_loops_are_given_arrays_of_their_rank(monkeypatch: pytest.MonkeyPatch) -
         made(np.empty(x.shape, np.float32), x, ends, -ends)
     assert calls
     assert have_their_ranks(calls)
+    assert all(given.ndim == 1 for call in calls for _, given in call if isinstance(given, np.ndarray))

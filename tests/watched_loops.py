@@ -31,4 +31,5 @@ def calls_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tup
 def have_their_ranks(calls: list[tuple[Any, ...]]) -> bool:
     """Whether each array has the rank that its loop was compiled for."""
     given = [(kind, array) for call in calls for kind, array in call if isinstance(array, np.ndarray)]
+    assert given, "no loop was given an array"
     return all(kind.ndim == array.ndim for kind, array in given)

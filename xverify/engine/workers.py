@@ -288,7 +288,8 @@ class Worker:
             died = self._unanswered.pop(suspect)
             died.outcome = Outcome(kind, message=words)
             if self.likeness is not None:
-                self._fatal.setdefault((died.options, self.likeness(died.blob)), died.number)
+                like = died.options, self.likeness(died.blob)
+                self._fatal[like] = min(died.number, self._fatal.get(like, died.number))
             self._spare()
             self._fruitless = 0
         elif self._process.forked and self._fruitless > 1:
