@@ -76,3 +76,21 @@ def expected(x: Array, scale: Array, zero_point: Array | None, out: str, by_divi
 def some_zero_points(name: str) -> tuple[int | None, ...]:
     top = (1 << WIDTHS.get(name, 8)) - 1
     return (None, 0, 1, top, top // 2, top // 2 + 1)
+
+
+def both(x: Array, *operands: Array | None, **keywords: object) -> None:
+    """Assert that the two backends give the same bits (any NaN is any NaN), in the given output too."""
+    want, got = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numpy", "numba"))
+    same_bits(want, got)
+
+
+def same_bits(want: Array, got: Array) -> None:
+    assert (want.dtype, want.shape) == (got.dtype, got.shape)
+    same = want.view(f"u{want.itemsize}") == got.view(f"u{got.itemsize}")
+    assert (same | (np.isnan(want) & np.isnan(got))).all()
+
+
+def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> Array:
+    """Any codes of a dtype."""
+    bits = 8 * dtype_of(name).itemsize
+    return coded(name, np.random.default_rng(seed).integers(0, 1 << bits, shape, np.uint64))

@@ -15,10 +15,13 @@ from kernel_arrays import (
     SMALL_FLOATS,
     Array,
     all_codes,
+    both,
     coded,
     codes_of,
+    drawn,
     dtype_of,
     expected,
+    same_bits,
     some_zero_points,
 )
 from watched_loops import calls_given, have_their_ranks
@@ -31,24 +34,6 @@ numba = pytest.importorskip("numba")
 from xverify.kernels.compiled import build, linear, loops, pieces, places, tables  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
-
-
-def both(x: Array, *operands: Array | None, **keywords: object) -> None:
-    """Assert that the two backends give the same bits (any NaN is any NaN), in the given output too."""
-    want, got = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numpy", "numba"))
-    same_bits(want, got)
-
-
-def same_bits(want: Array, got: Array) -> None:
-    assert (want.dtype, want.shape) == (got.dtype, got.shape)
-    same = want.view(f"u{want.itemsize}") == got.view(f"u{got.itemsize}")
-    assert (same | (np.isnan(want) & np.isnan(got))).all()
-
-
-def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Any codes of a dtype."""
-    bits = 8 * dtype_of(name).itemsize
-    return coded(name, np.random.default_rng(seed).integers(0, 1 << bits, shape, np.uint64))
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])

@@ -12,7 +12,7 @@ import xverify
 
 pytest.importorskip("numba")
 
-from test_compiled import INSTALLED, drawn
+from kernel_arrays import INSTALLED, drawn
 from watched_loops import calls_given, have_their_ranks
 
 from xverify.kernels.blocks import Spread

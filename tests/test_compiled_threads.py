@@ -11,7 +11,7 @@ from threading import Barrier, current_thread
 
 import numpy as np
 import pytest
-from test_compiled import both, drawn
+from kernel_arrays import both, drawn
 
 import xverify
 

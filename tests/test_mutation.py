@@ -182,12 +182,12 @@ def test_a_tree_that_is_not_sound_is_noticed():
         check_sound([Pretended("findings")], [Question("a")], 1)
 
 
-def test_several_copies_share_the_mutants_and_each_is_done_once(monkeypatch):
-    monkeypatch.setattr("mutation.run.questions_for", lambda mutant: (Question("seeing"),))
+def test_several_copies_share_the_mutants_and_each_is_done_once():
     done = []
     run(
         [Pretended(), Pretended()],
         [(MUTANT, seed) for seed in range(9)],
+        lambda mutant: (Question("seeing"),),
         lambda result, mutant: done.append(result.seed),
     )
     assert sorted(done) == list(range(9))

@@ -14,7 +14,7 @@ from mutation import explained, table
 from mutation.copies import Copy, compile_once
 from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, COMPILED, KERNELS, decides, questions_for, tests_of
+from mutation.questions import COMPARATOR, COMPILED, KERNELS, Question, decides, questions_for, tests_of
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +42,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--unexplained", action="store_true", help="Only those that are not explained as equivalent.")
     parser.add_argument("--entries", action="store_true", help="Print what survived unexplained as entries to explain.")
     parser.add_argument("--unchecked", action="store_true", help="Do not ask first whether the tree as it is is sound.")
+    parser.add_argument(
+        "--quick", action="store_true", help="Only the first question; what it does not stop is still to be asked."
+    )
     parser.add_argument("--page", action="store_true", help="Write the page of what was asked before, and try none.")
     parser.add_argument("--output", type=Path, help="The page (default: under reports/).")
     asked = parser.parse_args()
@@ -122,14 +125,19 @@ def ask(
         def done(result: Result, mutant: Mutant) -> None:
             nonlocal left
             left -= 1
-            results[result.mutant, result.seed] = result
-            kept.add(result)
+            if result.stopped or not asked.quick:
+                results[result.mutant, result.seed] = result
+                kept.add(result)
             how = f"{result.outcome} of {result.stopped}: {result.by}" if result.stopped else "SURVIVES"
             print(f"{left} {result.seconds:.1f} s {mutant.name} {mutant.file} {mutant.function} {how}", flush=True)
 
-        run(copies, wanted, done)
+        run(copies, wanted, first_question if asked.quick else questions_for, done)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def first_question(mutant: Mutant) -> tuple[Question, ...]:
+    return questions_for(mutant)[:1]
 
 
 if __name__ == "__main__":

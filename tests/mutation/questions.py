@@ -1,7 +1,7 @@
 """What must stop a mutant: questions whose answer is known for the tree as it is. Another answer stops the mutant.
 
 A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, or, where no call of a gate
-holds what it changes, by the kernels' own tests. One of the comparator is stopped by its tests, or by a gate that lets a flawed
+holds what it changes, or Numba would compile for minutes, by the kernels' own tests. One of the comparator is stopped by its tests, or by a gate that lets a flawed
 kernel pass or stops a sound one.
 """
 
@@ -86,7 +86,7 @@ TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
-    "tests/test_compiled_threads.py",
+    "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -103,6 +103,20 @@ TESTS_OF_FILE = {
     )
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
+
+QUICK = (
+    "tests/test_compiled_kinds.py",
+    *(f"tests/test_compiled.py::test_{test}" for test in (
+        "tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks",
+    )),
+)  # fmt: skip
+QUICK_OF_FILE = {
+    f"xverify/kernels/compiled/{file}.py": tuple(f"tests/test_{test}.py" for test in tests)
+    for file, *tests in (
+        ("build", "backends"), ("packed", "packed"), ("range_loops", "compiled_ranges", "kernel_ranges"),
+    )
+}  # fmt: skip
+"""Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
@@ -171,8 +185,11 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         return comparator_questions(tests)
     if mutant.file in COMPILED and mutant.file not in NO_GATES:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
-        seconds = FIRST_AROUND if mutant.file in AROUND else FIRST_COMPILED
-        return (Question("xverify-numba", RANGES if ranges else (NEWEST,), seconds), tests_of(mutant.file))
+        contracts = RANGES if ranges else (NEWEST,)
+        if mutant.file in AROUND:
+            return (Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
+        quick = Question("", budget=COMPILING_SECONDS, tests=QUICK_OF_FILE.get(mutant.file, QUICK))
+        return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
         return (tests,)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from mutation.copies import PARTS, Copy
 from mutation.mutants import Mutant
-from mutation.questions import ASKED_TESTS, Question, questions_for
+from mutation.questions import ASKED_TESTS, Question
 
 T, R = TypeVar("T"), TypeVar("R")
 
@@ -80,6 +80,7 @@ def check_copy(copy: Copy, mutant: Mutant, question: Question) -> None:
 def run(
     copies: Sequence[Copy],
     wanted: Sequence[tuple[Mutant, int]],
+    questions: Callable[[Mutant], Iterable[Question]],
     done: Callable[[Result, Mutant], None],
 ) -> None:
     """Try mutants with seeds, as many at once as there are copies; ``done`` is called under a lock."""
@@ -87,7 +88,7 @@ def run(
 
     def one(copy: Copy, item: tuple[Mutant, int]) -> None:
         mutant, seed = item
-        result = try_mutant(copy, mutant, seed, questions_for(mutant))
+        result = try_mutant(copy, mutant, seed, questions(mutant))
         with lock:
             done(result, mutant)
 

@@ -1,0 +1,131 @@
+"""Each kind of arithmetic that is compiled, on all codes: by as few loops as have them all, so that a fault shows soon; and what
+is written for processors with fewer instructions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from kernel_arrays import DIVIDE, SCALES, Array, all_codes, both, coded, drawn, dtype_of
+
+import xverify
+
+pytest.importorskip("numba")
+
+from xverify.kernels.compiled.vectors import has
+
+KINDS = (
+    ("int8", "float32", "float32"),
+    ("float8_e4m3fn", "float16", "float16"),
+    ("float8_e5m2fnuz", "bfloat16", "bfloat16"),
+    ("uint4", "float32", "float16"),
+    ("int16", "float32", "float32"),
+    ("int32", "float32", "bfloat16"),
+    ("float4_e2m1fn", "float32", "float32"),
+    ("float8_e5m2", "float32", "float16"),
+    ("float8_e4m3fnuz", "float32", "bfloat16"),
+    ("uint16", "float16", "float16"),
+    ("int16", "bfloat16", "bfloat16"),
+    ("int2", "bfloat16", "bfloat16"),
+    ("uint8", "float16", "float16"),
+    ("uint16", "float32", "bfloat16"),
+    ("int32", "float32", "float32"),
+    ("int32", "float16", "float16"),
+)
+"""Types of x, of scales, and of the output."""
+
+TYPES_OF_A_BYTE = ("uint2", "int4", "uint8", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+
+SINGLE = {"float32": 0x3F800000, "float16": 0x3C00, "bfloat16": 0x3F80}
+"""1.0, in codes."""
+
+
+def codes_of_kind(name: str) -> Array:
+    return all_codes(name) if dtype_of(name).itemsize == 1 else drawn(name, (256,), 3)
+
+
+def scales_of_kind(name: str, count: int) -> Array:
+    """In any order: special ones, any at all, and such that are about 1, with many bits."""
+    rng, bits = np.random.default_rng(5), 8 * dtype_of(name).itemsize
+    about_one = SINGLE[name] + rng.integers(0, SINGLE[name] >> 6, count)
+    kinds = np.stack([rng.choice(SCALES[name], count), rng.integers(0, 1 << bits, count), about_one])
+    return coded(name, kinds[rng.integers(0, 3, count), np.arange(count)])
+
+
+@pytest.mark.parametrize(("name", "scale_name", "out_dtype"), KINDS)
+def test_every_element_has_a_scale_of_its_own(name: str, scale_name: str, out_dtype: str) -> None:
+    codes = codes_of_kind(name)
+    x = np.tile(codes, (120, 1))
+    scale = scales_of_kind(scale_name, x.size).reshape(x.shape)
+    zero_point = drawn(name, x.shape, 7) if name.startswith(("int", "uint")) else None
+    both(x, scale, zero_point, axis=1, block_size=1, out_dtype=out_dtype)
+
+
+@pytest.mark.parametrize(("name", "scale_name", "out_dtype"), KINDS)
+def test_one_scale_for_all(name: str, scale_name: str, out_dtype: str) -> None:
+    codes = codes_of_kind(name)
+    x = np.concatenate([codes, codes[:7]])
+    for number, scale in enumerate(scales_of_kind(scale_name, 40)):
+        zero_point = drawn(name, (), number) if name.startswith(("int", "uint")) else None
+        both(x, scale, zero_point, out_dtype=out_dtype)
+
+
+@pytest.mark.parametrize("name", TYPES_OF_A_BYTE)
+def test_codes_of_a_byte(name: str) -> None:
+    """Types that differ only in what the loops are told of them."""
+    for scale in (np.float32(0.1), np.float32(-3), np.float32(2.0**-140)):
+        both(all_codes(name), scale)
+
+
+def test_division() -> None:
+    src, rng = np.tile(all_codes("uint8"), 2), np.random.default_rng(9)
+    for limit in (200, 1 << 31):
+        scales, zps = (rng.random(src.size) + 0.1).astype(np.float32), rng.integers(-limit, limit, src.size)
+        want, got = (
+            xverify.dynamic_dequantize(
+                src, scales, zps.astype(np.int32), qtype="per_channel", axis=0, contract=DIVIDE, backend=backend
+            )
+            for backend in ("numpy", "numba")
+        )
+        assert got.tobytes() == want.tobytes()
+
+
+LESSER = {
+    "generic": "",
+    "haswell": "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2,+f16c,+popcnt,+lzcnt,+movbe",
+}
+"""Names of processors, and their features, as LLVM has them: none of AVX-512, and none that converts float16."""
+
+WRITTEN_OTHERWISE = (*KINDS[1:4], KINDS[5], KINDS[8], KINDS[11])
+"""Kinds of which the instructions depend on the processor."""
+
+
+@pytest.mark.parametrize(
+    ("processor", "kinds"),
+    [
+        ("generic", WRITTEN_OTHERWISE),
+        ("haswell", WRITTEN_OTHERWISE),
+        pytest.param("generic", KINDS, marks=pytest.mark.slow),
+        pytest.param("haswell", KINDS, marks=pytest.mark.slow),
+    ],
+    ids=("generic", "haswell", "all-generic", "all-haswell"),
+)
+def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tuple[str, ...], ...]) -> None:
+    features = LESSER[processor]
+    if "NUMBA_CPU_NAME" in os.environ or not all(has(feature[1:]) for feature in features.split(",") if feature):
+        pytest.skip("this processor has not these instructions, or is already taken for another")
+    tests = [f"{__file__}::test_every_element_has_a_scale_of_its_own[{'-'.join(kind)}]" for kind in kinds]
+    if kinds == KINDS:
+        tests += [
+            f"{__file__}::test_one_scale_for_all",
+            f"{__file__}::test_codes_of_a_byte",
+            f"{__file__}::test_division",
+        ]
+    environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}
+    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=short", *tests]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert f"{len(kinds)} passed" in done.stdout or kinds == KINDS
