@@ -1,8 +1,8 @@
 """What must stop a mutant: questions whose answer is known for the tree as it is. Another answer stops the mutant.
 
 A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, or, where no call of a gate
-holds what it changes, or Numba would compile for minutes, by the kernels' own tests. One of the comparator is stopped by its tests, or by a gate that lets a flawed
-kernel pass or stops a sound one.
+holds what it changes, or Numba would compile for minutes, by the kernels' own tests. One of the comparator is stopped by its
+tests, or by a gate that lets a flawed kernel pass or stops a sound one.
 """
 
 from __future__ import annotations
