@@ -187,7 +187,7 @@ def test_where_no_system_says_which_core_it_is(monkeypatch: pytest.MonkeyPatch) 
     assert pool._current_core.__wrapped__()() == -1
 
 
-@pytest.mark.parametrize("size", [1, 63, pieces.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24])
+@pytest.mark.parametrize("size", [1, 63, pieces.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24, 1 << 34])
 @pytest.mark.parametrize("sharers", [1, 2, 3, 16])
 @pytest.mark.parametrize("largest", [pieces.PIECE, pieces.LARGE_PIECE])
 def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: int, largest: int) -> None:
@@ -204,6 +204,10 @@ def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: i
         assert sizes[0] <= max(pieces.LEAST_PIECE, size // (2 * sharers) + 64)
         assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
         assert sizes[-1] <= pieces.LEAST_PIECE
+        share = size / (2 * sharers)
+        if pieces.LEAST_PIECE < share < largest - 64:
+            assert share <= sizes[0] < share + 64
+    assert ends.dtype.kind == "i"
 
 
 @pytest.mark.parametrize(
