@@ -64,15 +64,6 @@ def test_every_element_has_a_scale_of_its_own(name: str, scale_name: str, out_dt
     both(x, scale, zero_point, axis=1, block_size=1, out_dtype=out_dtype)
 
 
-@pytest.mark.parametrize(("name", "scale_name", "out_dtype"), KINDS)
-def test_one_scale_for_all(name: str, scale_name: str, out_dtype: str) -> None:
-    codes = codes_of_kind(name)
-    x = np.concatenate([codes, codes[:7]])
-    for number, scale in enumerate(scales_of_kind(scale_name, 40)):
-        zero_point = drawn(name, (), number) if name.startswith(("int", "uint")) else None
-        both(x, scale, zero_point, out_dtype=out_dtype)
-
-
 @pytest.mark.parametrize("name", TYPES_OF_A_BYTE)
 def test_codes_of_a_byte(name: str) -> None:
     """Types that differ only in what the loops are told of them."""
@@ -91,6 +82,15 @@ def test_division() -> None:
             for backend in ("numpy", "numba")
         )
         assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(("name", "scale_name", "out_dtype"), KINDS)
+def test_one_scale_for_all(name: str, scale_name: str, out_dtype: str) -> None:
+    codes = codes_of_kind(name)
+    x = np.concatenate([codes, codes[:7]])
+    for number, scale in enumerate(scales_of_kind(scale_name, 40)):
+        zero_point = drawn(name, (), number) if name.startswith(("int", "uint")) else None
+        both(x, scale, zero_point, out_dtype=out_dtype)
 
 
 LESSER = {
