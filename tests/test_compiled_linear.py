@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_arrays import all_codes, codes_of, dtype_of, expected
+from kernel_arrays import all_codes, codes_of, dtype_of, expected, same_bits
 from watched_loops import calls_given, have_their_ranks
 
 pytest.importorskip("numba")
@@ -68,6 +68,19 @@ def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyP
     assert bool(taken) == ("anew" not in name), "what is laid out anew is never taken as it is"
     assert set(taken) <= {"", "the same"}
     assert have_their_ranks(calls)
+
+
+@pytest.mark.parametrize("spread", [Spread(), Spread(0)])
+def test_floats_with_zero_points_of_another_type(spread: Spread) -> None:
+    """No text has them yet."""
+    x = all_codes("float8_e4m3fn")
+    extents = () if spread.axis is None else x.shape
+    scale, zero_point = np.full(extents, 0.3, np.float32), np.full(extents, -3, np.int8)
+    described = [Operand(array.dtype, array.shape) for array in (x, scale, zero_point)]
+    want, got = np.empty(x.shape, np.float32), np.empty(x.shape, np.float32)
+    apply(want, x, scale, zero_point, spread, by_division=False)
+    linear.Linear.of(got.dtype, *described, spread, by_division=False)(got, x, scale, zero_point)
+    same_bits(want, got)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
