@@ -52,8 +52,9 @@ TYPES = {
 
 SYMMETRIC = {
     "max", "min", "maximum", "minimum", "multiply", "add", "logical_or", "logical_and", "may_share_memory", "cast", "gcd",
+    "and_", "or_", "xor", "fadd", "fmul",
 }  # fmt: skip
-"""Functions whose swapped arguments mean the same; ``typing.cast`` gives back what it is given."""
+"""Functions, and instructions of LLVM, whose swapped arguments mean the same; ``typing.cast`` gives back what it is given."""
 
 
 TEXTS = {"refuse", "Discrepancy", "Key", "Attribution"}
