@@ -14,7 +14,7 @@ from mutation import explained, table
 from mutation.copies import Copy, compile_once
 from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, COMPILED, KERNELS, Question, decides, questions_for, tests_of
+from mutation.questions import AROUND, COMPARATOR, COMPILED, KERNELS, Question, decides, questions_for, tests_of
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,7 +112,7 @@ def ask(
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
     try:
         copies = [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
-        if any(m.file in KERNELS or m.file in COMPILED for m, _ in wanted):
+        if any(m.file in KERNELS or m.file in AROUND for m, _ in wanted):  # of the others' mutants all is compiled anew
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
             check_sound(copies, [q for m, _ in wanted for q in questions_for(m)], 1)
