@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_arrays import DIVIDE, SCALES, Array, all_codes, both, coded, drawn, dtype_of
+from kernel_arrays import DIVIDE, SCALES, Array, all_codes, both, coded, codes_of, drawn, dtype_of, expected
 
 import xverify
 
@@ -50,8 +50,9 @@ def codes_of_kind(name: str) -> Array:
 def scales_of_kind(name: str, count: int) -> Array:
     """In any order: special ones, any at all, and such that are about 1, with many bits."""
     rng, bits = np.random.default_rng(5), 8 * dtype_of(name).itemsize
+    special = (*SCALES[name], (1 << (bits - 1)) - 1)  # the last a NaN of which rounding up would make -0
     about_one = SINGLE[name] + rng.integers(0, SINGLE[name] >> 6, count)
-    kinds = np.stack([rng.choice(SCALES[name], count), rng.integers(0, 1 << bits, count), about_one])
+    kinds = np.stack([rng.choice(special, count), rng.integers(0, 1 << bits, count), about_one])
     return coded(name, kinds[rng.integers(0, 3, count), np.arange(count)])
 
 
@@ -69,6 +70,30 @@ def test_codes_of_a_byte(name: str) -> None:
     """Types that differ only in what the loops are told of them."""
     for scale in (np.float32(0.1), np.float32(-3), np.float32(2.0**-140)):
         both(all_codes(name), scale)
+
+
+@pytest.mark.parametrize(("out_dtype", "bits"), [("float32", 24), ("float16", 11), ("bfloat16", 8)])
+def test_products_that_float64_would_round_to_a_midpoint(out_dtype: str, bits: int) -> None:
+    """Products of 56 bits that are half a unit of the output's last bit, and a little more, or less."""
+    half = 1 << (55 - bits)
+    odd = np.arange((1 << 23) + 1, 1 << 24, 2, np.uint64)
+    inverse = odd.copy()
+    for _ in range(5):  # each doubles the bits, of 3 to begin with, modulo 2^64
+        inverse *= np.uint64(2) - odd * inverse
+    pairs = []
+    for product in (half - 3, half - 1, half + 1, half + 3):
+        difference = np.uint64(product) * inverse & np.uint64(2 * half - 1)
+        chosen = (difference < 1 << 32) & (difference * odd >> np.uint64(55) == 1)
+        pairs.append(np.stack([difference[chosen], odd[chosen]])[:, :100])
+    differences, factors = np.concatenate(pairs, axis=1)
+    x, scale = (differences.astype(np.int64) - 2**31).astype(np.int32), (factors * 2.0**-44).astype(np.float32)
+    zero_point = np.full(x.size, -(2**31), np.int32)
+    want = expected(x, scale, zero_point, out_dtype)
+    twice = ((x - zero_point.astype(np.float64)) * scale).astype(dtype_of(out_dtype))
+    assert (np.array(codes_of(twice)) != want).sum() > 3
+    assert (
+        codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=0, out_dtype=out_dtype, backend="numba")) == want
+    )
 
 
 def test_division() -> None:
