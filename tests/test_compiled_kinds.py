@@ -26,7 +26,7 @@ KINDS = (
     ("int32", "float32", "bfloat16"),
     ("float4_e2m1fn", "float32", "float32"),
     ("float8_e5m2", "float32", "float16"),
-    ("float8_e4m3fnuz", "float32", "bfloat16"),
+    ("float8_e5m2fnuz", "float32", "bfloat16"),
     ("uint16", "float16", "float16"),
     ("int16", "bfloat16", "bfloat16"),
     ("int2", "bfloat16", "bfloat16"),
@@ -70,6 +70,19 @@ def test_codes_of_a_byte(name: str) -> None:
     """Types that differ only in what the loops are told of them."""
     for scale in (np.float32(0.1), np.float32(-3), np.float32(2.0**-140)):
         both(all_codes(name), scale)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale_name"), [(name, scale_name) for name, scale_name, out_dtype in KINDS if out_dtype == "bfloat16"]
+)
+def test_one_scale_of_which_products_may_be_subnormals(name: str, scale_name: str) -> None:
+    """The instruction for bfloat16 takes those of float32 for zeros: whether there are any is asked once for each scale."""
+    x, one = codes_of_kind(name), SINGLE[scale_name]
+    exponent = one & -one  # of both types, the lowest bit of 127
+    for code in range(0, 30 * exponent, exponent):
+        for fraction in (0, exponent - 1):
+            zero_point = drawn(name, (), 1) if name.startswith(("int", "uint")) else None
+            both(x, coded(scale_name, code + fraction), zero_point, out_dtype="bfloat16")
 
 
 @pytest.mark.parametrize(("out_dtype", "bits"), [("float32", 24), ("float16", 11), ("bfloat16", 8)])
