@@ -59,7 +59,7 @@ def scales_of_kind(name: str, count: int) -> Array:
 @pytest.mark.parametrize(("name", "scale_name", "out_dtype"), KINDS)
 def test_every_element_has_a_scale_of_its_own(name: str, scale_name: str, out_dtype: str) -> None:
     codes = codes_of_kind(name)
-    x = np.tile(codes, (120, 1))
+    x = np.tile(codes, (30720 // codes.size, 1))
     scale = scales_of_kind(scale_name, x.size).reshape(x.shape)
     zero_point = drawn(name, x.shape, 7) if name.startswith(("int", "uint")) else None
     both(x, scale, zero_point, axis=1, block_size=1, out_dtype=out_dtype)
