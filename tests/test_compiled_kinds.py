@@ -109,6 +109,27 @@ def test_products_that_float64_would_round_to_a_midpoint(out_dtype: str, bits: i
     )
 
 
+@pytest.mark.parametrize(("out_dtype", "bits"), [("float16", 11), ("bfloat16", 8)])
+def test_products_that_float32_would_round_to_a_midpoint(out_dtype: str, bits: int) -> None:
+    """Products of 28 bits that are half a unit of the output's last bit, and a little more, or less."""
+    half = 1 << (27 - bits)
+    pairs = [
+        (digit, (1 << 23) + upper * 2 * half + product * pow(digit, -1, 2 * half) % (2 * half))
+        for digit in (9, 11, 13, 15)
+        for product in (half - 3, half - 1, half + 1, half + 3)
+        for upper in range((1 << 22) // half)
+    ]
+    differences, factors = np.array([pair for pair in pairs if pair[0] * pair[1] >= 1 << 27]).T
+    x, scale = coded("uint4", differences), (factors * 2.0**-24).astype(np.float32)
+    want = expected(x, scale, coded("uint4", 0 * differences), out_dtype)
+    twice = (differences.astype(np.float32) * scale).astype(dtype_of(out_dtype))
+    assert (np.array(codes_of(twice)) != want).sum() > 3
+    zero_point = coded("uint4", 0 * differences)
+    assert (
+        codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=0, out_dtype=out_dtype, backend="numba")) == want
+    )
+
+
 def test_division() -> None:
     src, rng = np.tile(all_codes("uint8"), 2), np.random.default_rng(9)
     for limit in (200, 1 << 31):
@@ -156,6 +177,7 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     if "NUMBA_CPU_NAME" in os.environ or not all(has(feature[1:]) for feature in features.split(",") if feature):
         pytest.skip("this processor has not these instructions, or is already taken for another")
     tests = [f"{__file__}::test_every_element_has_a_scale_of_its_own[{'-'.join(kind)}]" for kind in kinds]
+    tests += [f"{__file__}::test_products_that_float32_would_round_to_a_midpoint"]
     if kinds == KINDS:
         tests += [
             f"{__file__}::test_one_scale_for_all",
@@ -166,4 +188,4 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=short", *tests]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
-    assert f"{len(kinds)} passed" in done.stdout or kinds == KINDS
+    assert f"{len(kinds) + 2} passed" in done.stdout or kinds == KINDS
