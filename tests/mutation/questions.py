@@ -109,6 +109,7 @@ QUICK = (
     *(f"tests/test_compiled.py::test_{test}" for test in (
         "tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks",
     )),
+    "tests/test_compiled_ranges.py",
 )  # fmt: skip
 QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tuple(f"tests/test_{test}.py" for test in tests)
