@@ -235,6 +235,13 @@ def test_what_breaks_or_never_ends_is_said(small_copy, monkeypatch):
     assert small_copy.ask(Question("endless", budget=0.1), 1).outcome == "endless"
 
 
+def test_a_process_of_tests_that_dies_is_said_without_a_path(small_copy):
+    (small_copy.tree / "tests" / "test_dying.py").write_text("import os\n\ndef test_it():\n    os.abort()\n")
+    found = small_copy.ask(Question("", tests=("tests/test_dying.py",)), 1)
+    assert (found.outcome, found.by) == ("findings", "they ended by signal 6")
+    assert small_copy.ask(Question("", tests=("tests/test_none.py",)), 1).by.startswith("ERROR")
+
+
 def test_what_one_copy_compiles_all_have(tmp_path):
     root = tmp_path / "root"
     for part in copies.PARTS:

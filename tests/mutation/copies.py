@@ -81,7 +81,9 @@ class Copy:
         if status is None:
             return Answer("endless", seconds, "it did not end")
         if not question.kernel:
-            failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])
+            # Not the last line: of a process that died it names a folder of the machine.
+            ended = f"they ended by signal {-status}" if status < 0 else f"they ended with status {status}"
+            failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), ended)
             return Answer("findings" if status else "nothing", seconds, failed.partition(" - ")[0] if status else "")
         try:
             return Answer(**json.loads(lines[-1]))
