@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_arrays import DIVIDE, SCALES, Array, all_codes, both, coded, codes_of, drawn, dtype_of, expected
+from kernel_arrays import DIVIDE, MULTIPLY, SCALES, Array, all_codes, both, coded, codes_of, drawn, dtype_of, expected
 
 import xverify
 
@@ -144,6 +144,22 @@ def test_products_that_float32_would_round_to_a_midpoint(out_dtype: str, bits: i
     assert (
         codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=0, out_dtype=out_dtype, backend="numba")) == want
     )
+
+
+def test_zero_points_of_another_type() -> None:
+    """Small ones, and such that float64 would round products of 55 bits to a midpoint of float32."""
+    src = np.tile(all_codes("uint8"), 4)
+    odd = np.random.default_rng(13).integers(1 << 23, 1 << 24, src.size) | 1
+    far = [((1 << 30) + 1) * pow(factor, -1, 1 << 31) % (1 << 31) for factor in odd.tolist()]
+    zps = np.where(np.arange(src.size) < 100, np.arange(src.size), src.astype(np.int64) - far).astype(np.int32)
+    scales = odd.astype(np.float32)
+    want = expected(src, scales, zps, "float32")
+    twice = ((src - zps.astype(np.float64)) * scales).astype(np.float32)
+    assert (np.array(codes_of(twice)) != want).sum() > 30
+    for some in (slice(None), slice(100)):
+        operands = src[some], scales[some], zps[some]
+        got = xverify.dynamic_dequantize(*operands, qtype="per_channel", axis=0, contract=MULTIPLY, backend="numba")
+        assert codes_of(got) == want[some]
 
 
 def test_division() -> None:
