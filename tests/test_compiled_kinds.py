@@ -81,6 +81,14 @@ def test_every_element_has_a_scale_of_its_own(name: str, scale_name: str, out_dt
     both(x, scale, zero_point, axis=1, block_size=1, out_dtype=out_dtype)
 
 
+@pytest.mark.parametrize(("name", "out_dtype"), [("uint16", "float16"), ("int16", "bfloat16")])
+def test_long_codes_without_zero_points(name: str, out_dtype: str) -> None:
+    """All codes, with scales of as many bits as the output has."""
+    x = coded(name, np.arange(1 << 16))
+    scale = scales_of_kind(out_dtype, x.size)
+    both(x, scale, axis=0)
+
+
 @pytest.mark.parametrize("name", TYPES_OF_A_BYTE)
 def test_codes_of_a_byte(name: str) -> None:
     """Types that differ only in what the loops are told of them."""
