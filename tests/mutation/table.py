@@ -16,7 +16,8 @@ HEAD = """# Mutants of the in-house kernels and of the comparator
 
 Made by `make mutants`, of the compiled kernels by `make mutants COMPILED=1`. Each mutant is the project with one small change.
 One of an in-house kernel is stopped when `xverify gate -x` of that kernel does not pass, or where a gate cannot see it the
-kernels' tests do not; one of the comparator when its tests fail, or when a gate lets a flawed kernel pass or stops a sound one.
+kernels' tests do not; of what Numba would compile anew, tests of few loops are asked before the gate. One of the comparator is
+stopped when its tests fail, or when a gate lets a flawed kernel pass or stops a sound one.
 Seconds are counted from the start of the process to the first fault, {jobs} mutants at once, earlier questions included.
 """
 
