@@ -106,6 +106,7 @@ TESTS_OF_FILE = {
 
 QUICK = (
     "tests/test_compiled_kinds.py",
+    "tests/test_compiled_linear.py::test_floats_with_zero_points_of_another_type",
     *(f"tests/test_compiled.py::test_{test}" for test in (
         "tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks",
     )),
