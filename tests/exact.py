@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 Value = Fraction | str
 
@@ -37,10 +38,11 @@ FORMATS = {
 NAN = {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}
 
 
+@lru_cache(1 << 16)
 def decode(dtype: str, code: int) -> Value:
     """The value of one code; bits above the type's width are ignored."""
     if dtype == "float8_e8m0fnu":
-        return "nan" if code == 0xFF else Fraction(2) ** (code - 127)
+        return "nan" if code == 0xFF else _shifted(1, code - 127)
     if dtype.startswith(("int", "uint")):
         bits = int(dtype.lstrip("uint"))
         code %= 1 << bits
@@ -59,10 +61,15 @@ def decode(dtype: str, code: int) -> Value:
     if form.specials == "fnuz" and negative and exponent == mantissa == 0:
         return "nan"
     significand = mantissa if exponent == 0 else mantissa + (1 << form.mantissa_bits)
-    magnitude = significand * Fraction(2) ** (max(exponent, 1) - form.bias - form.mantissa_bits)
+    magnitude = _shifted(significand, max(exponent, 1) - form.bias - form.mantissa_bits)
     if negative:
         return -magnitude if magnitude else "-0"
     return magnitude
+
+
+def _shifted(number: int, exponent: int) -> Fraction:
+    """number * 2^exponent"""
+    return Fraction(number << exponent) if exponent >= 0 else Fraction(number, 1 << -exponent)
 
 
 def round_to(dtype: str, value: Value) -> int:
@@ -70,20 +77,19 @@ def round_to(dtype: str, value: Value) -> int:
     form = FORMATS[dtype]
     sign = 1 << (form.exponent_bits + form.mantissa_bits)
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
-    if value == "nan":
-        return NAN[dtype]
     if isinstance(value, str):
-        return {"-0": sign, "inf": infinity, "-inf": sign | infinity}[value]
+        return {"nan": NAN[dtype], "-0": sign, "inf": infinity, "-inf": sign | infinity}[value]
     magnitude = abs(value)
     lowest = 1 - form.bias
     exponent = lowest
     if magnitude:
         exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-        exponent = max(lowest, exponent if magnitude >= Fraction(2) ** exponent else exponent - 1)
-    units = magnitude / Fraction(2) ** (exponent - form.mantissa_bits)
-    whole = units.numerator // units.denominator
-    rest = units - whole
-    if rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1):
+        exponent = max(lowest, exponent if magnitude >= _shifted(1, exponent) else exponent - 1)
+    places = form.mantissa_bits - exponent
+    units = magnitude.numerator << max(places, 0)
+    unit = magnitude.denominator << max(-places, 0)
+    whole, rest = divmod(units, unit)
+    if 2 * rest > unit or (2 * rest == unit and whole % 2 == 1):
         whole += 1
     # A whole of 2^mantissa_bits or more carries into the exponent by itself: codes are in the order of the values.
     code = ((exponent - lowest) << form.mantissa_bits) + whole
@@ -95,12 +101,16 @@ def is_negative(value: Value) -> bool:
     return value.startswith("-") if isinstance(value, str) else value < 0
 
 
+def _nan(value: Value) -> bool:
+    return isinstance(value, str) and value == "nan"
+
+
 def _zero(value: Value) -> bool:
-    return value in ("-0", 0)
+    return value == "-0" if isinstance(value, str) else not value
 
 
 def _infinite(value: Value) -> bool:
-    return value in ("inf", "-inf")
+    return isinstance(value, str) and value in ("inf", "-inf")
 
 
 def _signed(negative: bool, magnitude: str) -> Value:
@@ -116,20 +126,20 @@ def _number(value: Value) -> Fraction:
 
 def subtract(a: Value, b: Value) -> Value:
     """a - b by IEEE 754, unrounded."""
-    if "nan" in (a, b) or (_infinite(a) and a == b):
+    if _nan(a) or _nan(b) or (_infinite(a) and a == b):
         return "nan"
     if _infinite(a):
         return a
     if _infinite(b):
         return _signed(not is_negative(b), "inf")
-    if a == "-0" and b == Fraction(0):
-        return "-0"
+    if isinstance(a, str) and isinstance(b, Fraction) and not b:
+        return a  # -0 - 0
     return _number(a) - _number(b)
 
 
 def multiply(a: Value, b: Value) -> Value:
     """a * b by IEEE 754, unrounded."""
-    if "nan" in (a, b) or (_infinite(a) and _zero(b)) or (_zero(a) and _infinite(b)):
+    if _nan(a) or _nan(b) or (_infinite(a) and _zero(b)) or (_zero(a) and _infinite(b)):
         return "nan"
     negative = is_negative(a) != is_negative(b)
     if _infinite(a) or _infinite(b):
@@ -141,7 +151,7 @@ def multiply(a: Value, b: Value) -> Value:
 
 def divide(a: Value, b: Value) -> Value:
     """a / b by IEEE 754, unrounded."""
-    if "nan" in (a, b) or (_infinite(a) and _infinite(b)) or (_zero(a) and _zero(b)):
+    if _nan(a) or _nan(b) or (_infinite(a) and _infinite(b)) or (_zero(a) and _zero(b)):
         return "nan"
     negative = is_negative(a) != is_negative(b)
     if _infinite(a) or _zero(b):

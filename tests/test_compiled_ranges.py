@@ -16,7 +16,7 @@ from kernel_arrays import INSTALLED, drawn, same_bits
 from watched_loops import calls_given, have_their_ranks
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.casting import FLOAT32
+from xverify.kernels.casting import BFLOAT16, FLOAT32
 from xverify.kernels.compiled import ranges
 from xverify.kernels.compiled.pieces import PIECE
 from xverify.kernels.compiled.places import Places, Rows, Runs
@@ -51,6 +51,20 @@ def test_outputs_of_bfloat16(axis: int | None) -> None:
         given = ends if axis is None else np.repeat(ends[:, None], 5, axis=1)
         for name in ("uint8", "int16"):
             both(drawn(name, (700, 5)), *given, axis=axis, out_dtype="bfloat16")
+
+
+def test_values_that_float32_would_put_between_two_outputs() -> None:
+    """Rounded to float32 first they are midpoints of bfloat16, and which of the two they are nearer to is lost."""
+    rng = np.random.default_rng(3)
+    high = (1 + rng.random(1 << 22)).astype(np.float32)
+    count = rng.integers(1, 1 << 16, 1 << 22)
+    value = count * high.astype(float) / 65535
+    single = value.astype(np.float32)
+    places = np.flatnonzero((single.view(np.uint32) & 0xFFFF == 0x8000) & (single != value))
+    x, high = count[places].astype(np.uint16), high[places]
+    both(x, np.zeros_like(high), high, axis=0, out_dtype="bfloat16")
+    want = xverify.dequantize_range(x, np.zeros_like(high), high, axis=0, out_dtype="bfloat16", backend="numpy")
+    assert 0 < np.count_nonzero(want != single[places].astype(BFLOAT16)) < places.size
 
 
 def test_no_more_memory_than_the_output_and_a_few_pieces() -> None:

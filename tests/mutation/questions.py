@@ -104,18 +104,19 @@ TESTS_OF_FILE = {
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
 
-QUICK = (
-    "tests/test_compiled_kinds.py",
-    "tests/test_compiled_linear.py::test_floats_with_zero_points_of_another_type",
-    *(f"tests/test_compiled.py::test_{test}" for test in (
-        "tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks",
-    )),
-    "tests/test_compiled_ranges.py",
-)  # fmt: skip
+KINDS = ("tests/test_compiled_kinds.py", "tests/test_compiled_linear.py::test_floats_with_zero_points_of_another_type")
+WAYS = tuple(
+    f"tests/test_compiled.py::test_{test}"
+    for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
+)
+OF_RANGES = ("tests/test_compiled_ranges.py",)
+QUICK = (*KINDS, *WAYS, *OF_RANGES)
 QUICK_OF_FILE = {
-    f"xverify/kernels/compiled/{file}.py": tuple(f"tests/test_{test}.py" for test in tests)
-    for file, *tests in (
-        ("build", "backends"), ("packed", "packed"), ("range_loops", "compiled_ranges", "kernel_ranges"),
+    f"xverify/kernels/compiled/{file}.py": tests
+    for file, tests in (
+        ("build", ("tests/test_backends.py",)), ("packed", ("tests/test_packed.py",)),
+        ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
+        ("chunks", (*WAYS, *KINDS, *OF_RANGES)), ("loops", (*WAYS, *KINDS, *OF_RANGES)), ("tables", (*WAYS, *KINDS, *OF_RANGES)),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
