@@ -8,12 +8,11 @@ and `xverify.core.call` only, and the framework is imported inside ``load``.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
 from fnmatch import fnmatchcase
 from typing import Dict, Optional
 
-from oracles.protocol import Oracle
+from oracles.protocol import Oracle, version_of
 
 
 def all_oracles() -> Dict[str, Oracle]:
@@ -29,12 +28,7 @@ def installed_version(oracle: Oracle) -> Optional[str]:
     """The version of what the oracle runs, or None when its distribution is not installed."""
     if oracle.version:
         return oracle.version
-    for distribution in (oracle.distribution, *oracle.distributions):
-        try:
-            return importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    return None
+    return next(filter(None, map(version_of, (oracle.distribution, *oracle.distributions))), None)
 
 
 def takes_options(oracle: Oracle) -> bool:

@@ -94,3 +94,16 @@ class Oracle:
     varies: Tuple[Setting, ...] = ()
     variant_of: str = ""
     setting: Optional[Setting] = None
+
+
+def version_of(distribution: str) -> Optional[str]:
+    """The version of an installed distribution; None where there is none of that name."""
+    if not distribution:
+        return None
+    # Not before: it takes a worker, of which a gate starts many, a tenth of its start.
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

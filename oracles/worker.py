@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import importlib.metadata
 import os
 import platform
 import resource
@@ -25,7 +24,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from oracles.protocol import Loaded
+from oracles.protocol import Loaded, version_of
 from xverify.core.call import Outcome, decode_call, encode_outcome
 
 FILE_LIMIT = 256 << 20
@@ -236,13 +235,9 @@ def follow(parent: int) -> None:
 
 
 def _versions(distribution: str) -> Dict[str, Union[str, int]]:
-    try:
-        version = importlib.metadata.version(distribution) if distribution else ""
-    except importlib.metadata.PackageNotFoundError:
-        version = ""
     return {
         "distribution": distribution,
-        "version": version,
+        "version": version_of(distribution) or "",
         "python": platform.python_version(),
         "executable": sys.executable,
         "numpy": np.__version__,
