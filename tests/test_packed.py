@@ -14,6 +14,8 @@ from xverify.kernels.packed import unpack
 
 pytest.importorskip("numba")
 
+from xverify.kernels.compiled import packed as packed_pieces
+
 
 @pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
 def test_packed_codes(name: str) -> None:
@@ -91,3 +93,16 @@ def test_codes_are_unpacked_with_zeros_above() -> None:
     assert unpack(packed, 2, 2, 5).tolist() == [2, 3, 3]
     assert unpack(packed, 4, 0, 4).tolist() == [0b0100, 0b1110, 0b1111, 0b1111]
     assert unpack(packed, 4, 3, 4).tolist() == [0b1111]
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_parts_that_compiled_loops_unpack(bits: int) -> None:
+    """No more than is asked for is given, which would be written behind the output, and no more is unpacked."""
+    in_byte = 8 // bits
+    packed = np.random.default_rng(2).integers(0, 256, 40, np.uint8)
+    every = unpack(packed, bits, 0, packed.size * in_byte).tolist()
+    read = packed_pieces.reading(packed, bits)
+    for start, stop in ((0, 1), (0, 40), (1, 2), (7, 7 + in_byte), (33, 38), (40, 40 * in_byte - 1), (5, 40 * in_byte)):
+        part = read(start, stop)
+        assert part.tolist() == every[start:stop]
+        assert part.base.size < stop - start + 2 * in_byte

@@ -86,7 +86,7 @@ TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
-    "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py",
+    "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -94,7 +94,7 @@ TESTS_OF_FILE = {
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
-        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "backends", "compiled"),
+        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
         ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
@@ -109,14 +109,16 @@ WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
 )
+OF_BUILD = ("tests/test_compiled_build.py",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
 QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
-        ("build", ("tests/test_backends.py",)), ("packed", ("tests/test_packed.py",)),
-        ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
-        ("chunks", (*WAYS, *KINDS, *OF_RANGES)), ("loops", (*WAYS, *KINDS, *OF_RANGES)), ("tables", (*WAYS, *KINDS, *OF_RANGES)),
+        ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
+        ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
+        ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
+        *((file, (*WAYS, *KINDS, *OF_RANGES)) for file in ("chunks", "loops", "tables")),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""

@@ -1,0 +1,172 @@
+"""What Numba compiles, for which processor, and what is kept of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from kernel_arrays import SMALL_FLOATS, dtype_of
+
+numba = pytest.importorskip("numba")
+
+from llvmlite import ir  # noqa: E402
+from numba import types  # noqa: E402
+from numba.core import config, event  # noqa: E402
+from numba.core.caching import FunctionCache  # noqa: E402
+
+from xverify.kernels.compiled import build, codings, vectors  # noqa: E402
+from xverify.kernels.compiled.linear import array_of  # noqa: E402
+from xverify.kernels.compiled.packed import unpack  # noqa: E402
+from xverify.kernels.compiled.scalars import settle  # noqa: E402
+
+SIGNATURE = (array_of(types.uint8), array_of(types.uint8), types.int64)
+FOLDER = Path(build.__file__).parent
+NOT_COMPILED = {"__init__", "linear", "pieces", "places", "pool", "ranges"}
+
+
+def unpacks(compiled: build.Compiled) -> bool:
+    codes = np.zeros(4, np.uint8)
+    compiled(np.array([0x21, 0xFE], np.uint8), codes, 2)
+    return codes.tolist() == [1, 2, 14, 15]
+
+
+def compilations(work: Callable[[], Any]) -> int:
+    """How often Numba compiles meanwhile."""
+    with event.install_recorder("numba:compile") as recorder:
+        work()
+    return sum(each.is_start for _, each in recorder.buffer)
+
+
+def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+
+    def first_call() -> None:
+        assert unpacks(build.entry.__wrapped__(unpack, SIGNATURE))
+
+    assert compilations(first_call) > 0
+    kept = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")}
+    assert len(kept) == 2
+    assert compilations(first_call) == 0
+    monkeypatch.setattr(build, "sources", lambda: "other sources")
+    assert compilations(first_call) > 0
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} != kept
+
+
+@pytest.mark.parametrize(("owner", "name"), [(build, "FunctionCache"), (FunctionCache, "save_overload")])
+def test_what_cannot_be_kept_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str
+) -> None:
+    """No directory to keep it in, a full disk."""
+
+    def fails(*_: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(owner, name, fails)
+    assert unpacks(build.entry.__wrapped__(unpack, SIGNATURE))
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    files = sorted(file for file in FOLDER.glob("*.py") if file.stem not in NOT_COMPILED)
+    assert len(files) > 10
+    for file in files:
+        shutil.copy(file, tmp_path)
+    before = build.sources()
+    monkeypatch.setattr(build, "__file__", str(tmp_path / "build.py"))
+    assert build.sources.__wrapped__() == before
+    for file in files:
+        (tmp_path / file.name).write_bytes(file.read_bytes() + b"\n")
+        assert build.sources.__wrapped__() != before
+        shutil.copy(file, tmp_path)
+
+
+def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = build.sources()
+    build.entry(unpack, SIGNATURE)
+    kept = build._kept(unpack)
+    monkeypatch.setattr(build, "sources", lambda: "other sources")
+    stale = build._kept(unpack)
+    assert len(before) == 64
+    assert kept._cache_file._load_index()
+    assert not stale._cache_file._load_index()
+
+
+def waits(flag, seen):  # type: ignore[no-untyped-def]
+    """Until the flag is set, or for some seconds."""
+    for _ in range(1 << 28):
+        settle()
+        if flag[0] != 0:
+            seen[0] = 1
+            break
+
+
+def test_other_threads_go_on_meanwhile() -> None:
+    compiled = build._entry(waits, (array_of(types.uint8), array_of(types.uint8)), keep=False)
+    flag, seen = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
+    thread = Thread(target=compiled, args=(flag, seen))
+    thread.start()
+    flag[0] = 1
+    thread.join()
+    assert seen[0] == 1
+
+
+def divides(numbers):  # type: ignore[no-untyped-def]
+    numbers[0] = numbers[1] / numbers[2]
+
+
+def test_to_divide_by_zero_is_no_error() -> None:
+    numbers = np.array([0, 1, 0], np.float32)
+    build._entry(divides, (array_of(types.float32),), keep=False)(numbers)
+    assert numbers[0] == np.inf
+
+
+def test_what_the_processor_has_is_known() -> None:
+    """Linux says it too."""
+    file = Path("/proc/cpuinfo")
+    flags = (
+        next((line for line in file.read_text().splitlines() if line.startswith("flags")), "") if file.exists() else ""
+    )
+    if not flags:
+        pytest.skip("this machine does not list what its processor has")
+    for feature, flag in (
+        ("f16c", "f16c"),
+        ("avx512f", "avx512f"),
+        ("avx512bw", "avx512bw"),
+        ("avx512bf16", "avx512_bf16"),
+    ):
+        assert vectors.has(feature) == (flag in flags.split()), feature
+    assert vectors.has_half_instruction() == vectors.has("f16c")
+
+
+@pytest.mark.parametrize(
+    ("machine", "feature", "has"), [("arm64", "", True), ("x86_64", "f16c", True), ("x86_64", "", False)]
+)
+def test_which_processors_convert_float16(
+    monkeypatch: pytest.MonkeyPatch, machine: str, feature: str, has: bool
+) -> None:
+    monkeypatch.setattr(vectors.platform, "machine", lambda: machine)
+    monkeypatch.setattr(vectors, "has", lambda asked: asked == feature)
+    assert vectors.has_half_instruction() is has
+
+
+def test_the_widest_register() -> None:
+    for count, feature in ((16, "avx512f"), (8, "avx512f"), (16, "none")):
+        value = SimpleNamespace(type=ir.VectorType(ir.FloatType(), count))
+        assert vectors.is_register(value, feature) == (count == 16 and vectors.has(feature))
+
+
+@pytest.mark.parametrize("converts", [False, True])
+def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, converts: bool) -> None:
+    """Not those that have a number where float16 has infinities."""
+    monkeypatch.setattr(codings, "has_half_instruction", lambda: converts)
+    for name in SMALL_FLOATS:
+        made = codings.coding.__wrapped__(dtype_of(name))
+        by_half = converts and name != "float8_e5m2fnuz"
+        assert type(made.fields) is (codings.HalfCoding if by_half else codings.FloatCoding), name
