@@ -94,8 +94,8 @@ TESTS_OF_FILE = {
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
-        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
-        ("compiled/packed", "packed"), ("compiled/range_loops", "kernel_ranges"),
+        ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
+        ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
