@@ -12,7 +12,8 @@ import xverify
 
 pytest.importorskip("numba")
 
-from kernel_arrays import INSTALLED, drawn, same_bits
+import exact
+from kernel_arrays import INSTALLED, SEED, drawn, same_bits
 from watched_loops import calls_given, have_their_ranks
 
 from xverify.kernels.blocks import Spread
@@ -51,6 +52,48 @@ def test_outputs_of_bfloat16(axis: int | None) -> None:
         given = ends if axis is None else np.repeat(ends[:, None], 5, axis=1)
         for name in ("uint8", "int16"):
             both(drawn(name, (700, 5)), *given, axis=axis, out_dtype="bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("contract", "mode"),
+    [
+        (INSTALLED, "MIN_COMBINED"),
+        (INSTALLED, "MIN_FIRST"),
+        (INSTALLED, "SCALED"),
+        (SEED, "MIN_FIRST"),
+        (SEED, "SCALED"),
+    ],
+)
+def test_every_mode(contract: str, mode: str) -> None:
+    for name in ("uint8", "int16", "int32"):
+        x = drawn(name, (37,))
+        for low, high in ((-1.1, 3.3), (-7.5, 2.25), (-0.0, -0.0), (0, np.inf), (-np.inf, 1), (-np.inf, np.inf)):
+            ends = np.float32(low), np.float32(high)
+            want, got = (
+                xverify.dequantize_range(x, *ends, mode=mode, contract=contract, backend=backend)
+                for backend in ("numpy", "numba")
+            )
+            same_bits(want, got)
+
+
+@pytest.mark.parametrize("name", ["int16", "int32"])
+def test_values_near_zero_of_ranges_about_it(name: str) -> None:
+    """Their two terms cancel: what float64 lost of them is seen, so that it must be known to be doubtful."""
+    rng = np.random.default_rng(11)
+    count = 1 << 12
+    low, high = ((sign * (1 + rng.random(count))).astype(np.float32) for sign in (-1, 1))
+    high = np.maximum(high, -low * np.float32(1.5))  # where the largest code is half way from low to high
+    first, last = low.astype(float), high.astype(float)
+    levels = (1 << 8 * np.dtype(name).itemsize) - 1
+    x = (np.rint(-first / (last - first) * levels) + rng.integers(-40, 41, count)).astype(name)
+    plain = (first + x * ((last - first) / levels)).astype(np.float32)
+    want = [
+        exact.min_combined(name, int(one), *ends)
+        for one, *ends in zip(x, low.view(np.uint32).tolist(), high.view(np.uint32).tolist(), strict=True)
+    ]
+    got = xverify.dequantize_range(x, low, high, mode="MIN_COMBINED", contract=INSTALLED, axis=0, backend="numba")
+    assert got.view(np.uint32).tolist() == want
+    assert plain.view(np.uint32).tolist() != want
 
 
 def test_values_that_float32_would_put_between_two_outputs() -> None:
