@@ -79,6 +79,7 @@ def test_what_a_script_does_gives_the_same_bits(graphs: Ask, path: str) -> None:
         assert by_oracle.kind == ("rejected" if (path, dtype) == ("xla", "int16") else "tensor")
 
 
+@pytest.mark.slow
 def test_a_script_of_a_graph_runs_alone(tmp_path: Path) -> None:
     got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
     legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]
