@@ -25,6 +25,12 @@ from xverify.kernels.compiled.pool import threads
 from xverify.kernels.compiled.ranges import Ranged
 from xverify.kernels.plans import Operand
 
+ENDS = (
+    (-1.1, 3.3), (-7.5, 2.25), (-2.0, 2.0), (-0.0, -0.0), (0.0, np.inf), (-np.inf, 1.0), (-np.inf, np.inf), (np.nan, 1.0),
+    (-1.0, np.nan),
+)  # fmt: skip
+"""What a range may end at, and what it may not."""
+
 FAR = 1 << 33
 """More elements than 32 bits count."""
 
@@ -66,14 +72,11 @@ def test_outputs_of_bfloat16(axis: int | None) -> None:
 )
 def test_every_mode(contract: str, mode: str) -> None:
     for name in ("uint8", "int16", "int32"):
-        x = drawn(name, (37,))
-        for low, high in ((-1.1, 3.3), (-7.5, 2.25), (-0.0, -0.0), (0, np.inf), (-np.inf, 1), (-np.inf, np.inf)):
-            ends = np.float32(low), np.float32(high)
-            want, got = (
-                xverify.dequantize_range(x, *ends, mode=mode, contract=contract, backend=backend)
-                for backend in ("numpy", "numba")
-            )
-            same_bits(want, got)
+        for low, high in ENDS:
+            ends, keywords = (np.float32(low), np.float32(high)), {"mode": mode, "contract": contract}
+            both(drawn(name, (37,)), *ends, **keywords)
+            if contract == INSTALLED:
+                both(drawn(name, (5, 3)), *(np.full(3, end) for end in ends), axis=1, **keywords)
 
 
 @pytest.mark.parametrize("name", ["int16", "int32"])
@@ -124,7 +127,7 @@ def test_no_more_memory_than_the_output_and_a_few_pieces() -> None:
 
 def both(x: np.ndarray, *ends: np.ndarray, **keywords: Any) -> None:
     want, got = (
-        xverify.dequantize_range(x, *ends, mode="MIN_COMBINED", contract=INSTALLED, backend=backend, **keywords)
+        xverify.dequantize_range(x, *ends, **{"contract": INSTALLED, **keywords}, backend=backend)
         for backend in ("numpy", "numba")
     )
     assert want.shape == x.shape

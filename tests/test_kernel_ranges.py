@@ -171,8 +171,10 @@ def test_scaled_values_beside_ties(low: float, high: float) -> None:
             pair = np.array([low, high], np.float32) * mantissa
             first, last = (int(code) for code in pair.view(np.uint32))
             raw = x % (1 << 32)
-            got = NUMPY.dequantize_range(np.array([x], np.int32), *pair, mode="SCALED", contract=SEED)
-            assert codes_of(got) == [exact.scaled_symmetric("int32", raw, first, last)]
+            want = [exact.scaled_symmetric("int32", raw, first, last)]
+            for backend in ("numpy", None):
+                keywords = {"mode": "SCALED", "contract": SEED, "backend": backend}
+                assert codes_of(xverify.dequantize_range(np.array([x], np.int32), *pair, **keywords)) == want
 
 
 def test_the_backend_that_is_named_computes(monkeypatch: pytest.MonkeyPatch) -> None:
