@@ -160,21 +160,21 @@ def test_what_float64_would_round_wrongly(name: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-1.0, 0.25), (-0.25, 1.0)])
 def test_scaled_values_beside_ties(low: float, high: float) -> None:
-    """x 2 m / (2 highest) for a float32 m: what is left of m x modulo highest is about half of it."""
-    highest = (1 << 31) - 1
-    for x in (1882820362, -1634157581):
-        mantissas = np.arange(1 << 23, 1 << 24)
-        left = abs(x) * mantissas % highest
-        near = mantissas[np.abs(left - highest // 2) <= 16]
-        assert near.size
-        for mantissa in (near * 2.0**-23).astype(np.float32):
-            pair = np.array([low, high], np.float32) * mantissa
-            first, last = (int(code) for code in pair.view(np.uint32))
-            raw = x % (1 << 32)
-            want = [exact.scaled_symmetric("int32", raw, first, last)]
-            for backend in ("numpy", None):
-                keywords = {"mode": "SCALED", "contract": SEED, "backend": backend}
-                assert codes_of(xverify.dequantize_range(np.array([x], np.int32), *pair, **keywords)) == want
+    """x m / highest, solved for what leaves about half of highest: float64 would round most of them to the wrong side."""
+    highest, wrong = (1 << 31) - 1, 0
+    for mantissa in np.random.default_rng(8).integers(1 << 23, 1 << 24, 40).tolist():
+        for above in (0, 1):
+            x = (highest // 2 + above) * pow(mantissa, -1, highest) % highest
+            if x * mantissa // highest < 1 << 23:
+                continue
+            pair = np.array([low, high], np.float32) * np.float32(mantissa * 2.0**-23)
+            wrong += int(np.float32(float(x) * (2.0 * mantissa) / (2 * highest))) != x * mantissa // highest + above
+            for signed in (x, -x):
+                want = [exact.scaled_symmetric("int32", signed % (1 << 32), *pair.view(np.uint32).tolist())]
+                for backend in ("numpy", None):
+                    keywords = {"mode": "SCALED", "contract": SEED, "backend": backend}
+                    assert codes_of(xverify.dequantize_range(np.array([signed], np.int32), *pair, **keywords)) == want
+    assert wrong > 10
 
 
 def test_the_backend_that_is_named_computes(monkeypatch: pytest.MonkeyPatch) -> None:
