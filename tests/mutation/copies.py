@@ -24,6 +24,9 @@ PARTS = ("xverify", "oracles", "strategies", "tests")
 GRACE = 20.0
 """Seconds that a gate may take beyond its budget before it is ended from outside."""
 
+TEST_SECONDS = 90
+"""In which one test must end, also where it compiles everything anew beside another that does."""
+
 COMPILED = Path("xverify", "kernels", "compiled", "__pycache__")
 """Where Numba keeps what it has compiled."""
 
@@ -75,11 +78,14 @@ class Copy:
             command = [sys.executable, str(self.tree / "tests" / "mutation" / "ask.py"), asked]
             status, output = self._run(command, self.tree, question.budget + GRACE)
         else:
-            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *question.tests]
+            ends = "-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"
+            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *ends, *question.tests]
             status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, question.budget)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")
+        if not question.kernel and any(line.startswith("Timeout (") for line in lines):
+            return Answer("endless", seconds, "a test did not end")
         if not question.kernel:
             # Not the last line: of a process that died it names a folder of the machine.
             ended = f"they ended by signal {-status}" if status < 0 else f"they ended with status {status}"
