@@ -162,6 +162,14 @@ def test_the_widest_register() -> None:
         assert vectors.is_register(value, feature) == (count == 16 and vectors.has(feature))
 
 
+@pytest.mark.parametrize("has", [False, True])
+def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
+    monkeypatch.setattr(tables, "has", lambda feature: has and feature == "avx512bw")
+    for codes in (types.uint8, types.uint16, types.int32):
+        for out in (types.float32, types.uint16, types.int16):
+            assert tables.pays(codes, out) is (has and codes == types.uint8 and out != types.float32)
+
+
 @pytest.mark.parametrize("converts", [False, True])
 def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, converts: bool) -> None:
     """Not those that have a number where float16 has infinities."""
