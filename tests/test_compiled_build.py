@@ -20,7 +20,7 @@ from numba import types  # noqa: E402
 from numba.core import config, event  # noqa: E402
 from numba.core.caching import FunctionCache  # noqa: E402
 
-from xverify.kernels.compiled import build, codings, vectors  # noqa: E402
+from xverify.kernels.compiled import build, codings, tables, vectors  # noqa: E402
 from xverify.kernels.compiled.linear import array_of  # noqa: E402
 from xverify.kernels.compiled.packed import unpack  # noqa: E402
 from xverify.kernels.compiled.scalars import settle  # noqa: E402
