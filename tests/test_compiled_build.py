@@ -20,7 +20,7 @@ from numba import types  # noqa: E402
 from numba.core import config, event  # noqa: E402
 from numba.core.caching import FunctionCache  # noqa: E402
 
-from xverify.kernels.compiled import build, codings, tables, vectors  # noqa: E402
+from xverify.kernels.compiled import build, codings, vectors  # noqa: E402
 from xverify.kernels.compiled.linear import array_of  # noqa: E402
 from xverify.kernels.compiled.packed import unpack  # noqa: E402
 from xverify.kernels.compiled.scalars import settle  # noqa: E402
@@ -160,14 +160,6 @@ def test_the_widest_register() -> None:
     for count, feature in ((16, "avx512f"), (8, "avx512f"), (16, "none")):
         value = SimpleNamespace(type=ir.VectorType(ir.FloatType(), count))
         assert vectors.is_register(value, feature) == (count == 16 and vectors.has(feature))
-
-
-@pytest.mark.parametrize("has", [False, True])
-def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
-    monkeypatch.setattr(tables, "has", lambda feature: has and feature == "avx512bw")
-    for codes in (types.uint8, types.uint16, types.int32):
-        for out in (types.float32, types.uint16, types.int16):
-            assert tables.pays(codes, out) is (has and codes == types.uint8 and out != types.float32)
 
 
 @pytest.mark.parametrize("converts", [False, True])

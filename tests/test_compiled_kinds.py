@@ -21,15 +21,12 @@ from kernel_arrays import (
     drawn,
     dtype_of,
     expected,
-    same_bits,
 )
 
 import xverify
 
 pytest.importorskip("numba")
 
-from xverify.kernels.compiled import pieces
-from xverify.kernels.compiled.linear import look_up
 from xverify.kernels.compiled.vectors import has
 
 KINDS = (
@@ -239,17 +236,3 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     assert done.returncode == 0, done.stdout[-3000:]
     assert "skipped" not in done.stdout
     assert f"{len(kinds) + 2} passed" in done.stdout or kinds == KINDS
-
-
-@pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
-def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From tables, of every length about one of the processor's vectors, and of those in which a thread has a part, also past
-    the caches."""
-    entries, x = drawn(out, (256,), 7), drawn("uint8", (3 << 19,), 8)
-    for streamed_from in (1 << 30, 0):
-        monkeypatch.setattr(pieces, "_streamed_from", lambda least=streamed_from: least)
-        for count in (1, 31, 32, 33, 95, 1000, x.size - 1, x.size):
-            got = np.full_like(entries, 1, shape=count + 32)
-            look_up(got[:count], x[:count], entries)
-            same_bits(entries[x[:count]], got[:count])
-            assert (got[count:] == 1).all()

@@ -87,6 +87,7 @@ TESTS_OF_KERNELS = (
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
     "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
+    "tests/test_compiled_tables.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -95,6 +96,7 @@ TESTS_OF_FILE = {
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
         ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
+        ("compiled/tables", "compiled_tables", "compiled"),
         ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
@@ -118,7 +120,7 @@ QUICK_OF_FILE = {
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
         ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
-        ("tables", (*OF_BUILD, f"{KINDS[0]}::test_an_output_of_each_byte", *WAYS, *KINDS)),
+        ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
         *((file, (*WAYS, *KINDS, *OF_RANGES)) for file in ("chunks", "loops")),
     )
 }  # fmt: skip
