@@ -87,7 +87,7 @@ TESTS_OF_KERNELS = (
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
     "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
-    "tests/test_compiled_tables.py",
+    "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -121,7 +121,7 @@ QUICK_OF_FILE = {
         ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
-        *((file, (*WAYS, *KINDS, *OF_RANGES)) for file in ("chunks", "loops")),
+        ("loops", ("tests/test_compiled_loops.py", *WAYS, *KINDS)), ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
