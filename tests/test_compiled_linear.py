@@ -98,6 +98,18 @@ def test_quotients_beside_midpoints_are_rounded_once(out_dtype: str, backend: st
     assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("out_dtype", ["float32", "float16", "bfloat16"])
+def test_quotients_by_one_scale_may_be_subnormals_where_products_are_not(out_dtype: str, backend: str) -> None:
+    x, zero_point = all_codes("int8"), np.array(0, np.int8)
+    for scale in (1.5, 1e30, 2.0**127, 3.0e38):
+        operands = (x, np.array(scale, np.float32), zero_point)
+        out = np.empty(x.size, dtype_of(out_dtype))
+        described = [Operand(array.dtype, array.shape) for array in operands]
+        planned(backend, out.dtype, *described, Spread(), by_division=True).apply(out, *operands)
+        assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
+
+
 def test_there_is_an_output_for_each_byte_and_no_more() -> None:
     """One more would be written behind the table."""
     assert linear._EVERY_BYTE.dtype == np.uint8

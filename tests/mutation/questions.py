@@ -106,7 +106,9 @@ TESTS_OF_FILE = {
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
 
-KINDS = ("tests/test_compiled_kinds.py", "tests/test_compiled_linear.py::test_floats_with_zero_points_of_another_type")
+KINDS = ("tests/test_compiled_kinds.py", *(f"tests/test_compiled_linear.py::test_{test}" for test in (
+    "floats_with_zero_points_of_another_type", "quotients_by_one_scale_may_be_subnormals_where_products_are_not",
+)))  # fmt: skip
 WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
