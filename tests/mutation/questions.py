@@ -113,6 +113,7 @@ WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
 )
+OF_LOOPS = "tests/test_compiled_loops.py", "tests/test_compiled_tables.py"
 OF_BUILD = ("tests/test_compiled_build.py",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
@@ -123,7 +124,7 @@ QUICK_OF_FILE = {
         ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
-        ("loops", ("tests/test_compiled_loops.py", *WAYS, *KINDS)), ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
+        ("loops", (*OF_LOOPS, *WAYS, *KINDS)), ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
