@@ -108,6 +108,7 @@ TESTS_OF_FILE = {
 
 KINDS = ("tests/test_compiled_kinds.py", *(f"tests/test_compiled_linear.py::test_{test}" for test in (
     "floats_with_zero_points_of_another_type", "quotients_by_one_scale_may_be_subnormals_where_products_are_not",
+    "both_ways_give_the_bits_of_numpy[one value]",
 )))  # fmt: skip
 WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
