@@ -100,7 +100,7 @@ def version_of(distribution: str) -> Optional[str]:
     """The version of an installed distribution; None where there is none of that name."""
     if not distribution:
         return None
-    # Not before: it takes a worker, of which a gate starts many, a tenth of its start.
+    # Not before: it takes a worker, of which a gate starts many, a sixth more to start.
     from importlib import metadata
 
     try:
