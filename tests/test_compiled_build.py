@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -13,17 +14,17 @@ import numpy as np
 import pytest
 from kernel_arrays import SMALL_FLOATS, dtype_of
 
-numba = pytest.importorskip("numba")
+pytest.importorskip("numba")
 
-from llvmlite import ir  # noqa: E402
-from numba import types  # noqa: E402
-from numba.core import config, event  # noqa: E402
-from numba.core.caching import FunctionCache  # noqa: E402
+from llvmlite import ir
+from numba import types
+from numba.core import config, event
+from numba.core.caching import FunctionCache
 
-from xverify.kernels.compiled import build, codings, vectors  # noqa: E402
-from xverify.kernels.compiled.linear import array_of  # noqa: E402
-from xverify.kernels.compiled.packed import unpack  # noqa: E402
-from xverify.kernels.compiled.scalars import settle  # noqa: E402
+from xverify.kernels.compiled import build, codings, vectors
+from xverify.kernels.compiled.linear import array_of
+from xverify.kernels.compiled.packed import unpack
+from xverify.kernels.compiled.scalars import settle
 
 SIGNATURE = (array_of(types.uint8), array_of(types.uint8), types.int64)
 FOLDER = Path(build.__file__).parent
@@ -98,21 +99,25 @@ def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyP
     assert not stale._cache_file._load_index()
 
 
-def waits(flag, seen):  # type: ignore[no-untyped-def]
-    """Until the flag is set, or for some seconds."""
+def waits(began, told, seen):  # type: ignore[no-untyped-def]
+    """Until it is told, or for some seconds."""
+    began[0] = 1
     for _ in range(1 << 28):
         settle()
-        if flag[0] != 0:
+        if told[0] != 0:
             seen[0] = 1
             break
 
 
 def test_other_threads_go_on_meanwhile() -> None:
-    compiled = build._entry(waits, (array_of(types.uint8), array_of(types.uint8)), keep=False)
-    flag, seen = np.zeros(1, np.uint8), np.zeros(1, np.uint8)
-    thread = Thread(target=compiled, args=(flag, seen))
+    """This one sees that the loop has begun, and the loop what it is told then."""
+    compiled = build._entry(waits, (array_of(types.uint8),) * 3, keep=False)
+    began, told, seen = (np.zeros(1, np.uint8) for _ in range(3))
+    thread = Thread(target=compiled, args=(began, told, seen))
     thread.start()
-    flag[0] = 1
+    while not began[0]:
+        time.sleep(0)
+    told[0] = 1
     thread.join()
     assert seen[0] == 1
 

@@ -9,19 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_arrays import (
-    DIVIDE,
-    MULTIPLY,
-    SCALES,
-    Array,
-    all_codes,
-    both,
-    coded,
-    codes_of,
-    drawn,
-    dtype_of,
-    expected,
-)
+from kernel_arrays import DIVIDE, MULTIPLY, SCALES, Array, all_codes, both, coded, codes_of, drawn, dtype_of, expected
 
 import xverify
 
