@@ -84,7 +84,8 @@ class Copy:
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")
-        if not question.kernel and any("Timeout (" in line and line.endswith("!") for line in lines):  # behind a row of dots
+        # Said behind the dots of those before it.
+        if not question.kernel and any("Timeout (" in line and line.endswith("!") for line in lines):
             return Answer("endless", seconds, "a test did not end")
         if not question.kernel:
             # Not the last line: of a process that died it names a folder of the machine.
