@@ -1,15 +1,21 @@
-"""What the loops decide before they are compiled."""
+"""What the loops decide before they are compiled, and that they write their part of a tensor, and no more."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from kernel_arrays import NUMPY, Array, drawn, same_bits
 
 pytest.importorskip("numba")
 
 from numba import types
 
+from xverify.kernels.casting import FLOAT16
 from xverify.kernels.compiled import loops, tables
-from xverify.kernels.compiled.linear import array_of
+from xverify.kernels.compiled.build import entry
+from xverify.kernels.compiled.codings import coding
+from xverify.kernels.compiled.linear import array_of, signature
+from xverify.kernels.compiled.places import Places, Rows, Runs
 
 BYTES, FLOATS, HALVES = array_of(types.uint8), array_of(types.float32), array_of(types.uint16)
 TUPLE = types.UniTuple(types.int64, 4)
@@ -47,3 +53,65 @@ def test_which_loop_is_compiled() -> None:
     ):  # fmt: skip
         rest = types.float64, types.none, runs, TUPLE, types.int64, types.boolean
         assert loops._version(*given, scale, *rest) is expected
+
+
+def parameters(places: Places | None, size: int) -> Array:
+    """The parameter of each element, as `xverify.kernels.compiled.loops` says it."""
+    element = np.arange(size)
+    if places is None:
+        return 0 * element
+    if isinstance(places, Runs):
+        line, within = np.divmod(element, places.line)
+        return line * places.stride + within // places.run
+    row, within = np.divmod(element, places.row)
+    line, of_line = np.divmod(row, places.in_line)
+    return (line * places.stride + of_line // places.run) * places.row + within
+
+
+def some_parts(size: int) -> list[tuple[int, int]]:
+    """Where they start and stop: the whole, what may be short or long, and what begins and ends at any chunk."""
+    rng = np.random.default_rng(1)
+    anywhere = np.sort(rng.integers(0, size + 1, (12, 2)))
+    of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
+    short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
+    return [(0, size), *((int(start), int(stop)) for start, stop in np.concatenate([anywhere, of_chunks, short]))]
+
+
+SHORT, LONG = 3000, 3 * tables.LONG
+
+
+@pytest.mark.parametrize(
+    ("places", "size"),
+    [
+        (None, LONG),
+        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5))),
+        *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
+        *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_part_of_a_tensor(places: Places | None, size: int) -> None:
+    """From memory that goes on to memory that goes on, with the parameters that the part needs, past the caches too."""
+    rank = 0 if places is None else 1
+    of_parameters = array_of(types.uint16, rank), array_of(types.uint8, rank)
+    kind = coding(np.dtype(np.uint8))
+    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
+    which, x = parameters(places, size), drawn("uint8", (size,), 1)
+    scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(np.float16)
+    zero_point = drawn("uint8", scale.shape, 3)
+    want = NUMPY.dequantize_linear(x, scale[which], zero_point[which], axis=0)
+    memory = np.zeros(size + 128, np.float16)
+    for start, stop in some_parts(size):
+        low, high = (which[start:stop].min(), which[start:stop].max() + 1) if start < stop else (0, 1)
+        given = scale[low:high], zero_point[low:high]
+        if places is None:
+            given = scale.reshape(()), zero_point.reshape(())
+        arguments = (None, None) if places is None else places.arguments(int(low))
+        for beside, streamed in ((0, True), (3, True), (3, False)):
+            begins = -memory.ctypes.data % 64 // 2 + 32 + beside
+            memory[:] = 0x55
+            out = memory[begins : begins + stop - start]
+            fill(x[start:stop], out, tuple(kind.fields), 0.0, *given, None, *arguments, start, streamed)
+            same_bits(want[start:stop], out)
+            assert (memory[:begins] == 0x55).all()
+            assert (memory[begins + out.size :] == 0x55).all()
