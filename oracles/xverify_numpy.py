@@ -21,6 +21,7 @@ ORACLES = tuple(
         role="kernel",
         arguments=(backend,),
         needs_xverify=True,
+        needs=() if backend == "numpy" else (backend,),
     )
     for backend in ("numpy", "numba")
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -17,12 +19,13 @@ from kernel_arrays import SMALL_FLOATS, dtype_of
 pytest.importorskip("numba")
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import config, event
 from numba.core.caching import FunctionCache
 
-from xverify.kernels.compiled import build, codings, vectors
-from xverify.kernels.compiled.linear import array_of
+from xverify.kernels.casting import FLOAT16, FLOAT32
+from xverify.kernels.compiled import build, codings, loops, vectors
+from xverify.kernels.compiled.linear import array_of, signature
 from xverify.kernels.compiled.packed import unpack
 from xverify.kernels.compiled.scalars import settle
 
@@ -175,3 +178,17 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
         made = codings.coding.__wrapped__(dtype_of(name))
         by_half = converts and name != "float8_e5m2fnuz"
         assert type(made.fields) is (codings.HalfCoding if by_half else codings.FloatCoding), name
+
+
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="the instructions of other processors have other names"
+)
+def test_stores_past_the_caches_are_what_they_are_called() -> None:
+    """LLVM may take such a store for a hint, and has done so for truncated integers."""
+    codes = codings.coding(np.dtype(np.uint8))
+    of_one = array_of(types.float32, 0), array_of(types.uint8, 0)
+    compiled = njit(nogil=True, error_model="numpy")(loops.linear)
+    for out in (FLOAT32, FLOAT16):
+        given = signature(codes.codes, out, codes.fields_type, types.float32, *of_one, None)
+        compiled.compile(given)
+        assert len(re.findall(r"\bv?movnt\w+", compiled.inspect_asm(given))) > 0

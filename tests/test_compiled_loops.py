@@ -69,12 +69,16 @@ def parameters(places: Places | None, size: int) -> Array:
 
 
 def some_parts(size: int) -> list[tuple[int, int]]:
-    """Where they start and stop: the whole, what may be short or long, and what begins and ends at any chunk."""
+    """Where they start and stop: all, all but the first, what is short or long, and what begins and ends at any chunk."""
     rng = np.random.default_rng(1)
     anywhere = np.sort(rng.integers(0, size + 1, (12, 2)))
     of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
     short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
-    return [(0, size), *((int(start), int(stop)) for start, stop in np.concatenate([anywhere, of_chunks, short]))]
+    return [
+        (0, size),
+        (1, size),
+        *((int(start), int(stop)) for start, stop in np.concatenate([anywhere, of_chunks, short])),
+    ]
 
 
 SHORT, LONG = 3000, 3 * tables.LONG
@@ -84,7 +88,7 @@ SHORT, LONG = 3000, 3 * tables.LONG
     ("places", "size"),
     [
         (None, LONG),
-        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5))),
+        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5), (60, 5, 12))),
         *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
         *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
     ],

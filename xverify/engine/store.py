@@ -6,12 +6,14 @@ import json
 import os
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from oracles.protocol import Oracle, version_of
 from xverify import __version__
 from xverify.contracts.model import Cell, Contract
 from xverify.core.bits import canonical
@@ -79,12 +81,25 @@ def _run(sweep: Sweep) -> dict[str, Any]:
         "budget": options.budget,
         "cases": options.cases,
         "complete": sweep.complete,
-        "versions": {"xverify": __version__, "python": platform.python_version(), **versions(_PACKAGES)},
+        "versions": {
+            "xverify": __version__,
+            "python": platform.python_version(),
+            **versions(_PACKAGES),
+            **_versions_beside(sweep.fleet.oracles.values()),
+        },
         "machine": machine(),
         "phases": dict(sorted(sweep.phases.items())),
         "workers": _workers(sweep),
         "left_out": list(options.left_out),
     }
+
+
+def _versions_beside(oracles: Iterable[Oracle]) -> dict[str, str]:
+    """Of what the implementations run on besides; those in environments of their own run on what is installed there."""
+    here = (oracle for oracle in oracles if not oracle.python)
+    named = (name for oracle in here for name in (oracle.distribution, *oracle.distributions, *oracle.needs))
+    wanted = dict.fromkeys(name for name in named if name not in ("", "xverify", *_PACKAGES))
+    return {name: version for name in wanted if (version := version_of(name))}
 
 
 def _workers(sweep: Sweep) -> list[dict[str, Any]]:
