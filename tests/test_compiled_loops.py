@@ -88,7 +88,8 @@ SHORT, LONG = 3000, 3 * tables.LONG
     ("places", "size"),
     [
         (None, LONG),
-        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5), (60, 5, 12))),
+        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0))),
+        *((Runs(*line), SHORT) for line in ((48, 16, 5), (60, 5, 12))),
         *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
         *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
     ],

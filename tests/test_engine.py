@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,15 @@ def test_an_oracle_that_cannot_load_is_left_out_with_a_sentence(tmp_path):
     assert [event for event in events if isinstance(event, WorkerFailed) and "no such framework" in event.sentence]
     assert report["coverage"]["cases"] == 100
     assert "no such framework" in next(w["status"] for w in report["run"]["workers"] if w["name"] == "broken")
+
+
+def test_a_report_has_the_versions_of_what_each_implementation_runs_on(tmp_path):
+    distributions = ("no-such-distribution", "rich")
+    here = replace(flawed("load_ignoring"), distribution="click", distributions=distributions, needs=("packaging",))
+    elsewhere = replace(flawed("load_ignoring", "other"), distribution="jinja2", python=sys.executable, version="1.2")
+    versions = run(tmp_path, here, elsewhere, cases=60)["run"]["versions"]
+    added = {name: versions[name] for name in versions.keys() & {*distributions, "click", "packaging", "jinja2"}}
+    assert added == {name: metadata.version(name) for name in ("click", "packaging", "rich")}
 
 
 @pytest.mark.slow
