@@ -120,3 +120,29 @@ def test_a_part_of_a_tensor(places: Places | None, size: int) -> None:
             same_bits(want[start:stop], out)
             assert (memory[:begins] == 0x55).all()
             assert (memory[begins + out.size :] == 0x55).all()
+
+
+def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
+    """Else the loop says so, and writes nothing."""
+    places = Rows(16)
+    kind = coding(np.dtype(np.uint8))
+    of_parameters = array_of(types.uint16), array_of(types.uint8)
+    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
+    operands = drawn("uint8", (4,), 1), np.full(16, 0.5, np.float16), drawn("uint8", (16,), 2)
+    want = NUMPY.dequantize_linear(operands[0], operands[1][:4], operands[2][:4], axis=0)
+    begins, ends = 64, 64 + want.nbytes
+    for number, operand in enumerate(operands):
+        beside = begins - operand.nbytes, ends
+        on_it = beside[0] + operand.itemsize, begins, ends - operand.itemsize
+        for at, is_beside in [*((at, True) for at in beside), *((at, False) for at in on_it)]:
+            memory = np.full(160, 0x55, np.uint8)
+            moved = memory[at : at + operand.nbytes].view(operand.dtype)
+            moved[:] = operand
+            kept, out = memory.copy(), memory[begins:ends].view(np.float16)
+            x, *given = *operands[:number], moved, *operands[number + 1 :]
+            done = fill(x, out, tuple(kind.fields), 0.0, *given, None, *places.arguments(0), 0, False)
+            assert done is is_beside
+            if is_beside:
+                same_bits(want, out)
+                kept[begins:ends] = memory[begins:ends]
+            assert memory.tobytes() == kept.tobytes()

@@ -116,6 +116,7 @@ WAYS = tuple(
 )
 OF_LOOPS = "tests/test_compiled_loops.py", "tests/test_compiled_tables.py"
 OF_BUILD = ("tests/test_compiled_build.py",)
+PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
 QUICK_OF_FILE = {
@@ -125,7 +126,8 @@ QUICK_OF_FILE = {
         ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
-        ("loops", (*OF_LOOPS, *WAYS, *KINDS)), ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
+        ("loops", (*OF_LOOPS, *WAYS, *KINDS, *PAST_THE_CACHES)), ("memory", (*QUICK, *PAST_THE_CACHES)),
+        ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
