@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from kernel_arrays import NUMPY, Array, drawn, same_bits
@@ -10,6 +13,7 @@ pytest.importorskip("numba")
 
 from numba import types
 
+from oracles.guarded_memory import PAGE, Arena
 from xverify.kernels.casting import FLOAT16
 from xverify.kernels.compiled import loops, tables
 from xverify.kernels.compiled.build import entry
@@ -81,6 +85,21 @@ def some_parts(size: int) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.fixture
+def beside_a_page() -> Callable[[Array, bool], Array]:
+    """Gives arrays anew with a page behind them, or before, that nobody may touch."""
+    kept: list[Arena] = []
+
+    def placed(array: Array, is_behind: bool) -> Array:
+        kept.append(Arena(-(-max(array.nbytes, 1) // PAGE) * PAGE, 0, canaries=False))
+        kept[-1].lend(array.nbytes, is_behind)
+        kept[-1].write(array.tobytes())
+        memory = (ctypes.c_uint8 * array.nbytes).from_address(kept[-1].address)
+        return np.frombuffer(memory, np.uint8).view(array.dtype).reshape(array.shape)
+
+    return placed
+
+
 SHORT, LONG = 3000, 3 * tables.LONG
 
 
@@ -89,14 +108,15 @@ SHORT, LONG = 3000, 3 * tables.LONG
     [
         (None, LONG),
         *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0))),
-        *((Runs(*line), SHORT) for line in ((48, 16, 5), (60, 5, 12))),
+        *((Runs(*line), SHORT) for line in ((48, 16, 5), (272, 16, 17), (60, 5, 12))),
         *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
         *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_part_of_a_tensor(places: Places | None, size: int) -> None:
-    """From memory that goes on to memory that goes on, with the parameters that the part needs, past the caches too."""
+def test_a_part_of_a_tensor(places: Places | None, size: int, beside_a_page: Callable[[Array, bool], Array]) -> None:
+    """From what ends or begins where memory does to memory that goes on, with what parameters the part needs; past the caches
+    too."""
     rank = 0 if places is None else 1
     of_parameters = array_of(types.uint16, rank), array_of(types.uint8, rank)
     kind = coding(np.dtype(np.uint8))
@@ -113,10 +133,11 @@ def test_a_part_of_a_tensor(places: Places | None, size: int) -> None:
             given = scale.reshape(()), zero_point.reshape(())
         arguments = (None, None) if places is None else places.arguments(int(low))
         for beside, streamed in ((0, True), (3, True), (3, False)):
+            operands = [beside_a_page(array, beside == 3) for array in (x[start:stop], *given)]
             begins = -memory.ctypes.data % 64 // 2 + 32 + beside
             memory[:] = 0x55
             out = memory[begins : begins + stop - start]
-            fill(x[start:stop], out, tuple(kind.fields), 0.0, *given, None, *arguments, start, streamed)
+            fill(operands[0], out, tuple(kind.fields), 0.0, *operands[1:], None, *arguments, start, streamed)
             same_bits(want[start:stop], out)
             assert (memory[:begins] == 0x55).all()
             assert (memory[begins + out.size :] == 0x55).all()

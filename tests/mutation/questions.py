@@ -123,7 +123,8 @@ QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
-        ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)), ("scalars", (*OF_RANGES, *KINDS, *WAYS)),
+        ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)),
+        ("scalars", (*OF_RANGES, *KINDS, *WAYS, *PAST_THE_CACHES)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *WAYS, *KINDS, *PAST_THE_CACHES)), ("memory", (*QUICK, *PAST_THE_CACHES)),
