@@ -59,7 +59,7 @@ detection: setup
 
 # Whole gates of kernels that are right, which must find nothing: 20 seeds of 60 s for each of seven kernels, two at once, 70 min.
 alarms: setup
-	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2
+	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2 -o reports/alarms.md
 
 # Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many,
 # COMPILED=1 for those of the compiled kernels.

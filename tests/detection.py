@@ -1,4 +1,4 @@
-"""How soon the gate stops each flawed kernel, as a table: python tests/detection.py --seeds 20 -o reports/detection.md"""
+"""How soon the gate stops flawed kernels, and that it stops no sound one, as tables: see `make detection`, `make alarms`."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def main(seeds: int, only: str, sound: bool, jobs: int, budget: float, output: P
     command = "python " + " ".join(["tests/detection.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as scratch:
         if sound:
-            sys.exit(alarms(seeds, only, budget, Path(scratch), jobs))
+            sys.exit(alarms(seeds, only, budget, Path(scratch), jobs, command, output))
         startup = start_of_command()
         found: list[Detection] = []
         for seed in range(seeds):
@@ -202,9 +202,22 @@ def say(one: Detection) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int) -> int:
+@dataclass(frozen=True)
+class Whole:
+    """What a whole gate made of a sound kernel. reason: why it could not be run to its end. found: a line for each finding."""
+
+    target: str
+    seed: int
+    outcome: str
+    reason: str
+    calls: int
+    values: int
+    found: tuple[str, ...]
+
+
+def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int, command: str, output: Path | None) -> int:
     """Run whole gates of sound kernels; how many of them found something, or could not be run to their end."""
-    wrong = 0
+    ended: list[Whole] = []
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         gates = [
             pool.submit(alarm, one, seed, folder, budget)
@@ -213,19 +226,57 @@ def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int) -> int
             if only in one.target
         ]
         for done in as_completed(gates):
-            outcome, lines = done.result()
-            wrong += outcome != "pass"
-            print("\n".join(lines), flush=True)
-    return min(wrong, 100)
+            one = done.result()
+            ended.append(one)
+            if output is not None:  # as far as it is: all of them take more than an hour
+                output.write_text(table_of_alarms(ended, len(gates), command), encoding="utf-8")
+            print(
+                f"{one.outcome:8} {one.target} seed {one.seed}, {one.calls} calls, {one.values} values {one.reason}",
+                flush=True,
+            )
+            for line in one.found:
+                print("        ", line, flush=True)
+    if output is None:
+        print(table_of_alarms(ended, len(gates), command))
+    return min(sum(one.outcome != "pass" for one in ended), 100)
 
 
-def alarm(one: Sound, seed: int, folder: Path, budget: float) -> tuple[str, list[str]]:
-    """The outcome of one whole gate of a sound kernel, and what to print of it."""
+def alarm(one: Sound, seed: int, folder: Path, budget: float) -> Whole:
+    """One whole gate of a sound kernel."""
     report = until_the_end(one, seed, folder, budget)
     made, values = report["gate"], report["coverage"]["values"]
-    head = f"{made['outcome']:8} {one.target} seed {seed}, {made['calls']} calls, {values} values {made['reason']}"
-    found = [f"         {f['verdict']}: {f['summary']} {f['line'][:400]}" for f in report["findings"]]
-    return made["outcome"], [head, *found]
+    found = tuple(f"{f['verdict']}: {f['summary']} {f['line'][:400]}" for f in report["findings"])
+    return Whole(one.target, seed, made["outcome"], made["reason"], made["calls"], values, found)
+
+
+def table_of_alarms(ended: Sequence[Whole], of: int, command: str) -> str:
+    """What whole gates found, as Markdown, a row for each kernel."""
+    rows = []
+    for sound in SOUND:
+        runs = [one for one in ended if one.target == sound.target]
+        if not runs:
+            continue
+        passed = sum(one.outcome == "pass" for one in runs)
+        calls, values = (statistics.median(getattr(one, name) for one in runs) for name in ("calls", "values"))
+        others = sorted({line for one in runs for line in (*one.found, one.reason) if line})
+        said = "<br>".join(line.replace("|", "\\|") for line in others)
+        rows.append(
+            f"| {sound.target} | `{sound.contract}` | {passed} of {len(runs)} | {calls:.0f} | {values / 1e6:.1f} | {said} |"
+        )
+    return "\n".join(
+        [
+            "# Whole gates of kernels that are right",
+            "",
+            f"Made by `{command}`: {len(ended)} of {of} gates. One passes when it finds nothing and its walk comes to its end.",
+            "",
+            f"Passed: {sum(one.outcome == 'pass' for one in ended)} of {len(ended)} gates.",
+            "",
+            "| kernel | contract | passed | calls (median) | million values (median) | what was found, or why it did not end |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":
