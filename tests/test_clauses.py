@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_contracts import DNN, MS, ONNX, TF, call_of, changed_calls, random_call
+from quoted_text import folded, quoted_but_absent
+from written_calls import DNN, MS, ONNX, TF, call_of, changed_calls, random_call
 
 from strategies import walk
 from xverify import contracts
 from xverify.contracts import documents, microsoft, onnx, tensorflow
-from xverify.contracts.model import Contract
 
 SEEDS = Path(__file__).resolve().parents[1].parent / "shared" / "seeds"
 
@@ -40,13 +40,6 @@ def test_every_clause_is_there(identity: str) -> None:
     assert set(texts) <= set(contract.clauses)
 
 
-def folded(text: str) -> str:
-    """White space, bullets and quotation marks made alike."""
-    for odd, plain in (("‘", "'"), ("’", "'"), ("`", ""), ("•", " "), ("::", ":")):
-        text = text.replace(odd, plain)
-    return re.sub(r"\( | (?=\))", lambda found: found.group().strip(), re.sub(r"\s+", " ", text)).strip()
-
-
 def columns(text: str) -> str:
     """The cells of reStructuredText grid tables, each column's lines joined."""
     found = []
@@ -62,20 +55,6 @@ def columns(text: str) -> str:
         for row in rows:
             found += [" ".join(line[a + 1 : b] for line in row) for a, b in pairwise(cuts)]
     return " ; ".join(found)
-
-
-def quoted_but_absent(contract: Contract, document: str) -> list[str]:
-    """Sentences of the contract that the document does not have; " ... " in a quotation skips something."""
-    whole = folded(document)
-    absent = []
-    for clause in contract.clauses.values():
-        place = 0
-        for part in filter(None, folded(clause.text).split(" ... ")):
-            place = whole.find(part, place)
-            if place < 0:
-                absent.append(f"{clause.id}: {part}")
-                break
-    return absent
 
 
 def schema_document(schema: documents.Schema) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubled_calls import FAKE, HERE, is_double, request
 from dying_oracles import DEATHS, SURVIVED
 from sample_report import ONNX, call, finding, refused, tensor
-from test_workers import FAKE, HERE, is_double, request
 
 from oracles import all_oracles
 from oracles.protocol import Oracle

@@ -9,24 +9,10 @@ import threading
 
 import numpy as np
 import pytest
+from flushing_library import SOURCE
 from native_compiler import compiled
 
 from xverify.core import fenv
-
-SOURCE = """
-#if defined(__x86_64__)
-#include <immintrin.h>
-void flush_subnormals(void) { _mm_setcsr(_mm_getcsr() | 0x8040u); }
-unsigned long control(void) { return _mm_getcsr(); }
-#else
-void flush_subnormals(void) {
-    unsigned long value;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(value));
-    __asm__ volatile("msr fpcr, %0" : : "r"(value | (1ul << 24)));
-}
-unsigned long control(void) { unsigned long value; __asm__ volatile("mrs %0, fpcr" : "=r"(value)); return value; }
-#endif
-"""
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64", "aarch64", "arm64") or sys.platform not in ("linux", "darwin"),

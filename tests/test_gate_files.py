@@ -12,9 +12,9 @@ from xml.etree import ElementTree as Xml
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from html_pages import Page
 from sample_gate import KERNEL, finding_of, gate_report, hostile_gate_report
 from sample_report import sample_report
-from test_report_html import Page
 
 from xverify.cli.gate import gate
 from xverify.engine import select

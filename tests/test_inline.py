@@ -30,8 +30,8 @@ def flushing_environment(tmp_path):
     """An environment in which subnormals are flushed, made by a library that was compiled with -ffast-math."""
     import ctypes
 
+    from flushing_library import SOURCE
     from native_compiler import compiled
-    from test_fenv import SOURCE
 
     source = tmp_path / "flush.c"
     source.write_text(SOURCE, encoding="utf-8")

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_region
+from ledger_entries import CALL, CELL, ENTRY, FACTS, SEEN, TODAY, WRAPS, violation
 from sample_report import ONNX, findings
+from sampled_calls import KNOWN_REGIONS, per_tensor, sample_of
 
 from xverify import contracts
 from xverify.core.call import Call
 from xverify.core.codec import DamagedFileError
 from xverify.core.dtypes import tensor
-from xverify.core.line import call_to_line
 from xverify.gate.ledger import (
     Condition,
     Entry,
@@ -33,37 +33,6 @@ from xverify.gate.ledger import (
 )
 from xverify.gate.regions import ANYWHERE, inside, region_from_name, region_to_text
 from xverify.verify.region import Region, Term, region
-
-TODAY = date(2026, 11, 21)
-CALL = Call(
-    ONNX,
-    {
-        "x": tensor("int32", [[-(2**31), 5, 7]], "F"),
-        "scale": tensor("float32", 1.0),
-        "zero_point": tensor("int32", 1),
-    },
-    {"axis": -1},
-)
-CELL = contracts.get(ONNX).cell(CALL)
-FACTS = facts(CALL, CELL)
-WRAPS = Recipes("wraps-int32")
-ENTRY = Entry(
-    name="wrap",
-    subject="kernels.py:dequantize",
-    contract=ONNX,
-    verdict="violation",
-    clause=f"{ONNX}/formula",
-    detail="wraps-int32",
-    reason="fixed in the next release",
-    owner="kernels",
-    accepted=TODAY,
-    expires=date(2027, 2, 21),
-    witness=call_to_line(CALL),
-    recipes=WRAPS,
-    scope=(Condition("x_dtype", ("int32",)), Condition("rank", least=2)),
-)
-SEEN = Seen("kernels.py:dequantize", ONNX, "violation", f"{ONNX}/formula", "wraps-int32", WRAPS)
-
 
 # -- what an entry covers ---------------------------------------------------------------------------------
 
@@ -228,15 +197,11 @@ def test_what_was_not_seen_is_stale():
 
 # -- regions ----------------------------------------------------------------------------------------------
 
-[KNOWN_PREDICATES] = [
-    mark for mark in test_region.test_a_known_predicate_is_named.pytestmark if mark.name == "parametrize"
-]
 
-
-@pytest.mark.parametrize("case", KNOWN_PREDICATES.args[1], ids=lambda case: case[0])
+@pytest.mark.parametrize("case", KNOWN_REGIONS, ids=lambda case: case[0])
 def test_a_region_comes_back_from_its_name_and_from_its_text(case):
     words, calls, predicate = case
-    samples = [test_region.sample_of(call, predicate) for call in calls]
+    samples = [sample_of(call, predicate) for call in calls]
     found = region(samples)
     for text in (found.name, region_to_text(found)):
         back = region_from_name(text)
@@ -262,7 +227,7 @@ def test_levels_are_written_in_words():
 
 
 def test_what_restricts_nothing_holds_everything():
-    samples = [test_region.sample_of(call, lambda call, y: y > 0) for call in test_region.per_tensor(2)]
+    samples = [sample_of(call, lambda call, y: y > 0) for call in per_tensor(2)]
     for text in ("", "everywhere", "no simple region"):
         assert region_from_name(text) == ANYWHERE
         assert inside(region_from_name(text), samples)
@@ -291,13 +256,6 @@ def test_a_region_that_is_none_is_refused(text, message):
 
 def accepted_from(finding: dict[str, Any]) -> Entry:
     return entry_from_finding(finding, "known for years", TODAY, "spec", date(2027, 1, 1))
-
-
-def violation() -> dict[str, Any]:
-    """A violation of int32 x with a single recipe, in three granularities."""
-    found = next(finding for finding in findings() if finding["verdict"] == "violation")
-    del found["attribution"]["elsewhere"]
-    return {**found, "detail": "wraps-int32", "region": {"name": "|y| < 0.5", "words": "|y| < 0.5"}}
 
 
 def test_an_accepted_finding_is_as_narrow_as_what_was_seen():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_entries import ENTRY, TODAY, violation
 from sample_report import findings
-from test_ledger import ENTRY, TODAY, violation
 
 from xverify.core.codec import DamagedFileError
 from xverify.gate.ledger import Condition, Entry, Ledger, Recipes, entry_from_finding

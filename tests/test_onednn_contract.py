@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from kernel_arrays import codes_of
 from kernel_arrays import expected as expected_codes
-from test_clauses import quoted_but_absent
-from test_contracts import call_of
+from quoted_text import quoted_but_absent
+from written_calls import call_of
 
 import xverify
 from oracles import all_oracles, installed_version, onednn_graph_api

@@ -9,13 +9,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from asked_calls import halves, linear, ranged, some_codes, tensor, values
 
 from oracles import all_oracles, answers, installed_version
 from oracles.arrays import answered, from_array, hand_out, numpy_dtype, pack, to_array
 from oracles.onnx_model import element_type, operator_set
 from oracles.onnxruntime_cpu import read
 from oracles.protocol import Oracle
-from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Outcome, Tensor, code_dtype, encode_call
+from xverify.core.call import BITS, LAYOUTS, Call, Outcome, Tensor, encode_call
 from xverify.engine.workers import Worker
 
 QUANTIZED = (
@@ -49,39 +50,6 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     yield started
     for worker in started.values():
         worker.stop()
-
-
-def tensor(dtype: str, values: Any, layout: str = "C") -> Tensor:
-    array = np.asarray(values).astype(numpy_dtype(dtype))
-    return Tensor(dtype, from_array(array).codes, layout)
-
-
-def some_codes(dtype: str, shape: tuple[int, ...], layout: str = "C") -> Tensor:
-    """Codes that all differ from their neighbours, every bit in use."""
-    count = int(np.prod(shape))
-    codes = (np.arange(count, dtype=np.uint64) * 0x9E3779B97F4A7C15) >> np.uint64(64 - BITS[dtype])
-    return Tensor(dtype, codes.astype(code_dtype(dtype)).reshape(shape), layout)
-
-
-def linear(contract: str, x: Tensor, scale: Tensor, zero_point: Tensor | None = None, **attributes: Any) -> Call:
-    tensors = {"x": x, "scale": scale} | ({} if zero_point is None else {"zero_point": zero_point})
-    return Call(contract, tensors, attributes)
-
-
-def ranged(x: Tensor, low: float, high: float, **attributes: Attribute) -> Call:
-    tensors = {"input": x, "min_range": tensor("float32", low), "max_range": tensor("float32", high)}
-    return Call("tensorflow/Dequantize@installed", tensors, attributes)
-
-
-def values(outcome: Outcome) -> np.ndarray[Any, Any]:
-    assert outcome.tensor is not None, outcome
-    assert outcome.notes == ()
-    return to_array(outcome.tensor).astype(np.float64)
-
-
-def halves(x: Tensor) -> np.ndarray[Any, Any]:
-    """What x times 0.5 is, exactly."""
-    return to_array(x).astype(np.float64) * 0.5
 
 
 def test_every_oracle_describes_itself() -> None:

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from asked_calls import Ask, asker, halves, linear, ranged, some_codes, tensor, values
 from sample_report import finding, gave, range_call, wrong
-from test_oracles import halves, linear, ranged, some_codes, tensor, values
-from test_script import run, scaled
+from scripts_run import run, scaled
 
-from oracles import all_oracles, installed_version
+from oracles import all_oracles
 from oracles.arrays import to_array
 from oracles.protocol import Oracle
 from oracles.protocol import Path as Way
 from oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
 from xverify import contracts
-from xverify.core.call import LAYOUTS, Call, Outcome, encode_call
+from xverify.core.call import LAYOUTS, Call
 from xverify.engine import select
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
-from xverify.engine.workers import Worker
 from xverify.report.script import script_for
 from xverify.report.script_short import short_script
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 TENSORFLOW = "tensorflow/Dequantize@installed"
 HERE = str(Path(__file__).parent)
-
-Ask = Callable[..., Outcome]
-
-
-def asker(oracle: Oracle, directory: Path) -> Iterator[Ask]:
-    if installed_version(oracle) is None:
-        pytest.skip(f"{oracle.distribution} is not installed; pip install {oracle.distribution}")
-    worker = Worker(oracle, directory)
-    worker.start()
-    yield lambda call, path="": worker.ask(encode_call(call), path)
-    worker.stop()
 
 
 @pytest.fixture(scope="module")

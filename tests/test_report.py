@@ -13,9 +13,9 @@ from xml.etree import ElementTree as Xml
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from html_pages import section
 from rich.console import Console
 from sample_report import ONNX, hostile_report, sample_report
-from test_report_html import section
 
 from xverify import cli
 from xverify.engine import events

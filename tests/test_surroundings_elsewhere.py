@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asked_calls import asker, linear, ranged, some_codes, tensor, values
 from sample_report import finding
-from test_oracles import linear, ranged, some_codes, tensor, values
-from test_peers import asker
 
 from oracles import all_oracles, onednn_library
 from oracles.arrays import to_array

@@ -12,15 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubled_calls import FAKE, HERE, is_double, request
 
 from oracles.protocol import Oracle
 from oracles.worker import FILE_LIMIT, read_journal, unwrap, wrap
-from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
+from xverify.core.call import decode_call, encode_call
 from xverify.engine.process import Limits
 from xverify.engine.workers import STARTS, Worker, WorkerFailedError, wait_any
-
-HERE = str(Path(__file__).parent)
-FAKE = Oracle("fake", "numpy", ("*",), ("*",), "fake_oracles", search_path=(HERE,))
 
 Start = Callable[..., Worker]
 
@@ -39,15 +37,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     for worker in workers:
         worker.stop()
     assert not list(tmp_path.iterdir())
-
-
-def request(value: int, do: str = "", size: int = 3) -> tuple[bytes, str]:
-    x = Tensor("uint8", np.full(size, value, np.uint8))
-    return encode_call(Call("fake/Double-1", {"x": x}, {"do": do} if do else {})), ""
-
-
-def is_double(outcome: Outcome, value: int, size: int = 3) -> bool:
-    return outcome.tensor is not None and bool(np.array_equal(outcome.tensor.codes, np.full(size, 2 * value, np.uint8)))
 
 
 def alive(pid: int) -> bool:
@@ -235,7 +224,7 @@ _PARENT = """
 import os, sys, time
 from pathlib import Path
 sys.path[:0] = {path!r}
-from test_workers import FAKE, request
+from doubled_calls import FAKE, request
 from xverify.engine.process import Limits
 from xverify.engine.workers import Worker
 worker = Worker(FAKE, Path({directory!r}))
