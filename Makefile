@@ -1,10 +1,10 @@
-# make setup | sweep | gate | gate-numba | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | gate-numba | gate-cuda-on-cpu | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 
-.PHONY: setup sweep gate gate-numba bench test test-slow lint format findings detection alarms mutants clean
+.PHONY: setup sweep gate gate-numba gate-cuda-on-cpu bench test test-slow lint format findings detection alarms mutants clean
 
 setup: $(READY)
 
@@ -48,6 +48,10 @@ gate: setup
 # The same for the loops that Numba compiles; where none are kept from before, compiling them takes another minute.
 gate-numba: setup
 	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 400s
+
+# The same for the CUDA kernels, without a card: their source compiled as C++, one thread after the other, behind a CuPy of the tests.
+gate-cuda-on-cpu: setup
+	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 400s
 
 # The in-house kernels beside every implementation that is installed, and the limit; nothing else should run meanwhile.
 bench: setup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ ORACLES = (
     Oracle(
         name="xverify-cuda",
         distribution="xverify",
-        contracts=("ai.onnx/*", "com.microsoft/*", "onednn/*"),
+        contracts=("ai.onnx/*", "com.microsoft/*", "onednn/*", "tensorflow/*"),
         ships=("*",),
         module=__name__,
         role="kernel",
@@ -50,15 +50,22 @@ def _invoke() -> Callable[[Call, Any], Any]:
         own = array.dtype
         return cupy.asarray(array if own.isbuiltin == 1 else array.view(code_dtype(own.name)))
 
+    # Each with the operands that may be of dtypes that CuPy has not; no range is.
+    linear: Tuple[Callable[..., Any], Tuple[str, ...]] = (cuda.dequantize_linear, ("x", "scale", "zero_point"))
+    functions: Dict[str, Tuple[Callable[..., Any], Tuple[str, ...]]] = {
+        "onednn": (cuda.dynamic_dequantize, ("src", "scales", "zps")),
+        "tensorflow": (cuda.dequantize_range, ()),
+    }
+
     def invoke(call: Call, arrays: Any) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
             # As it was given: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
-        is_onednn = call.contract.startswith("onednn/")
-        function: Callable[..., Any] = cuda.dynamic_dequantize if is_onednn else cuda.dequantize_linear
-        names = ("src", "scales", "zps") if is_onednn else ("x", "scale", "zero_point")
-        keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands)})
+        function, names = functions.get(call.contract.partition("/")[0], linear)
+        if not names and any(operand.dtype.isbuiltin != 1 for operand in operands):
+            raise TypeError("no array of CuPy has the dtypes %s" % [operand.dtype.name for operand in operands])
+        keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands[: len(names)])})
         result = cupy.asnumpy(function(*(codes(a) for a in operands), contract=call.contract, **keywords))
         return result.view(_output_dtype(keywords.get("out_dtype"), operands[1].dtype))
 

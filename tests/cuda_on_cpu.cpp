@@ -35,6 +35,7 @@ static float __fsub_rn(float a, float b) { return a - b; }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fdiv_rn(float a, float b) { return a / b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
 static double __ddiv_rn(double a, double b) { return a / b; }
@@ -51,7 +52,7 @@ template <class T> static T __ldg(const T* at) { check(at); return *at; }
 template <class T> static void __stwb(T* at, T value) { check(at); *at = value; }
 template <class T> static void __stcs(T* at, T value) { check(at); ++streamed_stores; *at = value; }
 
-static thread_local int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, X_BITS, ZERO_BITS, DIVIDES, SPREAD;
+static thread_local int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, FORMULA, X_BITS, ZERO_BITS, SPREAD;
 
 namespace narrow {
 #define INDEX_BITS 32
@@ -67,16 +68,21 @@ namespace wide {
 #include "dequantize.cu"
 }
 
-// The names of the types in the order of their numbers, so that macros can be given by name as to NVRTC.
-static const char* const NAMES[] = {
+// The names of the types and of the formulas in the order of their numbers, so that macros can be given by name as to NVRTC.
+static const char* const TYPES[] = {
     "NONE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "INT4", "UINT4", "INT2", "UINT2", "FLOAT4_E2M1FN", "FLOAT8_E4M3FN",
     "FLOAT8_E4M3FNUZ", "FLOAT8_E5M2", "FLOAT8_E5M2FNUZ", "FLOAT8_E8M0FNU", "FLOAT16", "BFLOAT16", "FLOAT32"};
-static_assert(narrow::FLOAT32 + 1 == sizeof NAMES / sizeof *NAMES, "");
+static const char* const FORMULAS[] = {
+    "PRODUCT", "QUOTIENT", "MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "SCALED_FACTOR_NARROW", "TABLE"};
+static_assert(narrow::FLOAT32 + 1 == sizeof TYPES / sizeof *TYPES, "");
+static_assert(narrow::TABLE + 1 == sizeof FORMULAS / sizeof *FORMULAS, "");
 
-extern "C" int type_of(const char* name)
+extern "C" int number_of(const char* name)
 {
     for (int type = 0; type <= narrow::FLOAT32; ++type)
-        if (!strcmp(NAMES[type], name)) return type;
+        if (!strcmp(TYPES[type], name)) return type;
+    for (int formula = 0; formula <= narrow::TABLE; ++formula)
+        if (!strcmp(FORMULAS[formula], name)) return formula;
     return -1;
 }
 
@@ -86,7 +92,7 @@ extern "C" void run(
     const int* macros, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale, const unsigned char* zero,
     unsigned char* y, const unsigned long long* n, unsigned long long* counted)
 {
-    int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &X_BITS, &ZERO_BITS, &DIVIDES, &SPREAD};
+    int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &FORMULA, &X_BITS, &ZERO_BITS, &SPREAD};
     for (int i = 0; i < 8; ++i) *variables[i] = macros[i];
     const auto kernel = macros[8] == 64 ? wide::dequantize : narrow::dequantize;
     streamed_stores = misaligned = 0;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,8 +20,8 @@ from xverify.kernels.cuda.launch import OPTIONS, SOURCE, source
 
 CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 
-TYPES = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE")
-MACROS = (*TYPES, "X_BITS", "ZERO_BITS", "DIVIDES", "SPREAD", "INDEX_BITS")
+NAMED = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE", "FORMULA")
+MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "INDEX_BITS")
 
 FLAGS = (
     "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
@@ -69,11 +70,11 @@ class Entered:
     """What can be made the current one."""
 
     def __enter__(self) -> Any:
-        CURRENT.append(self)
+        CURRENT.entered = [*entered(), self]
         return self
 
     def __exit__(self, *_: object) -> None:
-        CURRENT.pop()
+        CURRENT.entered = entered()[:-1]
 
 
 @dataclass
@@ -94,8 +95,12 @@ class Stream(Entered):
         return cls(other.__cuda_stream__()[1])
 
 
-CURRENT: list[Any] = []
-"""The devices and streams that are entered, the current ones last."""
+CURRENT = threading.local()
+
+
+def entered() -> list[Any]:
+    """The devices and streams that this thread has entered, the current ones last."""
+    return getattr(CURRENT, "entered", [])
 
 
 class Event:
@@ -146,7 +151,7 @@ class FakeCuPy:
 
     def _launch(self, macros: dict[str, str], grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
         values = [
-            self.library.type_of(macros[name].encode()) if name in TYPES else int(macros[name]) for name in MACROS
+            self.library.number_of(macros[name].encode()) if name in NAMED else int(macros[name]) for name in MACROS
         ]
         assert len(macros) == len(MACROS)
         assert min(values) >= 0
@@ -161,7 +166,7 @@ class FakeCuPy:
             (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
         )  # fmt: skip
         # CuPy keeps a current stream for each device: one that is entered before the device is another's.
-        device, *streams = CURRENT
+        device, *streams = entered()
         assert isinstance(device, Device)
         stream = streams[-1] if streams else None
         self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream))
@@ -181,6 +186,10 @@ class FakeCuPy:
     @staticmethod
     def asnumpy(value: Any) -> Any:
         return np.array(value.view(np.ndarray))
+
+    @staticmethod
+    def arange(count: int, dtype: Any) -> Any:
+        return np.arange(count, dtype=dtype).view(DeviceArray)
 
     @staticmethod
     def empty(shape: Any, dtype: Any) -> Any:

@@ -173,7 +173,9 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
         for scale in np.array([3.0, 1.7e-3, -0.11], np.float32):
             want, factor = np.empty(x.shape, dtype_of(name)), np.asarray(scale)
             formula.apply(want, x, factor, None, Spread(), by_division=True)
-            launch = Launch.of(want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), True)
+            launch = Launch.of(
+                want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), "QUOTIENT"
+            )
             got = on_device(np.zeros(x.shape, np.uint16))
             with cupy.cuda.Device(0):
                 launch(got, on_device(x), on_device(factor), None)

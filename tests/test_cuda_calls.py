@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from cuda_arrays import imported_cupy, on_device, random, scales
 from cuda_on_cpu import FakeCuPy, Stream
-from kernel_arrays import NEWEST, codes_of, dtype_of
+from kernel_arrays import INSTALLED, NEWEST, SEED, codes_of, dtype_of
 
 import xverify
 from oracles import all_oracles, answers
@@ -224,29 +224,48 @@ def test_the_oracle_answers_by_these_kernels(cupy: FakeCuPy) -> None:
         assert (outcome.tensor.dtype, codes_of(to_array(outcome.tensor))) == (out, codes_of(want))
     assert len(cupy.launches) == 3
     oracle = all_oracles()["xverify-cuda"]
-    assert (oracle.role, answers(oracle, NEWEST), answers(oracle, "tensorflow/Dequantize@seed")) == (
-        "kernel",
-        True,
-        False,
-    )
+    assert (oracle.role, answers(oracle, NEWEST), answers(oracle, SEED)) == ("kernel", True, True)
 
 
-@pytest.mark.skipif(
-    shutil.which("nvcc") is None, reason="there is no nvcc; NVRTC compiles the source where there is a card"
-)
+def test_the_oracle_answers_for_ranges(cupy: FakeCuPy) -> None:
+    answer, x, ends = load().answer, random("int8", (3, 2), 1), (np.array([-2, -1], np.float32), np.ones(2, np.float32))
+    tensors = {
+        role: from_array(array) for role, array in zip(("input", "min_range", "max_range"), (x, *ends), strict=True)
+    }
+    outcome = answer(Call(INSTALLED, tensors, {"mode": "MIN_COMBINED", "axis": 1, "dtype": "bfloat16"}), "")
+    assert outcome.tensor is not None
+    want = xverify.dequantize_range(x, *ends, axis=1, out_dtype="bfloat16", backend="numpy")
+    assert (outcome.tensor.dtype, codes_of(to_array(outcome.tensor))) == ("bfloat16", codes_of(want))
+
+
+def ptx_of(launch: Launch, directory: Path) -> str:
+    """The instructions that nvcc makes of a launch; the test is skipped where there is none."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("there is no nvcc; NVRTC compiles the source where there is a card")
+    file = directory / "kernel.ptx"
+    command = ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", file]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    return file.read_text()
+
+
 def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
     """Loads and stores are vectors past the caches, and no product is fused with the difference."""
-    launch = launch_of((7, 9), (9,), Spread(1))
-    result = subprocess.run(
-        ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", tmp_path / "kernel.ptx"],
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert (result.returncode, result.stderr) == (0, "")
-    found = set(
-        re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", (tmp_path / "kernel.ptx").read_text())
-    )
+    text = ptx_of(launch_of((7, 9), (9,), Spread(1)), tmp_path)
+    found = set(re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", text))
     assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
     assert not any(operation.startswith("fma") or ".ftz" in operation for operation in found)
+
+
+@pytest.mark.parametrize("formula", ["MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "TABLE"])
+def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
+    """Their terms stay in registers, and vectors are read and written all the same."""
+    x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
+    table = formula == "TABLE"
+    launch = Launch.of(end.dtype, x, end, None if table else end, Spread() if table else Spread(1), formula)
+    text = ptx_of(launch, tmp_path)
+    assert {"st.global.cs.v4.u32", "ld.global.cs.u32"} <= set(re.findall(r"\b(?:ld|st)\.global\.[a-z0-9.]*", text))
+    assert ".local" not in text
 
 
 def benchmark() -> Any:

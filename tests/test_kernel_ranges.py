@@ -20,6 +20,8 @@ from kernel_arrays import (
 )
 
 import xverify
+from xverify.kernels import ranges
+from xverify.kernels.blocks import Spread
 
 RANGES = (
     (0xBFA66666, 0x402CCCCD),
@@ -178,8 +180,6 @@ def test_scaled_values_beside_ties(low: float, high: float) -> None:
 
 
 def test_the_backend_that_is_named_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from xverify.kernels import ranges
-
     def unexpected(*_: object, **__: object) -> None:
         raise AssertionError("NumPy was not asked for")
 
@@ -196,3 +196,15 @@ def test_the_end_whose_shape_is_wrong_is_named() -> None:
     for low, high, name in ((one, two, "min_range"), (two, one, "max_range")):
         with pytest.raises(ValueError, match=f"the shape of {name} is"):
             NUMPY.dequantize_range(np.zeros(2, np.int8), low, high, axis=0)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_a_plan_says_how_ranges_spread(backend: str) -> None:
+    """Other arithmetic than its own takes it from there."""
+    if backend == "numba":
+        pytest.importorskip("numba")
+    for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+        for shape, axis in (((), None), ((4,), 1)):
+            x, end = (np.dtype(np.int16), (3, 4)), (np.dtype(np.float32), shape)
+            plan = ranges.range_plan(INSTALLED, *x, *end, *end, mode, None, axis, None, backend)
+            assert plan.spread == Spread(axis)

@@ -64,7 +64,7 @@ def dequantize_range(
     Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, mode, axis), naming the clause.
     """
     x, low, high = np.asarray(input), np.asarray(min_range), np.asarray(max_range)
-    plan = _range_plan(
+    plan = range_plan(
         contract,
         x.dtype,
         x.shape,
@@ -84,7 +84,7 @@ def dequantize_range(
 
 
 @remembered
-def _range_plan(
+def range_plan(
     contract: str,
     x_dtype: np.dtype[Any],
     x_shape: tuple[int, ...],
@@ -112,12 +112,12 @@ def _range_plan(
     spread = _spread(rules, x.shape, low, high, axis)
     if mode == "SCALED" and rules.id.endswith("@installed"):
         scaled = planned(backend, result_dtype, x, Operand(FLOAT32, low.shape), None, spread)
-        return Plan(result_dtype, partial(_scale, scaled.apply, bool(narrow_range)))
+        return Plan(result_dtype, partial(_scale, scaled.apply, bool(narrow_range)), spread=spread)
     if chosen(backend) == "numpy":
-        return Plan(result_dtype, partial(apply, mode=mode, spread=spread))
+        return Plan(result_dtype, partial(apply, mode=mode, spread=spread), spread=spread)
     from xverify.kernels.compiled.ranges import Ranged
 
-    return Plan(result_dtype, Ranged.of(result_dtype, x, low, spread, mode))
+    return Plan(result_dtype, Ranged.of(result_dtype, x, low, spread, mode), spread=spread)
 
 
 def _scale(multiply: Callable[..., None], narrow_range: bool, out: Array, x: Array, low: Array, high: Array) -> None:

@@ -6,5 +6,6 @@ CUDA C++ (`dequantize.cu`) that CuPy has NVRTC compile when it is first called, 
 
 from xverify.kernels.cuda.arrays import require_device
 from xverify.kernels.cuda.linear import dequantize_linear, dequantize_packed, dynamic_dequantize
+from xverify.kernels.cuda.ranges import dequantize_range
 
-__all__ = ["dequantize_linear", "dequantize_packed", "dynamic_dequantize", "require_device"]
+__all__ = ["dequantize_linear", "dequantize_packed", "dequantize_range", "dynamic_dequantize", "require_device"]

@@ -113,28 +113,33 @@ __device__ inline Word rounded(double value)
     return narrowed(to_odd(nearest, __dsub_rn(value, (double)nearest)));
 }
 
-// ---- The formula ------------------------------------------------------------------------------------------------------------------
+// ---- The linear formula -----------------------------------------------------------------------------------------------------------
 
+// scale, zero: an element's; of a range its ends. wide: the zero point as a double; of a range what its formula makes of both ends.
+// table: where the formula is one, the results of all 256 codes.
 struct Parameter {
     float scale, zero;
-    double wide_zero;
+    double wide;
+    const Byte* table;
 };
 
-__device__ inline Word result(Word code, Parameter parameter)
+__device__ inline double number_of_x(Word code) { return X_TYPE == INT32 ? (double)(int)code : (double)number(X_TYPE, code); }
+
+__device__ inline Word linear(Word code, Parameter parameter, bool divides)
 {
     const float scale = parameter.scale;
     if (is_wide()) {
-        double difference = X_TYPE == INT32 ? (double)(int)code : (double)number(X_TYPE, code);
-        if (ZERO_TYPE != NONE) difference = __dsub_rn(difference, parameter.wide_zero);
+        double difference = number_of_x(code);
+        if (ZERO_TYPE != NONE) difference = __dsub_rn(difference, parameter.wide);
         // Of a quotient's 49 or fewer significant bits before a midpoint, float64 rounds none to one: see xverify/kernels/linear.py.
-        if (DIVIDES) return rounded(__ddiv_rn(difference, (double)scale));
+        if (divides) return rounded(__ddiv_rn(difference, (double)scale));
         const double nearest = __dmul_rn(difference, (double)scale);
         return rounded(to_odd_double(nearest, __fma_rn(difference, (double)scale, -nearest)));
     }
     float difference = number(X_TYPE, code);
     if (ZERO_TYPE != NONE) difference = __fsub_rn(difference, parameter.zero);
-    if (OUT_TYPE == FLOAT32) return __float_as_uint(DIVIDES ? __fdiv_rn(difference, scale) : __fmul_rn(difference, scale));
-    if (DIVIDES) return rounded(__ddiv_rn((double)difference, (double)scale));
+    if (OUT_TYPE == FLOAT32) return __float_as_uint(divides ? __fdiv_rn(difference, scale) : __fmul_rn(difference, scale));
+    if (divides) return rounded(__ddiv_rn((double)difference, (double)scale));
     const float nearest = __fmul_rn(difference, scale);
     // The product has 42 bits or fewer: float32 holds what the rounding left of it, but for products below 2^-100. Doubles are slow on
     // many cards.

@@ -1,4 +1,4 @@
-// (x - zero_point) * scale, or / scale: the exact value, rounded once, to nearest even.
+// (x - zero_point) * scale, or / scale, or a mode of TensorFlow's ranges: the exact value, rounded once, to nearest even.
 //
 // Compiled by NVRTC once for each combination of the macros below, which are then constants, so that every `if` and `switch` on them
 // folds away. tests/cuda_on_cpu.cpp makes variables of them, and functions for one thread of what CUDA brings: the same source is
@@ -6,7 +6,8 @@
 //
 //   X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE   one of Type; ZERO_TYPE may be NONE
 //   X_BITS, ZERO_BITS    bits from one element to the next in memory: 4 or 2 where codes are packed, low bits first
-//   DIVIDES              1: / scale
+//   FORMULA              one of Formula: with PRODUCT * scale, with QUOTIENT / scale; of a range, scale is where its lower ends are and
+//                        zero where its upper; with TABLE, scale is where the results of all codes of 8 bits are
 //   SPREAD               0: one scale and one zero point serve all elements
 //   INDEX_BITS           32: all indices are below 2^31; or 64
 //
@@ -17,6 +18,7 @@
 #endif
 
 #include "arithmetic.cuh"
+#include "ranges.cuh"
 
 #if INDEX_BITS == 64
 typedef Long Index;
@@ -183,14 +185,15 @@ __device__ inline Parameter parameter_at(const Byte* scale, const Byte* zero, In
     Parameter parameter;
     parameter.scale = number(SCALE_TYPE, element(scale, number_, storage_bits(SCALE_TYPE)));
     parameter.zero = 0.0f;
-    parameter.wide_zero = 0.0;
-    if (ZERO_TYPE == INT64) parameter.wide_zero = __ll2double_rn(((const long long*)zero)[number_]);
-    else if (ZERO_TYPE == INT32) parameter.wide_zero = (double)(int)element(zero, number_, 32);
+    parameter.wide = 0.0;
+    parameter.table = scale;
+    if (ZERO_TYPE == INT64) parameter.wide = __ll2double_rn(((const long long*)zero)[number_]);
+    else if (ZERO_TYPE == INT32) parameter.wide = (double)(int)element(zero, number_, 32);
     else if (ZERO_TYPE != NONE) {
         parameter.zero = number(ZERO_TYPE, element(zero, number_, ZERO_BITS));
-        parameter.wide_zero = (double)parameter.zero;
+        parameter.wide = (double)parameter.zero;
     }
-    return parameter;
+    return completed(parameter);
 }
 
 __device__ inline void store_one(Byte* y, Index index, Word code)
@@ -221,9 +224,9 @@ __device__ inline void results_of(
                 if (ZERO_TYPE != NONE) {
                     const Word code = taken(zeros, lane, ZERO_BITS);
                     one.zero = ZERO_TYPE == INT32 ? 0.0f : number(ZERO_TYPE, code);
-                    one.wide_zero = ZERO_TYPE == INT32 ? (double)(int)code : (double)one.zero;
+                    one.wide = ZERO_TYPE == INT32 ? (double)(int)code : (double)one.zero;
                 }
-                results[lane] = result(taken(codes, lane, X_BITS), one);
+                results[lane] = result(taken(codes, lane, X_BITS), completed(one));
             }
             return;
         } else {
@@ -258,7 +261,7 @@ KERNEL void dequantize(
         {(Index)run, (Index)run_multiplier, (int)run_shift}, (Index)outer_stride, (Index)run_stride, (Index)inner_stride};
     const Index count = (Index)lanes(), begin = (Index)head, vectors = ((Index)size - begin) / count;
     const Index threads = (Index)gridDim.x * blockDim.x, thread = (Index)blockIdx.x * blockDim.x + threadIdx.x;
-    Parameter one = {0.0f, 0.0f, 0.0};
+    Parameter one = {0.0f, 0.0f, 0.0, scale};
     if (!SPREAD) one = parameter_at(scale, zero, 0);
 
     for (Index start = thread; start < vectors; start += threads * UNROLLED) {

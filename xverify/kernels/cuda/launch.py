@@ -16,6 +16,7 @@ from xverify.kernels.cuda.geometry import ONE, Geometry, geometry
 from xverify.kernels.plans import Operand
 
 SOURCE = Path(__file__).with_name("dequantize.cu")
+INCLUDED = ("arithmetic.cuh", "ranges.cuh")
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
 """The source contracts and flushes nothing by itself; these are the defaults, but for the first two."""
@@ -52,10 +53,11 @@ class Launch:
         scale: Operand,
         zero_point: Operand | None,
         spread: Spread,
-        by_division: bool = False,
+        formula: str = "PRODUCT",
         packed: bool = False,
     ) -> Launch:
-        """``out`` is the output's dtype; ``packed``: 4- and 2-bit codes lie several to a byte."""
+        """``out``: the output's dtype. formula: one of those in `ranges.cuh`; a range's lower ends are its scale, its upper ends
+        its zero point. packed: 4- and 2-bit codes lie several to a byte."""
         size = prod(x.shape)
         found = geometry(x.shape, scale.shape, spread) if size else None
         index_bits = 32 if size < 1 << 31 else 64
@@ -65,9 +67,9 @@ class Launch:
             "SCALE_TYPE": scale.dtype.name.upper(),
             "ZERO_TYPE": "NONE" if zero_point is None else zero_point.dtype.name.upper(),
             "OUT_TYPE": out.name.upper(),
+            "FORMULA": formula,
             "X_BITS": element_bits(x.dtype, packed),
             "ZERO_BITS": zero_bits,
-            "DIVIDES": int(by_division),
             "SPREAD": int(found is not None),
             "INDEX_BITS": index_bits,
         }
@@ -137,5 +139,7 @@ def compiled(macros: tuple[str, ...]) -> Any:
 def source() -> str:
     """The kernel's source, whole: what it includes stands in it, since NVRTC is given no directory, and CuPy keeps what it
     compiled by the text alone."""
-    included = SOURCE.with_name("arithmetic.cuh").read_text(encoding="utf-8")
-    return SOURCE.read_text(encoding="utf-8").replace('#include "arithmetic.cuh"\n', included)
+    text = SOURCE.read_text(encoding="utf-8")
+    for name in INCLUDED:
+        text = text.replace(f'#include "{name}"\n', SOURCE.with_name(name).read_text(encoding="utf-8"))
+    return text

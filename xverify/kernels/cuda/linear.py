@@ -205,5 +205,5 @@ def _dynamic_plan(
     zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")
-    by_division = edition(contract, "onednn").id.endswith("@divide")
-    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, checked.spread, by_division))
+    formula = "QUOTIENT" if edition(contract, "onednn").id.endswith("@divide") else "PRODUCT"
+    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, checked.spread, formula))

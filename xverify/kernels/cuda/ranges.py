@@ -1,0 +1,103 @@
+"""TensorFlow's Dequantize on a CUDA device: the checks of `xverify.kernels.ranges`, and its bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from xverify.kernels import ranges
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda.arrays import code_dtype, cupy, current, given, output, require_device
+from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.editions import edition
+from xverify.kernels.plans import Operand, Plan, remembered
+
+LOOK_UP_FROM = 1 << 18
+"""Elements of 8 bits from which on the results of all codes are computed first: a guess, which no card has been asked about. The
+formulas take doubles, which many cards have few units for, and a table costs two more launches."""
+
+
+def dequantize_range(
+    input: Any,  # noqa: A002  (the document's name for it)
+    min_range: Any,
+    max_range: Any,
+    *,
+    mode: str = "MIN_COMBINED",
+    narrow_range: bool | None = None,
+    axis: int | None = None,
+    out_dtype: DTypeLike | None = None,
+    out: Any = None,
+    contract: str = "tensorflow/Dequantize@installed",
+    stream: Any = None,
+) -> Any:
+    """TensorFlow's Dequantize, by the mode's formula, of arrays on a CUDA device.
+
+    As `xverify.dequantize_range` (formulas, editions, refusals, what is computed for ranges outside the text); arrays, ``out``,
+    ``stream`` and what is raised as for `xverify.kernels.cuda.dequantize_linear`. A bfloat16 output is an array of uint16.
+    """
+    require_device()
+    with current(input, stream):
+        x = given(input, "input", None)
+        low, high = given(min_range, "min_range", None), given(max_range, "max_range", None)
+        described = (x.dtype, x.shape, low.dtype, low.shape, high.dtype, high.shape)
+        plan = _plan(contract, *described, mode, narrow_range, axis, out_dtype)
+        target = output(out, x.shape, plan.dtype, x, low, high)
+        plan.apply(target, x.codes, low.codes, high.codes)
+        return target
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """Two launches: the results of all 256 codes, and those of x from them. out: the output's dtype."""
+
+    out: np.dtype[Any]
+    entries: Launch
+    look_up: Launch
+
+    @classmethod
+    def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: Operand, formula: str) -> LookedUp:
+        """For an input of 8 bits with one range."""
+        codes = Operand(x.dtype, (256,))
+        entries = Launch.of(out, codes, low, high, Spread(), formula)
+        return cls(out, entries, Launch.of(out, x, Operand(out, ()), None, Spread(), "TABLE"))
+
+    def __call__(self, out: Any, x: Any, low: Any, high: Any) -> None:
+        """Put both on the current stream; `Launch`'s arrays."""
+        table = cupy().empty(256, code_dtype(self.out))
+        self.entries(table, cupy().arange(256, dtype=np.uint8), low, high)
+        self.look_up(out, x, table, None)
+
+
+@remembered
+def _plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    low_dtype: np.dtype[Any],
+    low_shape: tuple[int, ...],
+    high_dtype: np.dtype[Any],
+    high_shape: tuple[int, ...],
+    mode: str,
+    narrow_range: bool | None,
+    axis: int | None,
+    out_dtype: DTypeLike | None,
+) -> Plan:
+    """The checks of `xverify.dequantize_range`, and the kernel."""
+    x, low, high = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape), Operand(high_dtype, high_shape)
+    described = (x_dtype, x_shape, low_dtype, low_shape, high_dtype, high_shape)
+    checked = ranges.range_plan(contract, *described, mode, narrow_range, axis, out_dtype, "numpy")
+    formula = mode if mode != "SCALED" else _scaled(edition(contract, "range").id, bool(narrow_range))
+    if x_dtype.itemsize == 1 and checked.spread.axis is None and prod(x_shape) >= LOOK_UP_FROM:
+        return Plan(checked.dtype, LookedUp.of(checked.dtype, x, low, high, formula))
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, low, high, checked.spread, formula))
+
+
+def _scaled(contract: str, narrow_range: bool) -> str:
+    """Which formula SCALED is in that edition."""
+    if not contract.endswith("@installed"):
+        return "SCALED_SYMMETRIC"
+    return "SCALED_FACTOR_NARROW" if narrow_range else "SCALED_FACTOR"
