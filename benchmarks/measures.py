@@ -83,7 +83,7 @@ def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
             )
         if pair in MAIN and "seconds" in runtime and case["bytes_read"] + case["bytes_written"] > cache:
             goal = "times ONNX Runtime, past the last-level cache"
-            yield Check(goal, name, _times(mine, runtime), OVER_ONNX_RUNTIME)
+            yield Check(goal, name, _times(mine, runtime), OVER_ONNX_RUNTIME, remark=_times_of_limit(lines, runtime))
         limit = _way(lines) + _by_medians(mine, "part_of_limit", "medians_to_limit")
         if pair in MAIN and case["elements"] in LARGE:
             yield Check("part of the limit", name, mine.get("part_of_limit"), OF_LIMIT, remark=limit)
@@ -115,6 +115,12 @@ def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:
     if len(rounds[0]) != len(rounds[1]):  # one was lost on the way
         return float(other["seconds"]["median"] / mine["seconds"]["median"])
     return float(statistics.median(theirs / ours for ours, theirs in zip(*rounds, strict=True)))
+
+
+def _times_of_limit(lines: dict[str, Any], other: dict[str, Any]) -> str:
+    """What nothing here can exceed: how many times as fast the same bytes are moved."""
+    limit = next((line for line in lines.values() if line["role"] == "limit" and "seconds" in line), None)
+    return "" if limit is None else f"the limit itself {_times(limit, other):.2f}"
 
 
 def _microseconds(line: dict[str, Any]) -> float | None:

@@ -380,4 +380,6 @@ def test_goals_are_missed_by_what_is_too_slow_or_takes_too_much(elements, mine, 
     found = list(measures().checks(bench_json, "mine"))
     assert [check.goal for check in found if not check.passed] == missed
     assert found
+    over = [check.remark for check in found if check.goal.startswith("times ONNX Runtime")]
+    assert over == (["the limit itself 2.00"] if elements == 1 << 24 else [])
     assert all(check.passed is None for check in measures().checks(bench_json, "another") if "beside" not in check.goal)
