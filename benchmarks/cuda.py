@@ -17,45 +17,77 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xverify.bench.cases import Case, draw, granularities_of, pairs_of, size_in_words, sizes_of
+import xverify
+from xverify.bench.cases import Case, Operands, draw, granularities_of, pairs_of, size_in_words, sizes_of
 from xverify.bench.data import expected
 from xverify.core.call import code_dtype
-from xverify.kernels.cuda import dequantize_linear, require_device
+from xverify.kernels.cuda import dequantize_linear, dequantize_range, require_device
+
+MODES, RANGED = ("MIN_COMBINED", "MIN_FIRST", "SCALED"), ("int8", "uint8", "int16", "uint16", "int32")
+"""TensorFlow's, and its types of codes."""
 
 Work = Callable[[], Any]
 
 
-def prepared(cupy: Any, case: Case, seed: int) -> tuple[Work, Work, bool]:
+def prepared(cupy: Any, case: Case, mode: str, seed: int) -> tuple[Work, Work, bool]:
     """The kernel's call, the copy of as many bytes, and whether the kernel gives NumPy's bits."""
     operands = draw(case, seed)
+    out = cupy.empty(case.shape, "uint16" if case.out_dtype == "bfloat16" else case.out_dtype)
+    kernel, right = (ranged if mode else linear)(cupy, case, mode, operands, out)
+    right = right.view(code_dtype(case.out_dtype))
+    is_right = bool(np.array_equal(cupy.asnumpy(kernel()).view(right.dtype), right))
+    half = moved(case, mode) // 2
+    source, target = cupy.empty(half, "uint8"), cupy.empty(half, "uint8")
+    source.fill(1)
+    return kernel, lambda: cupy.copyto(target, source), is_right
+
+
+def linear(cupy: Any, case: Case, _: str, operands: Operands, out: Any) -> tuple[Work, Any]:
+    """DequantizeLinear's call, and what it must give."""
     x, scale = (cupy.asarray(codes) for codes in (operands.x, operands.scale))
     zero_point = None if operands.zero_point is None else cupy.asarray(operands.zero_point)
     named = {"x_dtype": case.x_dtype, "scale_dtype": case.out_dtype}
     if case.out_dtype != "bfloat16":  # which CuPy has not: its scales and its output stay codes
         scale = scale.view(case.out_dtype)
-    out = cupy.empty(case.shape, "uint16" if case.out_dtype == "bfloat16" else case.out_dtype)
 
     def kernel() -> Any:
         return dequantize_linear(
             x, scale, zero_point, axis=case.axis, block_size=case.block_size or None, out=out, **named
         )
 
-    right = expected(case, operands).view(code_dtype(case.out_dtype))
-    is_right = bool(np.array_equal(cupy.asnumpy(kernel()).view(right.dtype), right))
-    half = moved(case) // 2
-    source, target = cupy.empty(half, "uint8"), cupy.empty(half, "uint8")
-    source.fill(1)
-    return kernel, lambda: cupy.copyto(target, source), is_right
+    return kernel, expected(case, operands)
 
 
-def moved(case: Case) -> int:
-    """Bytes that the kernel reads and writes."""
-    return case.bytes_read + case.bytes_written + case.bytes_of_parameters
+def ranged(cupy: Any, case: Case, mode: str, operands: Operands, out: Any) -> tuple[Work, Any]:
+    """The call of that mode of TensorFlow's, and what it must give."""
+    x, high = operands.x.view(case.x_dtype), np.abs(operands.scale.view(case.out_dtype)) + np.float32(1)
+    arrays, named = (x, high * np.float32(-0.7), high), {"mode": mode, "axis": case.axis}
+    given = [cupy.asarray(np.asarray(array)) for array in arrays]
+
+    def kernel() -> Any:
+        return dequantize_range(*given, out=out, **named)
+
+    return kernel, xverify.dequantize_range(*arrays, **named)
+
+
+def moved(case: Case, mode: str) -> int:
+    """Bytes that the kernel reads and writes; a range has two ends of four bytes."""
+    parameters = 8 * prod(case.parameter_shape) if mode else case.bytes_of_parameters
+    return case.bytes_read + case.bytes_written + parameters
+
+
+def modes_of(text: str, case: Case) -> tuple[str, ...]:
+    """The modes by their names, where TensorFlow has the case. ValueError with a sentence."""
+    named = tuple(filter(None, text.split(",")))
+    if unknown := [mode for mode in named if mode not in MODES]:
+        raise ValueError(f"{unknown[0]!r} is no mode; there are {', '.join(MODES)}")
+    return named if case.x_dtype in RANGED and case.out_dtype == "float32" and not case.block_size else ()
 
 
 def seconds(cupy: Any, work: Work, calls: int) -> float:
@@ -69,15 +101,16 @@ def seconds(cupy: Any, work: Work, calls: int) -> float:
     return float(cupy.cuda.get_elapsed_time(start, stop)) / 1e3 / calls
 
 
-def measure(cupy: Any, case: Case, seed: int, rounds: int, calls: int) -> dict[str, Any]:
+def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int) -> dict[str, Any]:
     """A case's figures: bytes a second of the kernel and of the copy, and the kernel's per cent of the copy's."""
-    kernel, copy, is_right = prepared(cupy, case, seed)
+    kernel, copy, is_right = prepared(cupy, case, mode, seed)
     seconds(cupy, copy, 2)
     taken = [(seconds(cupy, kernel, calls), seconds(cupy, copy, calls)) for _ in range(rounds)]
     mine, limit = (statistics.median(pair[i] for pair in taken) for i in (0, 1))
     return {
-        "x": case.x_dtype, "out": case.out_dtype, "granularity": case.granularity, "elements": case.elements, "right": is_right,
-        "kernel_bytes_per_second": moved(case) / mine, "copy_bytes_per_second": moved(case) / limit,
+        "x": case.x_dtype, "out": case.out_dtype, "mode": mode, "granularity": case.granularity, "elements": case.elements,
+        "right": is_right,
+        "kernel_bytes_per_second": moved(case, mode) / mine, "copy_bytes_per_second": moved(case, mode) / limit,
         "per_cent": 100 * limit / mine, "elements_per_second": case.elements / mine,
     }  # fmt: skip
 
@@ -86,6 +119,7 @@ def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", default="uint8,int8,uint8:float16,int4:bfloat16,float8_e4m3fn:float16,int16,int32")
     parser.add_argument("--granularities", default="all")
+    parser.add_argument("--modes", default="MIN_COMBINED,MIN_FIRST,SCALED", help='of TensorFlow\'s ranges; "" for none')
     parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="numbers of elements")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--calls", type=int, default=20, help="calls of a round")
@@ -94,10 +128,12 @@ def main(given: list[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     try:
         cases = [
-            Case(x, out, granularity, size)
+            (case, mode)
             for size in sizes_of(arguments.sizes)
             for x, out in pairs_of(arguments.types)
             for granularity in granularities_of(arguments.granularities)
+            for case in [Case(x, out, granularity, size)]
+            for mode in ("", *modes_of(arguments.modes, case))
         ]
     except ValueError as error:
         parser.error(str(error))
@@ -111,11 +147,11 @@ def main(given: list[str] | None = None) -> int:
     print(f"{card}, {properties['multiProcessorCount']} multiprocessors; CuPy {cupy.__version__}")
     print(f"{'types':26} {'granularity':14} {'elements':>9} {'GB/s':>8} {'copy GB/s':>10} {'per cent':>9}")
     figures = []
-    for case in cases:
-        one = measure(cupy, case, arguments.seed, arguments.rounds, arguments.calls)
+    for case, mode in cases:
+        one = measure(cupy, case, mode, arguments.seed, arguments.rounds, arguments.calls)
         figures.append(one)
         speeds = f"{one['kernel_bytes_per_second'] / 1e9:8.1f} {one['copy_bytes_per_second'] / 1e9:10.1f}"
-        types = f"{case.x_dtype} to {case.out_dtype}"
+        types = f"{case.x_dtype} to {mode or case.out_dtype}"
         wrong = "" if one["right"] else "  OTHER BITS THAN NUMPY'S"
         print(
             f"{types:26} {case.granularity:14} {size_in_words(case.elements):>9} {speeds} {one['per_cent']:9.1f}{wrong}"

@@ -283,12 +283,17 @@ def test_the_benchmark(cupy: FakeCuPy, tmp_path: Path, capsys: pytest.CaptureFix
     options = ["--types", "uint8,int4:bfloat16,int32:float16", "--sizes", "1000", "--rounds", "3", "--calls", "2"]
     assert run([*options, "--json", str(file)]) == 0
     figures = json.loads(file.read_text())["figures"]
-    assert [one["right"] for one in figures] == [True] * 15
-    assert len(capsys.readouterr().out.splitlines()) == 2 + 15
+    # Of uint8 to float32 in three granularities the three modes of ranges too.
+    assert [one["right"] for one in figures] == [True] * (15 + 9)
+    assert [one["mode"] for one in figures[:4]] == ["", "MIN_COMBINED", "MIN_FIRST", "SCALED"]
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 15 + 9
     first = figures[0]
     assert (first["x"], first["granularity"], first["elements"]) == ("uint8", "per-tensor", 1000)
     # A ratio of two times, no dequantized value: its last bit depends on the order of the operations.
     assert first["per_cent"] == pytest.approx(100 * first["kernel_bytes_per_second"] / first["copy_bytes_per_second"])
+    with pytest.raises(SystemExit, match="2"):
+        run([*options, "--modes", "MAX"])
+    assert "'MAX' is no mode; there are MIN_COMBINED" in capsys.readouterr().err
     cupy.devices = 0
     assert run(options) == 3
     assert "no GPU here, so nothing was measured" in capsys.readouterr().err
