@@ -87,7 +87,7 @@ TESTS_OF_KERNELS = (
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
     "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
-    "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
+    "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -119,19 +119,37 @@ OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
+
+
+def alone(*tests: str) -> tuple[str, ...]:
+    """Tests that compile a few instructions and no loop."""
+    return tuple(f"tests/test_compiled_instructions.py::test_{test}" for test in tests)
+
+
+OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers")
+OF_ELEMENTS = alone(
+    "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
+    "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
+    "numbers_that_are_known_to_be_no_subnormals",
+)  # fmt: skip
+OF_VECTORS = alone("vectors_of_results")
 QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
-        ("codings", (*OF_BUILD, *QUICK)), ("vectors", (*OF_BUILD, *QUICK)),
-        ("scalars", (*OF_RANGES, *KINDS, *WAYS, *PAST_THE_CACHES)),
+        ("codings", (*OF_NUMBERS, *OF_BUILD, *QUICK)), ("decoding", (*OF_NUMBERS, *QUICK)),
+        ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *OF_BUILD, *QUICK)),
+        ("scalars", (*alone("what_types_say"), *OF_RANGES, *KINDS, *WAYS, *PAST_THE_CACHES)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *WAYS, *KINDS, *PAST_THE_CACHES)), ("memory", (*QUICK, *PAST_THE_CACHES)),
-        ("chunks", (*WAYS, *KINDS, *OF_RANGES)),
+        ("chunks", (*WAYS, *KINDS, *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
     )
 }  # fmt: skip
 """Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
+
+OF_FUNCTIONS = {("chunks.py", "values"), ("chunks.py", "_every")}
+"""Functions that are compiled alone, of a file whose others are not."""
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
@@ -202,8 +220,11 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
         contracts = RANGES if ranges else (NEWEST,)
         if mutant.file in AROUND:
-            return (Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
-        quick = Question("", budget=COMPILING_SECONDS, tests=QUICK_OF_FILE.get(mutant.file, QUICK))
+            own = QUICK_OF_FILE.get(mutant.file)
+            first = () if own is None else (Question("", budget=TESTS_SECONDS, tests=own),)
+            return (*first, Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
+        first = OF_VECTORS if (mutant.file.rpartition("/")[2], mutant.function) in OF_FUNCTIONS else ()
+        quick = Question("", budget=COMPILING_SECONDS, tests=(*first, *QUICK_OF_FILE.get(mutant.file, QUICK)))
         return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:

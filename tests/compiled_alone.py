@@ -1,0 +1,58 @@
+"""What writes LLVM instructions, compiled alone by Numba's own code generator: one function over arrays, in milliseconds."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+
+from xverify.kernels.compiled.vectors import CHUNK
+
+Array = np.ndarray[Any, Any]
+Write = Callable[..., Any]
+"""write(builder, *values): the instructions for one element of each operand, or for vectors of them; it returns the result."""
+
+TYPES = {
+    "b": ir.IntType(1), "u1": ir.IntType(8), "u2": ir.IntType(16), "u4": ir.IntType(32), "i4": ir.IntType(32),
+    "f4": ir.FloatType(), "f8": ir.DoubleType(),
+}  # fmt: skip
+
+_numbers = count()
+
+
+def applied(write: Write, result: str, *operands: Array, lanes: int = CHUNK) -> Array:
+    """The results, as an array of NumPy's dtype ``result``, of instructions for so many elements at once; 1: not as vectors.
+
+    operands: arrays of one length, a multiple of ``lanes``.
+    """
+    size = operands[0].size
+    out = np.zeros(size, result)
+    kinds = [_kind(array.dtype.str[1:], lanes) for array in (*operands, out)]
+    module, pointer = ir.Module(f"alone{next(_numbers)}"), ir.IntType(8).as_pointer()
+    function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(64), *[pointer] * len(kinds)])
+    function = ir.Function(module, function_type, f"{module.name}_each")
+    builder = ir.IRBuilder(function.append_basic_block())
+    arrays = [builder.bitcast(a, kind.as_pointer()) for a, kind in zip(function.args[1:], kinds, strict=True)]
+    with cgutils.for_range(builder, function.args[0]) as loop:
+        *given, to = [builder.gep(array, [loop.index]) for array in arrays]
+        builder.store(write(builder, *(builder.load(at, align=1) for at in given)), to, align=1)
+    builder.ret_void()
+    with global_compiler_lock:
+        library = cpu_target.target_context.codegen().create_library(module.name)
+        library.add_ir_module(module)
+        library.finalize()
+        address = library.get_pointer_to_function(function.name)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * len(kinds))(address)
+    call(size // lanes, *(array.ctypes.data for array in (*operands, out)))
+    return out
+
+
+def _kind(name: str, lanes: int) -> Any:
+    return TYPES[name] if lanes == 1 else ir.VectorType(TYPES[name], lanes)

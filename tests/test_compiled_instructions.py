@@ -1,0 +1,310 @@
+"""The instructions that compiled loops are made of, one function at a time: as vectors and one by one, by the processor's
+conversions and without them. No loop is compiled here."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from compiled_alone import Array, applied
+from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, all_codes, coded, dtype_of
+from llvmlite import ir
+from numba import types
+
+from xverify.kernels import formula
+from xverify.kernels.blocks import Spread
+from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, multiply
+from xverify.kernels.compiled import codings, decoding, rounding
+from xverify.kernels.compiled.chunks import Kinds, values
+from xverify.kernels.compiled.codings import ELEMENTS
+from xverify.kernels.compiled.linear import Linear, array_of
+from xverify.kernels.compiled.scalars import is_away, significant_bits
+from xverify.kernels.compiled.vectors import CHUNK, F32, F64
+from xverify.kernels.plans import Operand
+
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+"""Of NaN that signal, as they are cast."""
+
+LANES = (CHUNK, 1)
+OUTPUTS = {FLOAT16: types.uint16, BFLOAT16: types.int16}
+REALS = {F32: "f4", F64: "f8"}
+
+
+@pytest.fixture(params=["as it is", "with fewer instructions"], autouse=True)
+def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without conversions from and to float16 and bfloat16, and without roundings of its own."""
+    if request.param == "with fewer instructions":
+        for module in (codings, decoding, rounding):
+            monkeypatch.setattr(module, "has_half_instruction", lambda: False)
+        monkeypatch.setattr(rounding, "has", lambda feature: False)
+        monkeypatch.setattr(rounding, "is_register", lambda value, feature: False)
+        monkeypatch.setattr(codings, "coding", codings.coding.__wrapped__)
+
+
+def fields_of(name: str) -> Any:
+    """A coding's fields as a constant of LLVM."""
+    fields = codings.coding(dtype_of(name)).fields
+    words = np.array(fields, np.int64).astype(np.int32).tolist()
+    return ir.Constant(ir.ArrayType(ir.IntType(32), len(fields)), words)
+
+
+def same_numbers(got: Array, want: Array) -> None:
+    """Bit for bit, every NaN as good as another."""
+    assert got.dtype == want.dtype
+    numbers = ~np.isnan(want.astype(np.float64))
+    assert np.isnan(got.astype(np.float64))[~numbers].all()
+    code = f"u{got.itemsize}"
+    np.testing.assert_array_equal(got.view(code)[numbers], want.view(code)[numbers])
+
+
+def padded(array: Array) -> Array:
+    """The array, repeated to whole vectors."""
+    return np.resize(array, -(-array.size // CHUNK) * CHUNK)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16", "int32"])
+def test_codes_become_numbers(name: str, real: Any, lanes: int) -> None:
+    width = dtype_of(name).itemsize
+    x = (
+        padded(all_codes(name))
+        if width == 1
+        else np.random.default_rng(1).integers(0, 256, (1 << 12) * width, np.uint8)
+    )
+    x = x.view(dtype_of(name))
+    fields, kind = fields_of(name), "i4" if width == 4 else f"u{width}"
+    got = applied(lambda b, code: decoding.number(b, code, fields, real), REALS[real], x.view(kind), lanes=lanes)
+    first = applied(lambda b, code: decoding.origin(b, fields, real), REALS[real], x.view(kind)[:1], lanes=1)
+    want = x.astype(np.float32).astype(got.dtype) if width < 4 else x.astype(got.dtype)
+    same_numbers(got - first, want)
+    assert first == (
+        0 if not name.startswith("int") or width == 4 else -int(np.iinfo(name).min) if width == 2 else -want.min()
+    )
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("real", REALS)
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16])
+def test_scales_become_numbers(dtype: np.dtype[Any], real: Any, lanes: int) -> None:
+    scales = np.arange(1 << 16, dtype=np.uint16)
+    scales = scales.view(dtype) if dtype.itemsize == 2 else scales.repeat(2).view(np.float32)
+    kind = codings.ELEMENTS[dtype]
+    given = scales.view(f"u{dtype.itemsize}") if dtype.itemsize == 2 else scales
+    got = applied(lambda b, code: decoding.scale(b, code, kind, real), REALS[real], given, lanes=lanes)
+    same_numbers(got, scales.astype(got.dtype))
+
+
+def beside_midpoints(dtype: np.dtype[Any], real: str) -> Array:
+    """Every number of a type of 16 bits, the middle to the next, and what lies next to both."""
+    numbers = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float64)
+    with np.errstate(all="ignore"):
+        middles = (numbers + np.roll(numbers, -1)) / 2
+        exact = np.concatenate(
+            [numbers, middles, np.where(np.isfinite(numbers), numbers * (1 + 2.0**-9), numbers)]
+        ).astype(real)
+        near = [np.nextafter(exact, exact.dtype.type(end)) for end in (-np.inf, np.inf)]
+    return np.concatenate([exact, *near])
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype", OUTPUTS)
+def test_single_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> None:
+    values = beside_midpoints(dtype, "f4")
+    element = partial(rounding.element, dtype=OUTPUTS[dtype])
+    got = applied(element, "u2", values, lanes=lanes).view(dtype)
+    with np.errstate(all="ignore"):
+        same_numbers(got, values.astype(dtype))
+
+
+@pytest.mark.parametrize("lanes", [8, 1])
+@pytest.mark.parametrize("dtype", OUTPUTS)
+def test_double_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> None:
+    """Through float32, which must not round what lies beside a middle to it."""
+    values = beside_midpoints(dtype, "f8")
+    got = applied(partial(rounding.element, dtype=OUTPUTS[dtype]), "u2", values, lanes=lanes).view(dtype)
+    with np.errstate(all="ignore"):
+        single = values.astype(np.float32)
+        beyond, inexact = np.abs(single) > np.abs(values), single != values
+        odd = ((single.view(np.uint32) - beyond) | (inexact & ~np.isnan(values))).view(np.float32)
+        same_numbers(got, odd.astype(dtype))
+    single = applied(partial(rounding.element, dtype=types.float32), "f4", values, lanes=lanes)
+    with np.errstate(all="ignore"):
+        same_numbers(single, values.astype(np.float32))
+
+
+def test_the_bits_of_a_nan_do_not_carry() -> None:
+    values = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001] * 4, np.uint32).view(np.float32)
+    for lanes in LANES:
+        codes = applied(partial(rounding.element, dtype=types.int16), "u2", values, lanes=lanes)
+        assert codes.tolist() == [0x7FFF, 0xFFFF, 0x7FC0, 0xFFC0] * 4
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_numbers_that_are_known_to_be_no_subnormals(lanes: int) -> None:
+    """What is said of them is believed where the processor converts, and they are right where it is true."""
+    values = beside_midpoints(BFLOAT16, "f4")
+    values = values[np.abs(values) >= 2.0**-126][: 1 << 16]
+    one = ir.Constant(ir.IntType(1), 1)
+    write = partial(rounding.element, dtype=types.int16, is_normal=one if lanes > 1 else None)
+    same_numbers(applied(write, "u2", values, lanes=lanes).view(BFLOAT16), values.astype(BFLOAT16))
+
+
+def products(real: str) -> tuple[Array, Array]:
+    """Differences of codes, and scales."""
+    rng, count = np.random.default_rng(3), 1 << 12
+    bound = 1 << 17 if real == "f4" else 1 << 33
+    differences = np.concatenate([rng.integers(-bound, bound + 1, count - 6), [0, 1, -1, bound, -bound, 3]]).astype(
+        real
+    )
+    scales = coded("float32", rng.integers(0, 1 << 32, count)).astype(real)
+    scales[:16] = np.resize([0, -0.0, np.inf, -np.inf, np.nan, 1, 1e-45, 3.4e38], 16).astype(np.float32)
+    return differences, scales
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_products_to_odd(lanes: int) -> None:
+    differences, scales = products("f4")
+    got = applied(rounding._product_to_odd, "f4", differences, scales, lanes=lanes)
+    with np.errstate(all="ignore"):
+        exact = differences.astype(np.float64) * scales
+        nearest = exact.astype(np.float32)
+        beyond, inexact = np.abs(nearest) > np.abs(exact), (nearest != exact) & ~np.isnan(exact)
+        want = ((nearest.view(np.uint32) - beyond) | inexact).view(np.float32)
+    same_numbers(got, want)
+
+
+@pytest.mark.parametrize("lanes", [8, 1])
+def test_products_to_odd_in_float64(lanes: int) -> None:
+    differences, scales = products("f8")
+    with np.errstate(all="ignore"):
+        want = multiply(differences, scales)
+    same_numbers(applied(rounding._product_to_odd, "f8", differences, scales, lanes=lanes), want)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(
+    ("real", "dtype", "divides", "bits"),
+    [("f4", FLOAT32, False, 41), ("f4", FLOAT32, True, 41), ("f4", FLOAT16, False, 41), ("f8", FLOAT16, True, 41),
+     ("f8", BFLOAT16, False, 57), ("f8", FLOAT32, False, 53)],
+)  # fmt: skip
+def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: int, lanes: int) -> None:
+    """Rounded once: of differences of so few bits float64 holds the products."""
+    differences, scales = products("f4")
+    differences, scales = differences.astype(real), scales.astype(real)
+    kind, out = types.float32, codings.ELEMENTS[dtype]
+
+    def write(builder: Any, difference: Any, scale: Any) -> Any:
+        return rounding.combined(builder, difference, scale, divides, kind, bits, out)
+
+    got = applied(write, "f4" if dtype == FLOAT32 else "u2", differences, scales, lanes=lanes).view(dtype)
+    with np.errstate(all="ignore"):
+        wide = differences.astype(np.float64), scales.astype(np.float64)
+        exact = wide[0] / wide[1] if divides else wide[0] * wide[1]
+        single = exact.astype(np.float32)
+        beyond, inexact = np.abs(single) > np.abs(exact), (single != exact) & ~np.isnan(exact)
+        odd = ((single.view(np.uint32) - beyond) | inexact).view(np.float32)
+        same_numbers(got, single if dtype == FLOAT32 else odd.astype(dtype))
+
+
+@pytest.mark.parametrize("real", ["f4", "f8"])
+def test_from_which_scale_on_products_are_normal(real: str) -> None:
+    """The smallest difference but 0 is 2^-17: that of float8_e5m2fnuz."""
+    edge = 2.0**-109
+    scales = np.array([edge, -edge, 1, np.inf, np.nan, 0, -0.0, edge / 2, -edge / 2, 1e-45], real)
+    below = np.nextafter(np.array([edge, -edge], real), np.array(0, real))
+    scales = np.concatenate([scales, below])
+
+    def write(builder: Any, scale: Any) -> Any:
+        return builder.zext(rounding.gives_normals(builder, scale), ir.IntType(8))
+
+    assert applied(write, "u1", scales, lanes=1).tolist() == [1] * 5 + [0] * 7
+
+
+VALUES = [
+    (x, zero_point, scale, out, divides)
+    for x, zero_point in (
+        ("uint8", True), ("int8", False), ("int4", True), ("int16", True), ("int32", False), ("float8_e4m3fn", False),
+        ("float8_e5m2", True),
+    )
+    for scale, out in (("float32", "float32"), ("float32", "float16"), ("float16", "bfloat16"), ("bfloat16", "float16"),
+                       ("bfloat16", "bfloat16"), ("bfloat16", "float32"))
+    for divides in (False, True)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["a scale each", "one scale"])
+@pytest.mark.parametrize(("x_name", "has_zero_point", "scale_name", "out_name", "divides"), VALUES)
+def test_vectors_of_results(
+    x_name: str, has_zero_point: bool, scale_name: str, out_name: str, divides: bool, is_shared: bool
+) -> None:
+    """(number - offset) * scale, or / scale, in the float type in which loops compute it."""
+    rng, size, out = np.random.default_rng(7), 1 << 10, dtype_of(out_name)
+    x, zero_point = drawn(x_name, size, rng), drawn(x_name, size, rng) if has_zero_point else None
+    scale = drawn(scale_name, size, rng)
+    scale[: size // 2] = np.resize(coded(scale_name, SCALES[scale_name]), size // 2)
+    if is_shared:
+        scale[:] = np.float32(1.7e-3)
+        zero_point = None if zero_point is None else np.full_like(x, x[1])
+    want = np.zeros(size, out)
+    formula.apply(want, x, scale, zero_point, Spread(0), by_division=divides)
+
+    described = [Operand(x.dtype, x.shape)] * 3
+    described[1] = Operand(scale.dtype, scale.shape)
+    made = Linear.of(out, described[0], described[1], described[2] if has_zero_point else None, Spread(0), divides)
+    name, real, numba_real = ("f8", F64, types.float64) if made.is_wide else ("f4", F32, types.float32)
+    fields, codes = made.coding.fields, made.coding.codes
+    kinds = Kinds(
+        array_of(codes), array_of(ELEMENTS[out]), made.coding.fields_type, types.boolean if divides else types.none,
+        array_of(ELEMENTS[made.scale]), array_of(codes) if has_zero_point else numba_real,
+    )  # fmt: skip
+    origin = fields.flip if isinstance(fields, codings.IntegerCoding) else 0
+    offset = np.full(size, origin, name)
+    if zero_point is not None:
+        offset = zero_point.astype(name) + offset if origin else zero_point.astype(name)
+    shared = [ir.Constant(real, float(array[0])) for array in (scale.astype(name), offset)]
+    coding = fields_of(x_name)
+
+    def write(builder: Any, code: Any, *given: Any) -> Any:
+        return values(builder, code, coding, *(given or shared), kinds)
+
+    given = () if is_shared else (scale.astype(name), offset)
+    code = x.view("i4" if codes == types.int32 else f"u{x.itemsize}")
+    same_numbers(applied(write, "f4" if out == FLOAT32 else "u2", code, *given).view(out), want)
+
+
+def drawn(name: str, size: int, rng: np.random.Generator) -> Array:
+    """Any codes of a type."""
+    width = dtype_of(name).itemsize
+    return coded(name, rng.integers(0, 1 << WIDTHS.get(name, 8 * width), size))
+
+
+INTEGER, SMALL, LONG = types.UniTuple(types.int32, 2), types.UniTuple(types.int32, 7), types.UniTuple(types.int32, 6)
+CODES, REALS_GIVEN, NONE = array_of(types.uint8), array_of(types.float64), types.float32
+
+
+@pytest.mark.parametrize(
+    ("code", "coding", "scale", "offset", "bits", "away"),
+    [
+        (types.uint8, INTEGER, types.float32, NONE, 24 + 8, True),
+        (types.uint8, INTEGER, types.uint16, CODES, 11 + 8, True),
+        (types.uint16, INTEGER, types.int16, CODES, 8 + 16, True),
+        (types.int32, INTEGER, types.float32, NONE, 24 + 33, False),
+        (types.int32, INTEGER, types.float32, array_of(types.int32), 24 + 33, True),
+        (types.int32, INTEGER, types.float32, REALS_GIVEN, 64, True),
+        (types.uint8, INTEGER, types.float32, REALS_GIVEN, 64, True),
+        (types.uint8, SMALL, types.float32, NONE, 24 + 4, False),
+        (types.uint8, LONG, types.int16, NONE, 8 + 4, False),
+        (types.uint8, LONG, types.float32, CODES, 24 + 33, True),
+        (types.uint8, SMALL, types.uint16, REALS_GIVEN, 64, True),
+    ],
+)
+def test_what_types_say(code: Any, coding: Any, scale: Any, offset: Any, bits: int, away: bool) -> None:
+    """How many bits a difference and a scale have, and whether an offset is to be taken away."""
+    assert significant_bits(code, coding, scale, offset) == bits
+    assert is_away(code, coding, offset) is away
