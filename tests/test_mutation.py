@@ -212,7 +212,9 @@ def small_copy(tmp_path_factory):
         "print('chatter')\n"
         "print(json.dumps({'outcome': str(xverify.value.VALUE), 'seconds': 1.0, 'by': str(asked['seed'])}))\n"
     )
-    return copies.Copy(root, tmp_path_factory.mktemp("copies"))
+    copy = copies.Copy(root, tmp_path_factory.mktemp("copies"))
+    yield copy
+    copy.close()
 
 
 def test_a_copy_runs_its_own_file_at_once(small_copy):
@@ -256,6 +258,7 @@ def test_what_one_copy_compiles_all_have(tmp_path):
     some = [copies.Copy(root, tmp_path / str(i)) for i in range(3)]
     copies.compile_once(some, Question("", tests=("tests/test_value.py",)))
     assert [(copy.tree / copies.COMPILED / "loop.nbc").read_text() for copy in some] == ["compiled"] * 3
+    some[0].close()
 
 
 def test_results_are_kept_for_the_tree_that_gave_them(tmp_path):

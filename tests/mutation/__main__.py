@@ -110,8 +110,9 @@ def ask(
     if not wanted:
         return
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
+    copies: list[Copy] = []
     try:
-        copies = [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
+        copies += [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
         if any(m.file in KERNELS or m.file in AROUND for m, _ in wanted):  # of the others' mutants all is compiled anew
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
@@ -133,6 +134,8 @@ def ask(
 
         run(copies, wanted, first_question if asked.quick else questions_for, done)
     finally:
+        for copy in copies:
+            copy.close()
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import py_compile
+import select
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,12 @@ GRACE = 20.0
 TEST_SECONDS = 90
 """In which one test must end, also where it compiles everything anew beside another that does."""
 
+HASTY_SECONDS = 20
+"""The same where what is compiled is not optimised."""
+
+IMPORTED = "pytest", "_hypothesis_pytestplugin", "hypothesis", "numpy", "ml_dtypes", "numba"
+"""What tests import that no mutant changes."""
+
 COMPILED = Path("xverify", "kernels", "compiled", "__pycache__")
 """Where Numba keeps what it has compiled."""
 
@@ -42,13 +49,14 @@ class Answer:
 
 
 class Copy:
-    """One copy of the tree. Used by one thread at a time."""
+    """One copy of the tree. Used by one thread at a time; closed, its processes end."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self._root = root
         self.tree = directory / "tree"
         self._scratch = directory / "scratch"
         self._scratch.mkdir(parents=True)
+        self._forks: dict[bool, Forks] = {}
         for part in PARTS:
             shutil.copytree(root / part, self.tree / part, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copy(root / "pyproject.toml", self.tree)
@@ -72,15 +80,17 @@ class Copy:
 
     def ask(self, question: Question, seed: int) -> Answer:
         """The answer of this copy, in a process of its own."""
+        forks = None if question.kernel else self._forks_for(question.is_optimised)
         began = time.monotonic()
-        if question.kernel:
+        if forks is None:
             asked = json.dumps({**question.asked(seed), "began": began})
             command = [sys.executable, str(self.tree / "tests" / "mutation" / "ask.py"), asked]
-            status, output = self._run(command, self.tree, question.budget + GRACE)
+            status, output = self._run(command, question.budget + GRACE)
         else:
-            ends = "-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"
+            seconds = TEST_SECONDS if question.is_optimised else HASTY_SECONDS
+            ends = "-o", f"faulthandler_timeout={seconds}", "-o", "faulthandler_exit_on_timeout=true"
             options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *ends, *question.tests]
-            status, output = self._run([sys.executable, "-m", "pytest", *options], self.tree, question.budget)
+            status, output = forks.run(options, question.budget)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")
@@ -97,16 +107,29 @@ class Copy:
         except (ValueError, TypeError):
             return Answer("broken", seconds, lines[-1][:120])
 
-    def _run(self, command: list[str], where: Path, limit: float) -> tuple[int | None, str]:
+    def close(self) -> None:
+        """End the processes that are ready for more tests."""
+        for forks in self._forks.values():
+            forks.close()
+        self._forks.clear()
+
+    def _environment(self) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "XVERIFY"))}
+        return {
+            **kept, "PYTHONPATH": str(self.tree), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self._scratch),
+        }  # fmt: skip
+
+    def _forks_for(self, is_optimised: bool) -> Forks:
+        if is_optimised not in self._forks:
+            # What was compiled without being optimised is kept apart from the rest.
+            hasty = {} if is_optimised else {"NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(self._scratch / "hasty")}
+            self._forks[is_optimised] = Forks(self.tree, self._environment() | hasty, self._scratch)
+        return self._forks[is_optimised]
+
+    def _run(self, command: list[str], limit: float) -> tuple[int | None, str]:
         """Exit status (None when it did not end in time) and output."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "XVERIFY"))}
-        environment |= {
-            "PYTHONPATH": str(self.tree),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TMPDIR": str(self._scratch),
-        }
         process = subprocess.Popen(
-            command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            command, cwd=self.tree, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -116,7 +139,54 @@ class Copy:
             return None, ""
         finally:
             # Its workers too, also where it was ended by a mistake of its own.
-            with_its_workers(process)
+            end_group(process.pid)
+            process.wait()
+
+
+class Forks:
+    """A process in one copy, in whose forks tests run (forks.py). Used by one thread at a time."""
+
+    def __init__(self, where: Path, environment: dict[str, str], scratch: Path) -> None:
+        self._output = scratch / "output"
+        command = [sys.executable, str(Path(__file__).with_name("forks.py")), *IMPORTED]
+        self._process = subprocess.Popen(
+            command, cwd=where, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+        self._number()  # It is ready.
+
+    def run(self, options: list[str], limit: float) -> tuple[int | None, str]:
+        """Exit status (None when it did not end in time) and output of pytest. Raises RuntimeError where no process is left."""
+        stream = self._process.stdin
+        assert stream is not None
+        stream.write(json.dumps({"options": options, "output": str(self._output)}).encode() + b"\n")
+        process = self._number()
+        status = None
+        try:
+            status = self._number(limit)
+        except TimeoutError:
+            pass
+        finally:
+            # Those that it has started too, also where it has ended.
+            end_group(process)
+            if status is None:
+                self._number()
+        return status, "" if status is None else self._output.read_text(encoding="utf-8", errors="replace")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _number(self, limit: float | None = None) -> int:
+        """What it says next. Raises TimeoutError."""
+        stream = self._process.stdout
+        assert stream is not None
+        if not select.select([stream], [], [], limit)[0]:
+            raise TimeoutError
+        line = stream.readline()
+        if not line:
+            raise RuntimeError("the process that tests are forked from has ended")
+        return int(line)
 
 
 def compile_once(copies: Sequence[Copy], question: Question) -> None:
@@ -127,8 +197,7 @@ def compile_once(copies: Sequence[Copy], question: Question) -> None:
         copy.take_compiled(copies[0])
 
 
-def with_its_workers(process: subprocess.Popen[str]) -> None:
+def end_group(leader: int) -> None:
     """End a process and those that it started."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        os.killpg(leader, signal.SIGKILL)

@@ -106,10 +106,11 @@ TESTS_OF_FILE = {
 }  # fmt: skip
 """The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
 
-KINDS = ("tests/test_compiled_kinds.py", *(f"tests/test_compiled_linear.py::test_{test}" for test in (
+OF_LINEAR = tuple(f"tests/test_compiled_linear.py::test_{test}" for test in (
     "floats_with_zero_points_of_another_type", "quotients_by_one_scale_may_be_subnormals_where_products_are_not",
     "both_ways_give_the_bits_of_numpy[one value]",
-)))  # fmt: skip
+))  # fmt: skip
+KINDS = ("tests/test_compiled_kinds.py", *OF_LINEAR)
 WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
@@ -138,18 +139,28 @@ QUICK_OF_FILE = {
     for file, tests in (
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
         ("codings", (*OF_NUMBERS, *OF_BUILD, *QUICK)), ("decoding", (*OF_NUMBERS, *QUICK)),
-        ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *OF_BUILD, *QUICK)),
-        ("scalars", (*alone("what_types_say"), *OF_RANGES, *KINDS, *WAYS, *PAST_THE_CACHES)),
+        ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
+        ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
-        ("loops", (*OF_LOOPS, *WAYS, *KINDS, *PAST_THE_CACHES)), ("memory", (*QUICK, *PAST_THE_CACHES)),
-        ("chunks", (*WAYS, *KINDS, *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
+        ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
+        ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
+        ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
+        ("linear", ("tests/test_compiled_linear.py", "tests/test_compiled_memory.py")),
+        ("pieces", ("tests/test_compiled_threads.py", "tests/test_compiled_memory.py")),
+        ("ranges", ("tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
     )
 }  # fmt: skip
-"""Tests of few loops, asked first where Numba compiles every loop anew; of the files that are not named: QUICK."""
+"""Asked first: of few loops, where Numba compiles every loop anew."""
 
-OF_FUNCTIONS = {("chunks.py", "values"), ("chunks.py", "_every")}
-"""Functions that are compiled alone, of a file whose others are not."""
+QUICK_OF_FUNCTION = {
+    ("xverify/kernels/compiled/chunks.py", name): (*OF_VECTORS, *OF_LINEAR, *WAYS, KINDS[0], *OF_RANGES)
+    for name in ("values", "_every")
+}
+"""Of functions that are compiled alone, where others of their file are not."""
+
+OPTIMISED = ("xverify/kernels/compiled/packed.py",)
+"""Whose tests look at how much is done at once. Of the others what Numba compiles is not optimised at first, which takes less."""
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
@@ -179,7 +190,8 @@ class Question:
     """A gate to run, or where ``kernel`` is "" tests, by their files.
 
     budget: seconds of the gate, or in which the tests must end. expected: the outcome for the tree as it is, "nothing" or
-    "findings". narrow: types of x, types of scale, granularities, as the command takes them.
+    "findings". narrow: types of x, types of scale, granularities, as the command takes them. is_optimised: what Numba compiles
+    for tests.
     """
 
     kernel: str
@@ -188,6 +200,7 @@ class Question:
     expected: str = "nothing"
     narrow: tuple[str, str, str] = ("", "", "")
     tests: tuple[str, ...] = ()
+    is_optimised: bool = True
 
     @property
     def words(self) -> str:
@@ -220,11 +233,10 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
         contracts = RANGES if ranges else (NEWEST,)
         if mutant.file in AROUND:
-            own = QUICK_OF_FILE.get(mutant.file)
-            first = () if own is None else (Question("", budget=TESTS_SECONDS, tests=own),)
-            return (*first, Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
-        first = OF_VECTORS if (mutant.file.rpartition("/")[2], mutant.function) in OF_FUNCTIONS else ()
-        quick = Question("", budget=COMPILING_SECONDS, tests=(*first, *QUICK_OF_FILE.get(mutant.file, QUICK)))
+            first = Question("", budget=TESTS_SECONDS, tests=QUICK_OF_FILE[mutant.file])
+            return (first, Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
+        tests = QUICK_OF_FUNCTION.get((mutant.file, mutant.function), QUICK_OF_FILE[mutant.file])
+        quick = Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=mutant.file in OPTIMISED)
         return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
