@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from mutation import __main__ as command
 from mutation import copies, explained, table
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import COMPARATOR, COMPILED, KERNELS, NO_GATES, OF_SWEEPS, Question, decides, questions_for
-from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run, try_mutant
+from mutation.questions import (
+    ASKED_TESTS,
+    COMPARATOR,
+    COMPILED,
+    DRAWING,
+    KERNELS,
+    NO_GATES,
+    OF_SWEEPS,
+    Question,
+    decides,
+    questions_for,
+)  # fmt: skip
+from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run, try_mutant
 
 ROOT = Path(__file__).parents[1]
 
@@ -186,11 +199,36 @@ def test_several_copies_share_the_mutants_and_each_is_done_once():
     done = []
     run(
         [Pretended(), Pretended()],
-        [(MUTANT, seed) for seed in range(9)],
+        [replace(MUTANT, number=nth) for nth in range(9)],
+        3,
         lambda mutant: (Question("seeing"),),
-        lambda result, mutant: done.append(result.seed),
+        lambda result, mutant: done.append((result.seed, mutant.number)),
     )
-    assert sorted(done) == list(range(9))
+    assert sorted(done) == [(3, nth) for nth in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [("FAILED tests/test_legal.py::test_it", False), ("FAILED tests/test_kernels.py::test_it", True),
+     ("they ended by signal 11", True), ("violation, onednn/Dequantize-1@3.0, walk", True)],
+)  # fmt: skip
+def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
+    first = Result(MUTANT.name, 1, "any", "findings", by, 1.0)
+    assert is_asked(1, False, None)
+    assert not is_asked(2, False, None)
+    assert is_asked(2, False, first) is expected
+    assert not is_asked(2, True, first)
+    results = {(MUTANT.name, 1): first}
+    assert table.is_left(MUTANT, results, [1, 2]) is expected
+    assert not table.is_left(MUTANT, results, [1])
+    assert table.is_left(MUTANT, {}, [1])
+
+
+def test_tests_that_draw_are_known():
+    drawing = {
+        file for file in ASKED_TESTS if re.search(r"@given|random\(\)|default_rng\(\)", (ROOT / file).read_text())
+    }
+    assert drawing == set(DRAWING)
 
 
 @pytest.fixture(scope="module")
@@ -311,9 +349,9 @@ def test_a_sample_is_always_the_same():
 
 
 def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
-    def standing(asked, wanted, results, kept):
-        for mutant, seed in wanted:
-            results[mutant.name, seed] = Result(mutant.name, seed, "", "nothing", "", 1.0)
+    def standing(asked, seeds, left, results, kept):
+        for mutant in left(seeds[0]):
+            results[mutant.name, 1] = Result(mutant.name, 1, "", "nothing", "", 1.0)
 
     monkeypatch.setattr(command, "ask", standing)
     monkeypatch.setattr(command, "KEPT", tmp_path / "kept")

@@ -7,15 +7,14 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mutation import explained, table
 from mutation.copies import Copy, compile_once
-from mutation.explained import Explanation
 from mutation.mutants import Mutant, mutants_of
 from mutation.questions import AROUND, COMPARATOR, COMPILED, KERNELS, Question, decides, questions_for, tests_of
-from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, run
+from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("reports", "runs", "mutants.jsonl")
@@ -71,11 +70,15 @@ def main() -> int:
     results = kept.read(asked.survivors, {mutant.name for mutant in why})
     if asked.unexplained:
         chosen = [m for m in chosen if m not in why]
-    left = [(m, seed) for seed in seeds for m in chosen if is_asked(m, seed, why) and (m.name, seed) not in results]
-    wanted = [] if asked.page else left
-    print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained; {len(wanted)} to try", flush=True)
+
+    def left(seed: int) -> list[Mutant]:
+        first = {} if seed == 1 else results
+        return [m for m in chosen if (m.name, seed) not in results and is_asked(seed, m in why, first.get((m.name, 1)))]
+
+    print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained", flush=True)
     try:
-        ask(asked, wanted, results, kept)
+        if not asked.page:
+            ask(asked, seeds, left, results, kept)
     except WrongTreeError as error:
         print(error, file=sys.stderr)
         return 2
@@ -88,12 +91,6 @@ def main() -> int:
     return 1 if standing or stale else 0
 
 
-def is_asked(mutant: Mutant, seed: int, why: Mapping[Mutant, Explanation]) -> bool:
-    """Every seed for a kernel's mutants. The comparator's tests draw nothing, and what is explained is not expected to be
-    found: for those one seed."""
-    return seed == 1 or (mutant.file not in COMPARATOR and mutant not in why)
-
-
 def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
     """The mutants that are named, or of them a sample that is always the same, in their order."""
     named = [m for m in made if only in m.file or only in m.function or only == m.name]
@@ -104,35 +101,45 @@ def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
 
 
 def ask(
-    asked: argparse.Namespace, wanted: Sequence[tuple[Mutant, int]], results: dict[tuple[str, int], Result], kept: Kept
+    asked: argparse.Namespace,
+    seeds: Sequence[int],
+    left: Callable[[int], list[Mutant]],
+    results: dict[tuple[str, int], Result],
+    kept: Kept,
 ) -> None:
-    """Try what is wanted, in copies that are removed afterwards."""
-    if not wanted:
+    """Try what is left with each seed, in copies that are removed afterwards."""
+    soon = list(dict.fromkeys(m for seed in seeds for m in left(seed)))
+    if not soon:
         return
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
     copies: list[Copy] = []
     try:
         copies += [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
-        if any(m.file in KERNELS or m.file in AROUND for m, _ in wanted):  # of the others' mutants all is compiled anew
+        if any(m.file in KERNELS or m.file in AROUND for m in soon):  # of the others' mutants all is compiled anew
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
-            check_sound(copies, [q for m, _ in wanted for q in questions_for(m)], 1)
+            check_sound(copies, [q for m in soon for q in questions_for(m)], 1)
         for files in (KERNELS, COMPARATOR, COMPILED):
-            some = next((m for m, _ in wanted if m.file in files), None)
+            some = next((m for m in soon if m.file in files), None)
             if some is not None:
                 check_copy(copies[0], some, questions_for(some)[-1])
-        left = len(wanted)
+        for seed in seeds:
+            wanted = left(seed)
+            print(f"Seed {seed}: {len(wanted)} to try", flush=True)
+            to_try = len(wanted)
 
-        def done(result: Result, mutant: Mutant) -> None:
-            nonlocal left
-            left -= 1
-            if result.stopped or not asked.quick:
-                results[result.mutant, result.seed] = result
-                kept.add(result)
-            how = f"{result.outcome} of {result.stopped}: {result.by}" if result.stopped else "SURVIVES"
-            print(f"{left} {result.seconds:.1f} s {mutant.name} {mutant.file} {mutant.function} {how}", flush=True)
+            def done(result: Result, mutant: Mutant) -> None:
+                nonlocal to_try
+                to_try -= 1
+                if result.stopped or not asked.quick:
+                    results[result.mutant, result.seed] = result
+                    kept.add(result)
+                how = f"{result.outcome} of {result.stopped}: {result.by}" if result.stopped else "SURVIVES"
+                print(
+                    f"{to_try} {result.seconds:.1f} s {mutant.name} {mutant.file} {mutant.function} {how}", flush=True
+                )
 
-        run(copies, wanted, first_question if asked.quick else questions_for, done)
+            run(copies, wanted, seed, first_question if asked.quick else questions_for, done)
     finally:
         for copy in copies:
             copy.close()

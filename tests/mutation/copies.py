@@ -89,8 +89,8 @@ class Copy:
         else:
             seconds = TEST_SECONDS if question.is_optimised else HASTY_SECONDS
             ends = "-o", f"faulthandler_timeout={seconds}", "-o", "faulthandler_exit_on_timeout=true"
-            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *ends, *question.tests]
-            status, output = forks.run(options, question.budget)
+            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", f"--hypothesis-seed={seed}", *ends]
+            status, output = forks.run([*options, *question.tests], question.budget)
         seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
         if status is None:
             return Answer("endless", seconds, "it did not end")

@@ -164,6 +164,9 @@ OPTIMISED = ("xverify/kernels/compiled/packed.py",)
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
+DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_kernels.py")
+"""Of these, those that draw: what the others find does not depend on the seed."""
+
 TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 """In which tests must end, and those for which Numba compiles everything anew."""
 

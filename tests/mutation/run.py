@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from mutation.copies import PARTS, Copy
 from mutation.mutants import Mutant
-from mutation.questions import ASKED_TESTS, Question
+from mutation.questions import ASKED_TESTS, DRAWING, Question
 
 T, R = TypeVar("T"), TypeVar("R")
 
@@ -30,6 +30,18 @@ class Result:
     outcome: str
     by: str
     seconds: float
+
+
+def is_asked(seed: int, is_explained: bool, first: Result | None) -> bool:
+    """Whether a mutant is to be asked with a seed, when this came of the first one.
+
+    With the others where that depends on the seed: not where a test has stopped it that draws nothing, which does so with each.
+    What is explained is not expected to be found: for that one seed.
+    """
+    if seed == 1 or is_explained or first is None:
+        return seed == 1
+    by_a_test = any(file in first.by for file in ASKED_TESTS.difference(DRAWING))
+    return not by_a_test
 
 
 class WrongTreeError(RuntimeError):
@@ -79,15 +91,15 @@ def check_copy(copy: Copy, mutant: Mutant, question: Question) -> None:
 
 def run(
     copies: Sequence[Copy],
-    wanted: Sequence[tuple[Mutant, int]],
+    wanted: Sequence[Mutant],
+    seed: int,
     questions: Callable[[Mutant], Iterable[Question]],
     done: Callable[[Result, Mutant], None],
 ) -> None:
-    """Try mutants with seeds, as many at once as there are copies; ``done`` is called under a lock."""
+    """Try mutants with a seed, as many at once as there are copies; ``done`` is called under a lock."""
     lock = threading.Lock()
 
-    def one(copy: Copy, item: tuple[Mutant, int]) -> None:
-        mutant, seed = item
+    def one(copy: Copy, mutant: Mutant) -> None:
         result = try_mutant(copy, mutant, seed, questions(mutant))
         with lock:
             done(result, mutant)
