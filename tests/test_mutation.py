@@ -282,6 +282,14 @@ def test_a_process_of_tests_that_dies_is_said_without_a_path(small_copy):
     assert small_copy.ask(Question("", tests=("tests/test_none.py",)), 1).by.startswith("ERROR")
 
 
+def test_a_process_of_tests_whose_threads_do_not_end_is_noticed(small_copy):
+    (small_copy.tree / "tests" / "test_thread.py").write_text(
+        "import threading, time\n\ndef test_it():\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    )
+    assert small_copy.ask(Question("", tests=("tests/test_thread.py",), budget=2), 1).outcome == "endless"
+    assert small_copy.ask(Question("", tests=("tests/test_value.py",)), 1).outcome == "nothing"
+
+
 def test_what_one_copy_compiles_all_have(tmp_path):
     root = tmp_path / "root"
     for part in copies.PARTS:
