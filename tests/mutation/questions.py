@@ -88,6 +88,7 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
     "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
     "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
+    "tests/test_compiled_types.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -115,10 +116,19 @@ WAYS = tuple(
     f"tests/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
 )
+OF_CALLS = tuple(
+    f"tests/test_compiled.py::test_{test}"
+    for test in (
+        "broadcast_x_and_strided_out", "one_value_in_foreign_bytes_to_where_it_is_not_aligned",
+        "checks_hold_for_calls_like_the_last", "loops_are_given_arrays_of_their_rank", "a_zero_point_that_is_far_off",
+        "onednn_division_and_wide_zero_points",
+    )
+)  # fmt: skip
 OF_LOOPS = "tests/test_compiled_loops.py", "tests/test_compiled_tables.py"
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
+OF_TYPES = ("tests/test_compiled_types.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
 
 
@@ -146,9 +156,11 @@ QUICK_OF_FILE = {
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
-        ("linear", ("tests/test_compiled_linear.py", "tests/test_compiled_memory.py")),
-        ("pieces", ("tests/test_compiled_threads.py", "tests/test_compiled_memory.py")),
-        ("ranges", ("tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
+        ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, "tests/test_compiled_memory.py")),
+        ("pieces", ("tests/test_compiled_threads.py", *OF_CALLS, *(
+            f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
+        ))),
+        ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
     )
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""
@@ -156,11 +168,15 @@ QUICK_OF_FILE = {
 QUICK_OF_FUNCTION = {
     ("xverify/kernels/compiled/chunks.py", name): (*OF_VECTORS, *OF_LINEAR, *WAYS, KINDS[0], *OF_RANGES)
     for name in ("values", "_every")
-}
-"""Of functions that are compiled alone, where others of their file are not."""
+} | {("xverify/kernels/compiled/loops.py", "linear"): (*PAST_THE_CACHES, *OF_LOOPS, *OF_LINEAR, *WAYS, KINDS[0])}
+"""Of functions that are compiled alone, where others of their file are not, and of what decides which stores there are."""
 
-OPTIMISED = ("xverify/kernels/compiled/packed.py",)
-"""Whose tests look at how much is done at once. Of the others what Numba compiles is not optimised at first, which takes less."""
+
+def is_optimised(mutant: Mutant) -> bool:
+    """Whether what Numba compiles is optimised at first already, which takes longer: where tests look at how much is done at
+    once, or for instructions that are left out with what is never reached."""
+    return mutant.file.endswith("/packed.py") or mutant.function == "linear"
+
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
 
@@ -239,7 +255,7 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
             first = Question("", budget=TESTS_SECONDS, tests=QUICK_OF_FILE[mutant.file])
             return (first, Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
         tests = QUICK_OF_FUNCTION.get((mutant.file, mutant.function), QUICK_OF_FILE[mutant.file])
-        quick = Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=mutant.file in OPTIMISED)
+        quick = Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=is_optimised(mutant))
         return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file in NO_GATES:
