@@ -127,6 +127,7 @@ OF_CALLS = tuple(
 OF_LOOPS = "tests/test_compiled_loops.py", "tests/test_compiled_tables.py"
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
+OF_THREADS = ("tests/test_compiled_threads.py",)
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 OF_TYPES = ("tests/test_compiled_types.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
@@ -157,7 +158,7 @@ QUICK_OF_FILE = {
         ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
         ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, "tests/test_compiled_memory.py")),
-        ("pieces", ("tests/test_compiled_threads.py", *OF_CALLS, *(
+        ("pieces", (*OF_THREADS, *OF_CALLS, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
         ))),
         ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
@@ -188,6 +189,9 @@ TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans", "compiled/pool"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
+
+THREADS_SECONDS = 20.0
+"""In which tests must end that compile nothing, and the threads that they start."""
 
 SOUND_SECONDS, FLAWED_SECONDS = 6.0, 12.0
 
@@ -258,6 +262,8 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         quick = Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=is_optimised(mutant))
         return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
+    if mutant.file.endswith("/pool.py"):
+        return (Question("", budget=THREADS_SECONDS, tests=OF_THREADS), tests)
     if mutant.file in NO_GATES:
         return (tests,)
     # The tests too: they look after what no call of a gate holds (the array to write to, how arrays lie in memory and how large
