@@ -34,7 +34,20 @@ def applied(write: Write, result: str, *operands: Array, lanes: int = CHUNK) -> 
     """
     size = operands[0].size
     out = np.zeros(size, result)
-    kinds = [_kind(array.dtype.str[1:], lanes) for array in (*operands, out)]
+    function = written(write, lanes, *(array.dtype.str[1:] for array in (*operands, out)))
+    with global_compiler_lock:
+        library = cpu_target.target_context.codegen().create_library(function.module.name)
+        library.add_ir_module(function.module)
+        library.finalize()
+        address = library.get_pointer_to_function(function.name)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * (len(operands) + 1))(address)
+    call(size // lanes, *(array.ctypes.data for array in (*operands, out)))
+    return out
+
+
+def written(write: Write, lanes: int, *names: str) -> ir.Function:
+    """The function, not compiled. names: of NumPy's dtypes of operands and, as the last, results."""
+    kinds = [TYPES[name] if lanes == 1 else ir.VectorType(TYPES[name], lanes) for name in names]
     module, pointer = ir.Module(f"alone{next(_numbers)}"), ir.IntType(8).as_pointer()
     function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(64), *[pointer] * len(kinds)])
     function = ir.Function(module, function_type, f"{module.name}_each")
@@ -44,15 +57,4 @@ def applied(write: Write, result: str, *operands: Array, lanes: int = CHUNK) -> 
         *given, to = [builder.gep(array, [loop.index]) for array in arrays]
         builder.store(write(builder, *(builder.load(at, align=1) for at in given)), to, align=1)
     builder.ret_void()
-    with global_compiler_lock:
-        library = cpu_target.target_context.codegen().create_library(module.name)
-        library.add_ir_module(module)
-        library.finalize()
-        address = library.get_pointer_to_function(function.name)
-    call = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * len(kinds))(address)
-    call(size // lanes, *(array.ctypes.data for array in (*operands, out)))
-    return out
-
-
-def _kind(name: str, lanes: int) -> Any:
-    return TYPES[name] if lanes == 1 else ir.VectorType(TYPES[name], lanes)
+    return function

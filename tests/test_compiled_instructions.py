@@ -3,6 +3,7 @@ conversions and without them. No loop is compiled here."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from compiled_alone import Array, applied
+from compiled_alone import Array, applied, written
 from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, all_codes, coded, dtype_of
 from llvmlite import ir
 from numba import types
@@ -24,7 +25,7 @@ from xverify.kernels.compiled.chunks import Kinds, values
 from xverify.kernels.compiled.codings import ELEMENTS
 from xverify.kernels.compiled.linear import Linear, array_of
 from xverify.kernels.compiled.scalars import is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, F32, F64
+from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has_half_instruction
 from xverify.kernels.plans import Operand
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -153,6 +154,18 @@ def test_numbers_that_are_known_to_be_no_subnormals(lanes: int) -> None:
     one = ir.Constant(ir.IntType(1), 1)
     write = partial(rounding.element, dtype=types.int16, is_normal=one if lanes > 1 else None)
     same_numbers(applied(write, "u2", values, lanes=lanes).view(BFLOAT16), values.astype(BFLOAT16))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.FixtureRequest) -> None:
+    """Of which LLVM makes calls of a function that is nowhere."""
+    of_half = [
+        written(partial(rounding.element, dtype=types.uint16), lanes, "f4", "u2"),
+        written(lambda b, code: decoding.scale(b, code, types.uint16, F32), lanes, "u2", "f4"),
+        written(lambda b, code: decoding.number(b, code, fields_of("float8_e5m2"), F32), lanes, "u1", "f4"),
+    ]
+    has_none = "fewer" in request.node.name or not has_half_instruction()
+    assert [bool(re.search(r"\bhalf\b", str(function.module))) for function in of_half] == [not has_none] * 3
 
 
 def products(real: str) -> tuple[Array, Array]:

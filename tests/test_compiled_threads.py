@@ -39,6 +39,22 @@ def test_one_element_more_than_one_thread_takes() -> None:
     both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
 
 
+@pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
+@pytest.mark.parametrize("size", [1, 1000, pieces.PIECE, pieces.PIECE + 1, pieces.THREADS_FROM + 1])
+def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> None:
+    """Of codes, where they are read too, and of the output."""
+    x = np.arange(size * step, dtype=np.uint32)[::step].view(np.int32)
+    for out_step, read in ((1, None), (2, None), (1, lambda start, stop: x[start:stop].copy())):
+        out = np.zeros(size * out_step, np.float64)[::out_step]
+
+        def write(start: int, stop: int, codes: np.ndarray, elements: np.ndarray, streamed: bool) -> None:
+            assert codes.shape == elements.shape == (stop - start,)
+            elements[:] = codes
+
+        pieces.for_each_piece(write, out, x, read, pieces.PIECE)
+        assert (out == x).all()
+
+
 def test_several_threads_at_once() -> None:
     size = pieces.THREADS_FROM * 2
     x = drawn("uint8", (size,))

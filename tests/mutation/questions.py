@@ -142,7 +142,7 @@ OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers")
 OF_ELEMENTS = alone(
     "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
     "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
-    "numbers_that_are_known_to_be_no_subnormals",
+    "numbers_that_are_known_to_be_no_subnormals", "no_float16_where_the_processor_has_none",
 )  # fmt: skip
 OF_VECTORS = alone("vectors_of_results")
 QUICK_OF_FILE = {
