@@ -282,6 +282,13 @@ def test_a_process_of_tests_that_dies_is_said_without_a_path(small_copy):
     assert small_copy.ask(Question("", tests=("tests/test_none.py",)), 1).by.startswith("ERROR")
 
 
+def test_examples_that_one_mutant_failed_with_are_not_kept_for_the_next(small_copy):
+    kept = small_copy.tree / ".hypothesis" / "examples"
+    kept.mkdir(parents=True)
+    assert small_copy.ask(Question("", tests=("tests/test_value.py",)), 1).outcome == "nothing"
+    assert not kept.exists()
+
+
 def test_a_process_of_tests_whose_threads_do_not_end_is_noticed(small_copy):
     (small_copy.tree / "tests" / "test_thread.py").write_text(
         "import threading, time\n\ndef test_it():\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"

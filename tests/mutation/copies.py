@@ -80,32 +80,41 @@ class Copy:
 
     def ask(self, question: Question, seed: int) -> Answer:
         """The answer of this copy, in a process of its own."""
-        forks = None if question.kernel else self._forks_for(question.is_optimised)
+        return self._ask_gate(question, seed) if question.kernel else self._ask_tests(question, seed)
+
+    def _ask_gate(self, question: Question, seed: int) -> Answer:
         began = time.monotonic()
-        if forks is None:
-            asked = json.dumps({**question.asked(seed), "began": began})
-            command = [sys.executable, str(self.tree / "tests" / "mutation" / "ask.py"), asked]
-            status, output = self._run(command, question.budget + GRACE)
-        else:
-            seconds = TEST_SECONDS if question.is_optimised else HASTY_SECONDS
-            ends = "-o", f"faulthandler_timeout={seconds}", "-o", "faulthandler_exit_on_timeout=true"
-            options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", f"--hypothesis-seed={seed}", *ends]
-            status, output = forks.run([*options, *question.tests], question.budget)
-        seconds, lines = round(time.monotonic() - began, 2), output.strip().splitlines() or [""]
+        asked = json.dumps({**question.asked(seed), "began": began})
+        command = [sys.executable, str(self.tree / "tests" / "mutation" / "ask.py"), asked]
+        status, output = self._run(command, question.budget + GRACE)
+        seconds, last = round(time.monotonic() - began, 2), (output.strip().splitlines() or [""])[-1]
+        if status is None:
+            return Answer("endless", seconds, "it did not end")
+        try:
+            return Answer(**json.loads(last))
+        except (ValueError, TypeError):
+            return Answer("broken", seconds, last[:120])
+
+    def _ask_tests(self, question: Question, seed: int) -> Answer:
+        forks, limit = self._forks_for(question.is_optimised), TEST_SECONDS if question.is_optimised else HASTY_SECONDS
+        # What another mutant has failed with is not tried on this one.
+        shutil.rmtree(self.tree / ".hypothesis", ignore_errors=True)
+        ends = "-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"
+        options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", f"--hypothesis-seed={seed}", *ends]
+        began = time.monotonic()
+        status, output = forks.run([*options, *question.tests], question.budget)
+        seconds, lines = round(time.monotonic() - began, 2), output.splitlines()
         if status is None:
             return Answer("endless", seconds, "it did not end")
         # Said behind the dots of those before it.
-        if not question.kernel and any("Timeout (" in line and line.endswith("!") for line in lines):
+        if any("Timeout (" in line and line.endswith("!") for line in lines):
             return Answer("endless", seconds, "a test did not end")
-        if not question.kernel:
-            # Not the last line: of a process that died it names a folder of the machine.
-            ended = f"they ended by signal {-status}" if status < 0 else f"they ended with status {status}"
-            failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), ended)
-            return Answer("findings" if status else "nothing", seconds, failed.partition(" - ")[0] if status else "")
-        try:
-            return Answer(**json.loads(lines[-1]))
-        except (ValueError, TypeError):
-            return Answer("broken", seconds, lines[-1][:120])
+        if not status:
+            return Answer("nothing", seconds, "")
+        # Not the last line: of a process that died it names a folder of the machine.
+        ended = f"they ended by signal {-status}" if status < 0 else f"they ended with status {status}"
+        failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), ended)
+        return Answer("findings", seconds, failed.partition(" - ")[0])
 
     def close(self) -> None:
         """End the processes that are ready for more tests."""
