@@ -28,8 +28,8 @@ GRACE = 20.0
 TEST_SECONDS = 90
 """In which one test must end, also where it compiles everything anew beside another that does."""
 
-HASTY_SECONDS = 20
-"""The same where what is compiled is not optimised."""
+SHORT_TEST_SECONDS = 20
+"""The same where what is compiled is not optimised, or was compiled before."""
 
 IMPORTED = "pytest", "_hypothesis_pytestplugin", "hypothesis", "numpy", "ml_dtypes", "numba"
 """What tests import that no mutant changes."""
@@ -96,7 +96,8 @@ class Copy:
             return Answer("broken", seconds, last[:120])
 
     def _ask_tests(self, question: Question, seed: int) -> Answer:
-        forks, limit = self._forks_for(question.is_optimised), TEST_SECONDS if question.is_optimised else HASTY_SECONDS
+        forks, compiles = self._forks_for(question.is_optimised), question.budget >= COMPILING_SECONDS
+        limit = TEST_SECONDS if compiles and question.is_optimised else SHORT_TEST_SECONDS
         # What another mutant has failed with is not tried on this one.
         shutil.rmtree(self.tree / ".hypothesis", ignore_errors=True)
         ends = "-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"

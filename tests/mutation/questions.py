@@ -95,7 +95,8 @@ TESTS_OF_FILE = {
     f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
-        ("editions", "kernels"), ("formula", "backends", "kernels"), ("linear", "kernel_refusals"), ("packed", "packed"),
+        ("editions", "kernels", "compiled"), ("formula", "backends", "kernels", "compiled"),
+        ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"),
         ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
