@@ -55,3 +55,13 @@ def scales(name: str, shape: tuple[int, ...], seed: int) -> Array:
     if name == "float8_e8m0fnu":
         return coded(name, rng.integers(100, 150, shape))
     return (rng.standard_normal(shape) * 0.37).astype(dtype_of(name))
+
+
+def refused_alike(here: Any, there: Any, operands: Any, keywords: Any) -> None:
+    """A call of the CUDA kernel ``there`` is refused with the type of error and the words of NumPy's form, ``here``."""
+    arrays = [np.asarray(a) for a in operands]
+    with pytest.raises((TypeError, ValueError)) as expected:
+        here(*arrays, backend="numpy", **keywords)
+    with pytest.raises(expected.type) as got:
+        there(*map(on_device, arrays), **keywords)
+    assert str(got.value) == str(expected.value)

@@ -345,6 +345,7 @@ def test_the_page_names_survivors_and_contradicted_explanations():
     assert second.before.partition("|")[0] in survivors
     assert survivors.count("\n| `kernels") == 1
     assert "Yet it was stopped: memory." in page
+    assert [table.is_contradicted(m, results, [1]) for m in (first, second, third)] == [True, False, True]
     assert "--survivors" not in page
     assert "--survivors" in table.document([first], results, {}, [], [1], 2, 9, other_trees=True)
     assert "A sample: 3 of 9 mutants" in page
@@ -377,3 +378,15 @@ def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
     )
     assert command.main() == 1
     assert "survive unexplained" in capsys.readouterr().out
+
+
+def test_an_explained_mutant_that_was_stopped_is_a_failure(made, tmp_path, monkeypatch, capsys):
+    mutant = next(m for m in explained.matched(explained.read(), made)[0] if m.file in COMPILED)
+    monkeypatch.setattr(command, "KEPT_COMPILED", tmp_path / "kept")
+    monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
+    words = f"mutation --compiled --only {mutant.name} --survivors --page --output {tmp_path / 'page.md'}"
+    monkeypatch.setattr(sys, "argv", words.split())
+    assert command.main() == 0
+    Kept(tmp_path / "kept", "a tree").add(Result(mutant.name, 1, "tests", "findings", "by", 1.0))
+    assert command.main() == 1
+    assert "1 are of mutants that were stopped" in capsys.readouterr().out

@@ -72,8 +72,8 @@ def main() -> int:
         chosen = [m for m in chosen if m not in why]
 
     def left(seed: int) -> list[Mutant]:
-        first = {} if seed == 1 else results
-        return [m for m in chosen if (m.name, seed) not in results and is_asked(seed, m in why, first.get((m.name, 1)))]
+        of = results.get
+        return [m for m in chosen if (m.name, seed) not in results and is_asked(seed, m in why, of((m.name, 1)))]
 
     print(f"{len(made)} mutants, {len(chosen)} chosen, {len(why)} explained", flush=True)
     try:
@@ -87,8 +87,12 @@ def main() -> int:
     standing = [m for m in chosen if m not in why and table.stands(m, results, seeds)]
     if asked.entries:
         print("\n".join(explained.entry(mutant) for mutant in standing))
-    print(f"{len(standing)} survive unexplained, {len(stale)} explanations are stale; see {asked.output}")
-    return 1 if standing or stale else 0
+    wrong = sum(table.is_contradicted(m, results, seeds) for m in chosen if m in why)
+    print(
+        f"{len(standing)} survive unexplained, {len(stale)} explanations are stale, {wrong} are of mutants that were stopped; "
+        f"see {asked.output}"
+    )
+    return 1 if standing or stale or wrong else 0
 
 
 def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:

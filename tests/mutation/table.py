@@ -92,6 +92,11 @@ def stands(mutant: Mutant, results: Mapping[tuple[str, int], Result], seeds: Seq
     return any(not r.stopped for r in _of(mutant, results, seeds))
 
 
+def is_contradicted(mutant: Mutant, results: Mapping[tuple[str, int], Result], seeds: Sequence[int]) -> bool:
+    """Whether some seed stopped a mutant, which one that is explained as equivalent cannot be."""
+    return any(r.stopped for r in _of(mutant, results, seeds))
+
+
 def is_left(mutant: Mutant, results: Mapping[tuple[str, int], Result], seeds: Sequence[int]) -> bool:
     """Whether some seed was not asked that is to be."""
     first = results.get((mutant.name, 1))
