@@ -68,19 +68,13 @@ FIRST, ALL = 6.0, 23.0
 FIRST_AROUND, FIRST_COMPILED = 4.0, 20.0
 """Those of the compiled kernels, on the likely editions: where the loops are as they were, and where Numba compiles them anew."""
 
-TESTS = (
-    "tests/test_legal.py",
-    "tests/test_large.py",
-    "tests/test_compare.py",
-    "tests/test_compare_mutants.py",
-    "tests/test_verdict_guards.py",
-    "tests/test_verdicts.py",
-    "tests/test_verdict_refusals.py",
-    "tests/test_folding.py",
-    "tests/test_editions.py",
-)
+TESTS = tuple(f"tests/test_{name}.py" for name in (
+    "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "large", "verdicts", "compare_mutants", "editions",
+))  # fmt: skip
+"""Of the comparator, those that take the least time first."""
+
 TESTS_OF_CELLS = (
-    "tests/test_findings.py", "tests/test_tally.py", "tests/test_tally_readings.py", *TESTS, "tests/test_characters.py",
+    "tests/test_findings.py", "tests/test_tally.py", "tests/test_characters.py", "tests/test_tally_readings.py", *TESTS,
 )  # fmt: skip
 TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
@@ -95,7 +89,8 @@ TESTS_OF_FILE = {
     f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
     for name, *tests in (
         ("backends", "backends"), ("blocks", "blocks"), ("casting", "kernels"), ("checks", "kernel_refusals"),
-        ("editions", "kernels", "compiled"), ("formula", "backends", "kernels", "compiled"),
+        ("editions", "kernel_refusals", "kernels", "compiled"),
+        ("formula", "packed", "backends", "kernel_refusals", "kernels", "compiled"),
         ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"),
@@ -105,8 +100,24 @@ TESTS_OF_FILE = {
         ("compiled/places", "compiled_places", "compiled"),
         ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"),
     )
+} | {
+    f"xverify/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
+    for name, *tests in (
+        ("verify/compare", "compare"), ("verify/legal", "legal"), ("verify/large", "large"), ("verify/findings", "findings"),
+        ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"),
+    )
 }  # fmt: skip
-"""The tests of a file, asked before those of the other kernels. Of the compiled ones that are not named: test_compiled.py."""
+"""The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
+
+TESTS_FIRST = {
+    f"xverify/kernels/{file}.py": tuple(f"tests/test_{test}.py" for test in tests)
+    for file, *tests in (
+        ("blocks", "blocks"),
+        ("checks", "kernel_refusals"),
+        ("editions", "kernel_refusals", "kernels"),
+    )
+}
+"""Asked before any gate, of what mostly shows in calls that no gate makes: types of attributes, arrays to write to, blocks."""
 
 OF_LINEAR = tuple(f"tests/test_compiled_linear.py::test_{test}" for test in (
     "floats_with_zero_points_of_another_type", "quotients_by_one_scale_may_be_subnormals_where_products_are_not",
@@ -249,9 +260,8 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     """In the order in which they are asked: what is likely to stop it first."""
     if mutant.file in COMPARATOR:
         plain = mutant.file.endswith(("compare.py", "legal.py", "bits.py"))
-        tests = TESTS if plain else TESTS_OF_CELLS
-        if mutant.file.endswith("large.py"):  # its own first: others give much work to one that makes every table
-            tests = ("tests/test_large.py", *(other for other in tests if other != "tests/test_large.py"))
+        own = TESTS_OF_FILE.get(mutant.file, ())
+        tests = (*own, *(test for test in (TESTS if plain else TESTS_OF_CELLS) if test not in own))
         return comparator_questions(tests)
     if mutant.file in COMPILED and mutant.file not in NO_GATES:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
@@ -271,8 +281,9 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     # the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
     # no file has), and after which of the readings that a text admits is computed.
     likely = LIKELY.get((mutant.file, mutant.function.partition(".")[0]), (NEWEST,))
-    ranges = mutant.file == "xverify/kernels/ranges.py"
+    ranges, first = mutant.file == "xverify/kernels/ranges.py", TESTS_FIRST.get(mutant.file, ())
     return (
+        *((Question("", budget=TESTS_SECONDS, tests=first),) if first else ()),
         Question("xverify-numpy", RANGES if ranges else likely, FIRST),
         tests,
         Question("xverify-numpy", RANGES if ranges else ("*",), ALL),
