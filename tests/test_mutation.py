@@ -10,28 +10,28 @@ from pathlib import Path
 
 import pytest
 from mutation import __main__ as command
-from mutation import copies, explained, table
+from mutation import copies, explained, questions, table
 from mutation.mutants import Mutant, mutants_of
-from mutation.questions import (
-    ASKED_TESTS,
-    COMPARATOR,
-    COMPILED,
-    DRAWING,
-    KERNELS,
-    NO_GATES,
-    OF_SWEEPS,
-    Question,
-    decides,
-    questions_for,
-)  # fmt: skip
-from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run, try_mutant
+from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, Question, decides, questions_for
+from mutation.run import (
+    Kept,
+    Result,
+    WrongTreeError,
+    check_copy,
+    check_sound,
+    digest,
+    distinct,
+    is_asked,
+    run,
+    try_mutant,
+)
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def made():
-    return [mutant for file in (*KERNELS, *COMPARATOR, *COMPILED) for mutant in mutants_of(ROOT, file)]
+    return [mutant for file in (*KERNELS, *CUDA, *COMPARATOR, *COMPILED) for mutant in mutants_of(ROOT, file)]
 
 
 def mutants(tmp_path, text):
@@ -105,22 +105,22 @@ def test_mutants_that_read_the_same_are_made_once(tmp_path):
 
 
 def test_there_are_mutants_of_every_file_and_questions_for_them(made):
-    for file in (*KERNELS, *COMPARATOR, *COMPILED):
+    for file in (*KERNELS, *CUDA, *COMPARATOR, *COMPILED):
         found = [mutant for mutant in made if mutant.file == file and decides(mutant)]
         assert len(found) >= 10, file
         assert all(questions_for(mutant) for mutant in found)
-    for folder, files in (("kernels", KERNELS), ("kernels/compiled", COMPILED)):
+    for folder, files in (("kernels", KERNELS), ("kernels/compiled", COMPILED), ("kernels/cuda", CUDA)):
         there = {path.name for path in ROOT.glob(f"xverify/{folder}/*.py")} - {"__init__.py"}
         assert there == {Path(file).name for file in files}
 
 
 def test_functions_that_are_left_out_exist(made):
-    for file, functions in OF_SWEEPS.items():
+    for file, functions in questions.OF_SWEEPS.items():
         assert functions <= {mutant.function for mutant in made if mutant.file == file}
 
 
 def test_a_kernels_mutant_is_asked_by_gates_of_half_a_minute(made):
-    for mutant in [m for m in made if m.file in KERNELS and m.file not in NO_GATES]:
+    for mutant in [m for m in made if m.file in KERNELS and m.file not in questions.NO_GATES]:
         gates = [question for question in questions_for(mutant) if question.kernel]
         assert {(q.kernel, q.expected) for q in gates} == {("xverify-numpy", "nothing")}
         assert sum(q.budget for q in gates) <= 30
@@ -173,14 +173,21 @@ class Pretended:
         return copies.Answer(outcome, 1.5, "by")
 
 
+def test_what_another_question_asks_too_is_not_asked_of_the_sound_tree():
+    gates = [Question("a"), Question("b"), Question("a", ("c",))]
+    tests = [Question("", tests=("1", "2")), Question("", tests=("2",)), Question("", tests=("2", "1", "3"))]
+    hasty = Question("", tests=("1",), is_optimised=False)
+    assert distinct([*gates, *tests, hasty, *gates]) == [tests[2], hasty, *gates]
+
+
 def test_questions_are_asked_until_one_stops_the_mutant():
     copy = Pretended()
-    questions = [Question("blind"), Question("seeing"), Question("never asked")]
-    result = try_mutant(copy, MUTANT, 7, questions)
+    asked = [Question("blind"), Question("seeing"), Question("never asked")]
+    result = try_mutant(copy, MUTANT, 7, asked)
     assert [kernel for kernel, _, _ in copy.asked] == ["blind", "seeing"]
-    assert (result.stopped, result.outcome, result.seconds) == (questions[1].words, "findings", 3.0)
+    assert (result.stopped, result.outcome, result.seconds) == (asked[1].words, "findings", 3.0)
     assert copy.file == "sound"
-    assert try_mutant(copy, MUTANT, 7, questions[:1]).stopped == ""
+    assert try_mutant(copy, MUTANT, 7, asked[:1]).stopped == ""
 
 
 def test_a_copy_that_runs_other_files_is_noticed():
@@ -226,9 +233,11 @@ def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
 
 def test_tests_that_draw_are_known():
     drawing = {
-        file for file in ASKED_TESTS if re.search(r"@given|random\(\)|default_rng\(\)", (ROOT / file).read_text())
+        file
+        for file in questions.ASKED_TESTS
+        if re.search(r"@given|random\(\)|default_rng\(\)", (ROOT / file).read_text())
     }
-    assert drawing == set(DRAWING)
+    assert drawing == set(questions.DRAWING)
 
 
 @pytest.fixture(scope="module")

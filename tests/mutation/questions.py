@@ -30,6 +30,9 @@ COMPILED = (*AROUND, *(
         "vectors",
     )
 ))  # fmt: skip
+CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
+"""Run without a card; what they launch, which is no Python, is compiled as C++."""
+
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
     "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
@@ -84,6 +87,7 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
     "tests/test_compiled_types.py",
 )  # fmt: skip
+TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
 TESTS_OF_FILE = {
     f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
@@ -98,7 +102,8 @@ TESTS_OF_FILE = {
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
-        ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"),
+        ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"), ("cuda/arrays", "cuda_calls"),
+        ("cuda/geometry", "cuda"), ("cuda/launch", "cuda"), ("cuda/linear", "cuda"), ("cuda/ranges", "cuda_ranges"),
     )
 } | {
     f"xverify/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
@@ -191,7 +196,7 @@ def is_optimised(mutant: Mutant) -> bool:
     return mutant.file.endswith("/packed.py") or mutant.function == "linear"
 
 
-ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS))
+ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
 
 DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_kernels.py")
 """Of these, those that draw: what the others find does not depend on the seed."""
@@ -200,7 +205,7 @@ TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 """In which tests must end, and those for which Numba compiles everything anew."""
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans", "compiled/pool"))
-"""What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked."""
+"""What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked, as of CUDA."""
 
 THREADS_SECONDS = 20.0
 """In which tests must end that compile nothing, and the threads that they start."""
@@ -275,7 +280,7 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
     tests = tests_of(mutant.file)
     if mutant.file.endswith("/pool.py"):
         return (Question("", budget=THREADS_SECONDS, tests=OF_THREADS), tests)
-    if mutant.file in NO_GATES:
+    if mutant.file in (*NO_GATES, *CUDA):
         return (tests,)
     # The tests too: they look after what no call of a gate holds (the array to write to, how arrays lie in memory and how large
     # the parts are that are worked on at once, what compiled loops are told, differences beyond int32, types of attributes that
@@ -294,7 +299,7 @@ def tests_of(file: str) -> Question:
     """All tests of the kernels, those of this file first."""
     anew = file in COMPILED and file not in AROUND
     own = TESTS_OF_FILE.get(file, ("tests/test_compiled.py",))
-    others = TESTS_OF_KERNELS[::-1] if anew else TESTS_OF_KERNELS
+    others = TESTS_OF_CUDA if file in CUDA else TESTS_OF_KERNELS[::-1] if anew else TESTS_OF_KERNELS
     tests = (*own, *(other for other in others if other not in own))
     return Question("", budget=COMPILING_SECONDS if anew else TESTS_SECONDS, tests=tests)
 
