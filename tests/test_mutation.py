@@ -24,7 +24,7 @@ from mutation.run import (
     is_asked,
     run,
     try_mutant,
-)
+)  # fmt: skip
 
 ROOT = Path(__file__).parents[1]
 
@@ -232,11 +232,8 @@ def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
 
 
 def test_tests_that_draw_are_known():
-    drawing = {
-        file
-        for file in questions.ASKED_TESTS
-        if re.search(r"@given|random\(\)|default_rng\(\)", (ROOT / file).read_text())
-    }
+    texts = {file: (ROOT / file).read_text() for file in questions.ASKED_TESTS}
+    drawing = {file for file in texts if re.search(r"@given|random\(\)|default_rng\(\)", texts[file])}
     assert drawing == set(questions.DRAWING)
 
 
