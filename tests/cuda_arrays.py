@@ -14,7 +14,9 @@ import pytest
 from cuda_on_cpu import DeviceArray, FakeCuPy, built
 from kernel_arrays import WIDTHS, Array, coded, dtype_of
 
-from xverify.kernels.cuda.launch import compiled
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda.launch import Launch, compiled
+from xverify.kernels.plans import Operand
 
 
 @cache
@@ -40,6 +42,13 @@ def on_device(array: Array, start: int = 0) -> Any:
     placed = room[first : first + array.nbytes].view(code).reshape(array.shape)
     placed[...] = array.view(code)
     return placed.view(DeviceArray)
+
+
+def launch_of(
+    shape: tuple[int, ...], scale: tuple[int, ...], spread: Spread, x: str = "uint8", out: str = "float32"
+) -> Launch:
+    """The launch for a tensor and one scale, or as many as the spread wants."""
+    return Launch.of(dtype_of(out), Operand(dtype_of(x), shape), Operand(np.dtype(np.float32), scale), None, spread)
 
 
 def random(name: str, shape: tuple[int, ...], seed: int) -> Array:

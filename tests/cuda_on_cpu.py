@@ -41,6 +41,10 @@ def built(directory: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+LIES_ON: dict[int, int] = {}
+"""The devices of arrays that lie on another than 0, by their addresses."""
+
+
 class DeviceArray(np.ndarray[Any, Any]):
     """What CuPy's arrays have and NumPy's have otherwise, or not."""
 
@@ -50,12 +54,12 @@ class DeviceArray(np.ndarray[Any, Any]):
 
     @property
     def device(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(id=0)
+        return SimpleNamespace(id=LIES_ON.get(self.ctypes.data, 0))
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch: macros by name, the numbers that follow the arrays, what the kernel counted, and the stream."""
+    """A launch: macros by name, the numbers that follow the arrays, what the kernel counted, the stream and the device."""
 
     macros: dict[str, str]
     grid: int
@@ -64,6 +68,7 @@ class Launched:
     streamed: int
     misaligned: int
     stream: Any
+    device: int
 
 
 class Entered:
@@ -82,6 +87,9 @@ class Device(Entered):
     id: int
     attributes: dict[str, int] = field(default_factory=lambda: {"MultiProcessorCount": 2, "L2CacheSize": 1 << 16})
 
+    def __post_init__(self) -> None:
+        assert type(self.id) is int
+
 
 @dataclass
 class Stream(Entered):
@@ -92,7 +100,9 @@ class Stream(Entered):
 
     @classmethod
     def from_external(cls, other: Any) -> Stream:
-        return cls(other.__cuda_stream__()[1])
+        version, address = other.__cuda_stream__()
+        assert version == 0
+        return cls(address)
 
 
 CURRENT = threading.local()
@@ -169,7 +179,7 @@ class FakeCuPy:
         device, *streams = entered()
         assert isinstance(device, Device)
         stream = streams[-1] if streams else None
-        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream))
+        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream, device.id))
 
     @staticmethod
     def asarray(value: Any) -> Any:

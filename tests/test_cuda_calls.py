@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_arrays import imported_cupy, on_device, random, refused_alike, scales
-from cuda_on_cpu import FakeCuPy, Stream
+from cuda_arrays import imported_cupy, launch_of, on_device, random, refused_alike, scales
+from cuda_on_cpu import LIES_ON, FakeCuPy, Stream
 from kernel_arrays import INSTALLED, NEWEST, SEED, codes_of, dtype_of
 
 import xverify
@@ -24,8 +20,7 @@ from xverify.core.call import Call
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
 from xverify.kernels.cuda.geometry import divisor
-from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, OPTIONS, SOURCE, Launch
-from xverify.kernels.plans import Operand
+from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR
 
 
 @pytest.fixture
@@ -47,12 +42,6 @@ def test_division_by_multiplying(bits: int) -> None:
                 total = (n * multiplier >> bits) + n
                 assert total < 1 << bits
                 assert total >> shift == n // number
-
-
-def launch_of(
-    shape: tuple[int, ...], scale: tuple[int, ...], spread: Spread, x: str = "uint8", out: str = "float32"
-) -> Launch:
-    return Launch.of(dtype_of(out), Operand(dtype_of(x), shape), Operand(np.dtype(np.float32), scale), None, spread)
 
 
 def test_grid_and_head() -> None:
@@ -95,14 +84,14 @@ class Exported:
 
     dtype = "another framework's"
 
-    def __init__(self, array: Any, device: int = 2) -> None:
-        self.array, self._device = array, device
+    def __init__(self, array: Any, kind: int = 2) -> None:
+        self.array, self._kind = array, kind
 
     def __dlpack__(self, **_: object) -> Any:
         return self.array
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (self._device, 0)
+        return self._kind, LIES_ON.get(self.array.data.ptr, 0)
 
 
 class Interfaced:
@@ -126,6 +115,30 @@ def test_arrays_of_other_frameworks(cupy: FakeCuPy, other: type) -> None:
     result = dequantize_linear(*(other(on_device(a)) for a in (x, scale, zero_point)), out=other(out))
     assert result.data.ptr == out.data.ptr
     assert codes_of(np.array(out)) == codes_of(xverify.dequantize_linear(x, scale, zero_point, backend="numpy"))
+
+
+@pytest.mark.parametrize("kind", range(1, 18))
+def test_what_lies_on_a_cuda_device_by_dlpack(cupy: FakeCuPy, kind: int) -> None:
+    x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
+    if kind in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        dequantize_linear(Exported(x, kind), scale)
+    else:
+        with pytest.raises(TypeError, match="x is Exported, not on a CUDA device"):
+            dequantize_linear(Exported(x, kind), scale)
+
+
+@pytest.mark.parametrize("other", [lambda array: array, Exported, Interfaced])
+def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+    x, scale, out = (on_device(np.zeros(shape, kind)) for shape, kind in ((3, "u1"), ((), "f4"), (3, "f4")))
+    monkeypatch.setitem(LIES_ON, x.data.ptr, 5)
+    with pytest.raises(ValueError, match=r"the operands lie on the devices \[0, 5\]; expected one device"):
+        dequantize_linear(other(x), scale)
+    monkeypatch.setitem(LIES_ON, scale.data.ptr, 5)
+    with pytest.raises(ValueError, match="out lies on device 0; expected that of x, 5"):
+        dequantize_linear(other(x), scale, out=out)
+    monkeypatch.setitem(LIES_ON, out.data.ptr, 5)
+    dequantize_linear(other(x), scale, out=out)
+    assert [launch.device for launch in cupy.launches] == [5]
 
 
 def test_what_does_not_lie_in_order_is_copied(cupy: FakeCuPy) -> None:
@@ -163,7 +176,7 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
     with pytest.raises(TypeError, match="x is ndarray, not on a CUDA device"):
         dequantize_linear(np.zeros(3, np.uint8), scale)
     with pytest.raises(TypeError, match="x is Exported, not on a CUDA device"):
-        dequantize_linear(Exported(x, device=1), scale)
+        dequantize_linear(Exported(x, kind=1), scale)
     with pytest.raises(TypeError, match="x is an array of uint8; expected codes of int16 as uint16"):
         dequantize_linear(x, scale, x_dtype="int16")
     with pytest.raises(TypeError, match="scale_dtype is 'float9'"):
@@ -194,6 +207,10 @@ def test_without_cupy_or_a_card_it_says_what_to_do(cupy: FakeCuPy, monkeypatch: 
     cupy.devices = 0
     with pytest.raises(RuntimeError, match=r"no CUDA device here .*pip install 'xverify\[cuda\]'"):
         dequantize_linear(None, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)
+        with pytest.raises(RuntimeError, match=r"no CUDA device here \(division by zero\)"):
+            dequantize_linear(None, None)
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(ImportError, match=r"pip install 'xverify\[cuda\]'"):
         dynamic_dequantize(None, None)
@@ -229,33 +246,3 @@ def test_the_oracle_answers_for_ranges(cupy: FakeCuPy) -> None:
     assert outcome.tensor is not None
     want = xverify.dequantize_range(x, *ends, axis=1, out_dtype="bfloat16", backend="numpy")
     assert (outcome.tensor.dtype, codes_of(to_array(outcome.tensor))) == ("bfloat16", codes_of(want))
-
-
-def ptx_of(launch: Launch, directory: Path) -> str:
-    """The instructions that nvcc makes of a launch; the test is skipped where there is none."""
-    if shutil.which("nvcc") is None:
-        pytest.skip("there is no nvcc; NVRTC compiles the source where there is a card")
-    file = directory / "kernel.ptx"
-    command = ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", file]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
-    return file.read_text()
-
-
-def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
-    """Loads and stores are vectors past the caches, and no product is fused with the difference."""
-    text = ptx_of(launch_of((7, 9), (9,), Spread(1)), tmp_path)
-    found = set(re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", text))
-    assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
-    assert not any(operation.startswith("fma") or ".ftz" in operation for operation in found)
-
-
-@pytest.mark.parametrize("formula", ["MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "TABLE"])
-def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
-    """Their terms stay in registers, and vectors are read and written all the same."""
-    x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
-    table = formula == "TABLE"
-    launch = Launch.of(end.dtype, x, end, None if table else end, Spread() if table else Spread(1), formula)
-    text = ptx_of(launch, tmp_path)
-    assert {"st.global.cs.v4.u32", "ld.global.cs.u32"} <= set(re.findall(r"\b(?:ld|st)\.global\.[a-z0-9.]*", text))
-    assert ".local" not in text

@@ -1,0 +1,46 @@
+"""What NVIDIA's compiler makes of the CUDA kernels' source, where there is one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_arrays import launch_of
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda.launch import OPTIONS, SOURCE, Launch
+from xverify.kernels.plans import Operand
+
+
+def ptx_of(launch: Launch, directory: Path) -> str:
+    """The instructions that nvcc makes of a launch; the test is skipped where there is none."""
+    if shutil.which("nvcc") is None:
+        pytest.skip("there is no nvcc; NVRTC compiles the source where there is a card")
+    file = directory / "kernel.ptx"
+    command = ["nvcc", "-ptx", "-arch=sm_80", *OPTIONS, *launch.macros, SOURCE, "-o", file]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    return file.read_text()
+
+
+def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
+    """Loads and stores are vectors past the caches, and no product is fused with the difference."""
+    text = ptx_of(launch_of((7, 9), (9,), Spread(1)), tmp_path)
+    found = set(re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", text))
+    assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
+    assert not any(operation.startswith("fma") or ".ftz" in operation for operation in found)
+
+
+@pytest.mark.parametrize("formula", ["MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "TABLE"])
+def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
+    """Their terms stay in registers, and vectors are read and written all the same."""
+    x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
+    table = formula == "TABLE"
+    launch = Launch.of(end.dtype, x, end, None if table else end, Spread() if table else Spread(1), formula)
+    text = ptx_of(launch, tmp_path)
+    assert {"st.global.cs.v4.u32", "ld.global.cs.u32"} <= set(re.findall(r"\b(?:ld|st)\.global\.[a-z0-9.]*", text))
+    assert ".local" not in text
