@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,16 +15,9 @@ from xverify.kernels.cuda.launch import Launch, compiled
 from xverify.kernels.plans import Operand
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """The kernels' source for this machine, compiled once in a process; where it is loaded, its file may go."""
-    with TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        return built(Path(directory))
-
-
 def imported_cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
     """The CuPy that the package imports, with blocks of 3 threads, so that small tensors take several strides."""
-    fake = FakeCuPy(library(), threads=3)
+    fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     compiled.cache_clear()
     return fake

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import subprocess
 import threading
 import time
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,7 @@ from native_compiler import compiler
 from xverify.kernels.cuda.launch import OPTIONS, SOURCE, source
 
 CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
+KEPT = Path(__file__).with_name("__pycache__")
 
 NAMED = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE", "FORMULA")
 MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "INDEX_BITS")
@@ -29,15 +32,28 @@ FLAGS = (
 )  # fmt: skip
 
 
-def built(directory: Path) -> ctypes.CDLL:
-    """The kernels' source as a library for this machine; the test is skipped where there is no compiler."""
+@cache
+def built() -> ctypes.CDLL:
+    """The kernels' source as a library for this machine, kept beside what Python compiles; the test is skipped where there is no
+    compiler."""
     command = compiler()
     if command is None:
         pytest.skip("there is no C++ compiler: pip install ziglang")
-    library = directory / "cuda_on_cpu.so"
-    arguments = [*FLAGS, f"-I{SOURCE.parent}", CPP, "-lm", "-o", library]
-    result = subprocess.run([*command, *arguments], capture_output=True, text=True, cwd=directory)
-    assert result.returncode == 0, result.stderr
+    arguments = [*command, *FLAGS, f"-I{SOURCE.parent}", str(CPP), "-lm"]
+    sources = [CPP, *sorted(SOURCE.parent.glob("*.cu*"))]
+    digest = hashlib.sha256(
+        b"\0".join([repr(arguments).encode(), *(file.read_bytes() for file in sources)])
+    ).hexdigest()
+    library = KEPT / f"cuda_on_cpu-{digest[:16]}.so"
+    if not library.exists():
+        KEPT.mkdir(exist_ok=True)
+        with TemporaryDirectory(dir=KEPT) as directory:
+            made = Path(directory, library.name)
+            result = subprocess.run([*arguments, "-o", made], capture_output=True, text=True, cwd=directory)
+            assert result.returncode == 0, result.stderr
+            made.replace(library)
+        for other in set(KEPT.glob("cuda_on_cpu-*.so")) - {library}:
+            other.unlink(missing_ok=True)
     return ctypes.CDLL(str(library))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from cuda_arrays import library
-from cuda_on_cpu import FakeCuPy
+from cuda_on_cpu import FakeCuPy, built
 
-sys.modules[__name__] = FakeCuPy(library())  # type: ignore[assignment]
+sys.modules[__name__] = FakeCuPy(built())  # type: ignore[assignment]
