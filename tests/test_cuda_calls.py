@@ -141,6 +141,27 @@ def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, oth
     assert [launch.device for launch in cupy.launches] == [5]
 
 
+def test_what_is_not_aligned_is_refused(cupy: FakeCuPy) -> None:
+    memory, scale = on_device(np.zeros(32, np.uint8)), on_device(np.ones((), np.float32))
+    with pytest.raises(ValueError, match=r"x lies at 0x[0-9a-f]*1; expected a multiple of its 2 bytes"):
+        dequantize_linear(memory[1:7].view(np.int16), scale)
+    with pytest.raises(ValueError, match=r"out lies at 0x[0-9a-f]*2; expected a multiple of its 4 bytes"):
+        dequantize_linear(on_device(np.zeros(3, np.uint8)), scale, out=memory[2:14].view(np.float32))
+
+
+def test_an_output_beside_its_input_is_taken_and_one_on_it_is_not(cupy: FakeCuPy) -> None:
+    memory, scale = on_device(np.ones(192, np.uint8)), on_device(np.ones((), np.float32))
+    x = memory[64:80]
+    for start, is_taken in ((80, True), (76, False), (64, False), (4, False), (0, True)):
+        out = memory[start : start + 64].view(np.float32)
+        if is_taken:
+            assert (dequantize_linear(x, scale, out=out) == 1).all()
+            memory[:] = 1
+        else:
+            with pytest.raises(ValueError, match="out overlaps an input"):
+                dequantize_linear(x, scale, out=out)
+
+
 def test_what_does_not_lie_in_order_is_copied(cupy: FakeCuPy) -> None:
     x, scale = random("uint8", (6, 10), 1), scales("float32", (10,), 1)
     want = codes_of(xverify.dequantize_linear(x[::2, ::-1].T, scale[::-1].copy(), axis=0, backend="numpy"))
@@ -179,6 +200,8 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
         dequantize_linear(Exported(x, kind=1), scale)
     with pytest.raises(TypeError, match="x is an array of uint8; expected codes of int16 as uint16"):
         dequantize_linear(x, scale, x_dtype="int16")
+    with pytest.raises(TypeError, match="x is an array of float32; expected codes of int32 as uint32"):
+        dequantize_linear(out, scale, x_dtype="int32")
     with pytest.raises(TypeError, match="scale_dtype is 'float9'"):
         dequantize_linear(x, scale, scale_dtype="float9")
     with pytest.raises(ValueError, match=r"the shape of x is \(8,\); expected \(5,\), for 9 packed codes of int4"):

@@ -17,7 +17,7 @@ INSTALL = "pip install 'xverify[cuda]'"
 CUDA_DEVICES = (2, 13)
 """kDLCUDA and kDLCUDAManaged of DLPack's DLDeviceType."""
 
-_SUB_BYTE: dict[np.dtype[Any], int] = {
+SUB_BYTE: dict[np.dtype[Any], int] = {
     np.dtype(dtype): bits
     for bits, dtypes in ((4, ("int4", "uint4", "float4_e2m1fn")), (2, ("int2", "uint2")))
     for dtype in (getattr(ml_dtypes, name) for name in dtypes)
@@ -145,7 +145,7 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
     codes = on_device(value, name)
     own = np.dtype(codes.dtype)
     meant = own if dtype is None else named(dtype, f"{name}_dtype")
-    if own != meant and not (own.kind in "iu" and own.itemsize == meant.itemsize):
+    if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
         raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
     codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
     if codes.data.ptr % own.itemsize:
@@ -156,7 +156,7 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
 def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
     """An operand of that shape whose 4- or 2-bit codes are packed in bytes. TypeError or ValueError when they are not."""
     codes = given(value, name, None).codes
-    expected = -(-prod(shape) * bits_of(dtype) // 8)
+    expected = -(-prod(shape) * SUB_BYTE[dtype] // 8)
     if codes.dtype != np.uint8:
         raise TypeError(f"the dtype of {name} is {codes.dtype}; expected packed codes in uint8")
     if codes.shape != (expected,):
@@ -164,16 +164,6 @@ def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) 
             f"the shape of {name} is {codes.shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
         )
     return Given(codes, dtype, shape)
-
-
-def bits_of(dtype: np.dtype[Any]) -> int:
-    """The bits of a code of the dtype."""
-    return _SUB_BYTE.get(dtype, 8 * dtype.itemsize)
-
-
-def is_sub_byte(dtype: np.dtype[Any]) -> bool:
-    """Whether the dtype's codes have 4 or 2 bits."""
-    return dtype in _SUB_BYTE
 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -199,8 +189,8 @@ def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Give
         raise ValueError(f"the shape of out is {tuple(found.shape)}; expected {shape}")
     if not found.flags.c_contiguous:
         raise ValueError(f"out has the strides {found.strides}; expected an array in C order")
-    interface = getattr(out, "__cuda_array_interface__", None) or {"data": (0, False)}
-    if interface["data"][1]:
+    interface = getattr(out, "__cuda_array_interface__", None)
+    if interface and interface["data"][1]:
         raise ValueError("out is read-only; expected an array that can be written")
     if {found.device.id} != devices:
         raise ValueError(f"out lies on device {found.device.id}; expected that of x, {devices.pop()}")

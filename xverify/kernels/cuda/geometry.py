@@ -38,8 +38,7 @@ def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> 
     if spread.axis is None or prod(parameter) == 1:
         return None
     extent, inner = x[spread.axis], prod(x[spread.axis + 1 :])
-    is_blocked = len(parameter) == len(x) and (len(x) > 1 or spread.run > 1)
-    if not is_blocked:
+    if len(parameter) < len(x):
         return Geometry(extent, 1, 1, 0, 0, 1) if inner == 1 else Geometry(inner, extent, 1, 0, 1, 0)
     if spread.run == 1:
         return Geometry(prod(x), 1, 1, 0, 0, 1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import bits_of, cupy
+from xverify.kernels.cuda.arrays import SUB_BYTE, cupy
 from xverify.kernels.cuda.geometry import ONE, Geometry, geometry
 from xverify.kernels.plans import Operand
 
@@ -119,7 +119,7 @@ class Launch:
 
 def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
     """Bits from one element of a quantized dtype to the next."""
-    return bits_of(dtype) if packed else 8 * dtype.itemsize
+    return SUB_BYTE[dtype] if packed else 8 * dtype.itemsize
 
 
 @lru_cache(maxsize=64)

@@ -10,10 +10,10 @@ from numpy.typing import DTypeLike
 
 from xverify.kernels import checks
 from xverify.kernels.cuda.arrays import (
+    SUB_BYTE,
     Given,
     current,
     given,
-    is_sub_byte,
     named,
     on_device,
     output,
@@ -87,7 +87,7 @@ def dequantize_packed(
     """
     require_device()
     meant, extents = named(dtype, "dtype"), tuple(int(extent) for extent in shape)
-    if not is_sub_byte(meant):
+    if meant not in SUB_BYTE:
         raise TypeError(f"dtype is {meant}; expected a dtype of 4 or 2 bits, since only such codes are packed")
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}; expected no negative extent")
