@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,8 +20,8 @@ from oracles.xverify_cuda import load
 from xverify.core.call import Call
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
-from xverify.kernels.cuda.geometry import divisor
-from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR
+from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
+from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, THREADS
 
 
 @pytest.fixture
@@ -44,7 +45,46 @@ def test_division_by_multiplying(bits: int) -> None:
                 assert total >> shift == n // number
 
 
+@pytest.mark.parametrize(
+    ("x", "parameter", "spread", "expected"),
+    [
+        ((4, 5), (), Spread(), None),
+        ((4, 5), (1, 1), Spread(1, 9), None),
+        ((4, 5), (5,), Spread(1), Geometry(5, 1, 1, 0, 0, 1)),
+        ((5,), (5,), Spread(0), Geometry(5, 1, 1, 0, 0, 1)),
+        ((4, 5, 3), (5,), Spread(1), Geometry(3, 5, 1, 0, 1, 0)),
+        ((4, 5, 3), (4, 5, 3), Spread(1), Geometry(60, 1, 1, 0, 0, 1)),
+        ((4, 5, 3), (4, 3, 3), Spread(1, 2), Geometry(3, 5, 2, 9, 3, 1)),
+        ((4, 5, 2), (4, 1, 2), Spread(1, 7), Geometry(2, 5, 5, 2, 2, 1)),
+        ((4, 5), (4, 3), Spread(1, 2), Geometry(1, 5, 2, 3, 1, 0)),
+        ((7,), (4,), Spread(0, 2), Geometry(1, 7, 2, 4, 1, 0)),
+    ],
+)
+def test_which_parameter_serves_which_element(
+    x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread, expected: Geometry | None
+) -> None:
+    """As few divisions as there can be, of which the last is by 1 where each element has a parameter of its own."""
+    found = geometry(x, parameter, spread)
+    assert found == expected
+    if found is not None:
+        axis, numbers = spread.axis or 0, np.arange(prod(parameter)).reshape(parameter)
+        if len(parameter) < len(x):
+            numbers = np.expand_dims(numbers, tuple(range(1, len(x) - axis)))
+        else:
+            numbers = numbers.repeat(spread.run, axis).take(range(x[axis]), axis)
+        want = np.broadcast_to(numbers, x).ravel().tolist()
+        rows, places = zip(*(divmod(i, found.inner) for i in range(prod(x))), strict=True)
+        got = [
+            row // found.extent * found.outer_stride + row % found.extent // found.run * found.run_stride
+            + place * found.inner_stride
+            for row, place in zip(rows, places, strict=True)
+        ]  # fmt: skip
+        assert got == want
+
+
 def test_grid_and_head() -> None:
+    assert THREADS % 32 == 0, "a warp's"
+    assert THREADS * BLOCKS_PER_MULTIPROCESSOR == 2048, "what a multiprocessor of compute capability 9.0 has room for"
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
     assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
