@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from math import prod
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from oracles.arrays import from_array, to_array
 from oracles.xverify_cuda import load
 from xverify.core.call import Call
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
+from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
 from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
 from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, THREADS
 
@@ -88,6 +89,7 @@ def test_grid_and_head() -> None:
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
     assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
+    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors behind 3 elements
     assert launch_of((1 << 30,), (), Spread()).grid(0, 132) == 132 * BLOCKS_PER_MULTIPROCESSOR
     assert launch_of((3,), (), Spread()).grid(0, 132) == 1
     assert launch_of((3,), (), Spread()).head(0x1004) == 3
@@ -112,11 +114,17 @@ def test_indices_have_64_bits_only_where_they_need_them() -> None:
 
 
 def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
-    for size, streamed in ((100, 0), (20_000, 5_000)):
+    for size, streamed, grid in ((100, 0, 1), (20_000, 5_000, 5), (100_000, 25_000, 2 * BLOCKS_PER_MULTIPROCESSOR)):
         dequantize_linear(on_device(np.zeros(size, np.uint8)), on_device(np.ones((), np.float32)))
-        assert cupy.launches[-1].streamed == streamed
-    assert cupy.launches[-1].grid == 5
+        assert (cupy.launches[-1].streamed, cupy.launches[-1].grid) == (streamed, grid)
     assert len(cupy.compiled) == 1, "one kernel, compiled once"
+
+
+def test_nothing_is_launched_for_nothing(cupy: FakeCuPy) -> None:
+    nothing, scale = on_device(np.zeros((0, 3), np.uint8)), on_device(np.ones((), np.float32))
+    assert dequantize_linear(nothing, scale).shape == (0, 3)
+    assert dequantize_packed(nothing.reshape(0), scale, dtype="int4", shape=(2, 0)).shape == (2, 0)
+    assert cupy.launches == []
 
 
 class Exported:
@@ -249,7 +257,7 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
     with pytest.raises(TypeError, match="the dtype of x is int8; expected packed codes in uint8"):
         dequantize_packed(x.view(np.int8), scale, dtype="int4", shape=(16,))
     with pytest.raises(ValueError, match="expected no negative extent"):
-        dequantize_packed(x, scale, dtype="int4", shape=(-1,))
+        dequantize_packed(x, scale, dtype="int4", shape=(5, -1))
     with pytest.raises(TypeError, match="dtype is int8; expected a dtype of 4 or 2 bits"):
         dequantize_packed(x, scale, dtype="int8", shape=(8,))
     for wrong, error, sentence in (
@@ -270,6 +278,13 @@ def test_without_cupy_or_a_card_it_says_what_to_do(cupy: FakeCuPy, monkeypatch: 
     cupy.devices = 0
     with pytest.raises(RuntimeError, match=r"no CUDA device here .*pip install 'xverify\[cuda\]'"):
         dequantize_linear(None, None)
+    for call in (
+        dynamic_dequantize,
+        partial(dequantize_packed, dtype="int4", shape=()),
+        partial(dequantize_range, None),
+    ):
+        with pytest.raises(RuntimeError, match="no CUDA device here"):
+            call(None, None)
     with monkeypatch.context() as patch:
         patch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)
         with pytest.raises(RuntimeError, match=r"no CUDA device here \(division by zero\)"):
