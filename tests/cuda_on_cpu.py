@@ -183,6 +183,7 @@ class FakeCuPy:
         assert min(values) >= 0
         arrays, numbers = arguments[:4], arguments[4:]
         assert len(numbers) == 16
+        assert arrays[3].size == numbers[0]
         assert all(type(array) is DeviceArray and array.flags.c_contiguous for array in arrays)
         assert all(type(number) is np.uint64 for number in numbers)
         counted = (ctypes.c_ulonglong * 2)()

@@ -185,8 +185,8 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
 def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
     want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
-    operands = [Operand(a.dtype, a.shape) for a in (x, scale, zero_point)]
-    launch = Launch.of(want.dtype, *operands, Spread(1, 3))
+    operands = [Operand(a.dtype, a.shape) for a in (x, scale)]
+    launch = Launch.of(want.dtype, *operands, zero_point.dtype, Spread(1, 3))
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
     with cupy.cuda.Device(0):

@@ -246,6 +246,12 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
         dequantize_linear(np.zeros(3, np.uint8), scale)
     with pytest.raises(TypeError, match="x is Exported, not on a CUDA device"):
         dequantize_linear(Exported(x, kind=1), scale)
+    with pytest.raises(TypeError, match="zero_point is ndarray, not on a CUDA device"):
+        dequantize_linear(x, scale, np.zeros((), np.uint8))
+    with pytest.raises(TypeError, match="zero_point is an array of uint8; expected codes of int16 as uint16"):
+        dequantize_linear(x, scale, x[0, 0:1], zero_point_dtype="int16")
+    with pytest.raises(TypeError, match="the dtype of zero_point is uint4; expected int4"):
+        dequantize_linear(x, scale, x[0, 0:1], x_dtype="int4", zero_point_dtype="uint4")
     with pytest.raises(TypeError, match="x is an array of uint8; expected codes of int16 as uint16"):
         dequantize_linear(x, scale, x_dtype="int16")
     with pytest.raises(TypeError, match="x is an array of float32; expected codes of int32 as uint32"):

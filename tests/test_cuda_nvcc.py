@@ -40,7 +40,7 @@ def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
     """Their terms stay in registers, and vectors are read and written all the same."""
     x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
     table = formula == "TABLE"
-    launch = Launch.of(end.dtype, x, end, None if table else end, Spread() if table else Spread(1), formula)
+    launch = Launch.of(end.dtype, x, end, None if table else end.dtype, Spread() if table else Spread(1), formula)
     text = ptx_of(launch, tmp_path)
     assert {"st.global.cs.v4.u32", "ld.global.cs.u32"} <= set(re.findall(r"\b(?:ld|st)\.global\.[a-z0-9.]*", text))
     assert ".local" not in text

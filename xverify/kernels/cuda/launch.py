@@ -51,21 +51,21 @@ class Launch:
         out: np.dtype[Any],
         x: Operand,
         scale: Operand,
-        zero_point: Operand | None,
+        zero_point: np.dtype[Any] | None,
         spread: Spread,
         formula: str = "PRODUCT",
         packed: bool = False,
     ) -> Launch:
-        """``out``: the output's dtype. formula: one of those in `ranges.cuh`; a range's lower ends are its scale, its upper ends
-        its zero point. packed: 4- and 2-bit codes lie several to a byte."""
+        """``out``, ``zero_point``: dtypes; a zero point has its scale's shape. formula: one of those in `ranges.cuh`; a range's lower
+        ends are its scale, its upper ends its zero point. packed: 4- and 2-bit codes lie several to a byte."""
         size = prod(x.shape)
         found = geometry(x.shape, scale.shape, spread) if size else None
         index_bits = 32 if size < 1 << 31 else 64
-        zero_bits = 8 if zero_point is None else element_bits(zero_point.dtype, packed)
+        zero_bits = 8 if zero_point is None else element_bits(zero_point, packed)
         macros = {
             "X_TYPE": x.dtype.name.upper(),
             "SCALE_TYPE": scale.dtype.name.upper(),
-            "ZERO_TYPE": "NONE" if zero_point is None else zero_point.dtype.name.upper(),
+            "ZERO_TYPE": "NONE" if zero_point is None else zero_point.name.upper(),
             "OUT_TYPE": out.name.upper(),
             "FORMULA": formula,
             "X_BITS": element_bits(x.dtype, packed),

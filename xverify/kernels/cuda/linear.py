@@ -182,10 +182,11 @@ def _linear_plan(
 ) -> Plan:
     """The checks of `xverify.dequantize_linear`, and the kernel."""
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
-    zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
-    return Plan(checked.dtype, Launch.of(checked.dtype, x, scale, zero_point, checked.spread, packed=form == "packed"))
+    return Plan(
+        checked.dtype, Launch.of(checked.dtype, x, scale, zero_point_dtype, checked.spread, packed=form == "packed")
+    )
 
 
 @remembered
@@ -202,8 +203,7 @@ def _dynamic_plan(
 ) -> Plan:
     """The checks of `xverify.dynamic_dequantize`, and the kernel."""
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
-    zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")
     formula = "QUOTIENT" if edition(contract, "onednn").id.endswith("@divide") else "PRODUCT"
-    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps, checked.spread, formula))
+    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps_dtype, checked.spread, formula))

@@ -59,7 +59,7 @@ class LookedUp:
     look_up: Launch
 
     @classmethod
-    def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: Operand, formula: str) -> LookedUp:
+    def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: np.dtype[Any], formula: str) -> LookedUp:
         """For an input of 8 bits with one range."""
         codes = Operand(x.dtype, (256,))
         entries = Launch.of(out, codes, low, high, Spread(), formula)
@@ -87,13 +87,13 @@ def _plan(
     out_dtype: DTypeLike | None,
 ) -> Plan:
     """The checks of `xverify.dequantize_range`, and the kernel."""
-    x, low, high = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape), Operand(high_dtype, high_shape)
+    x, low = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape)
     described = (x_dtype, x_shape, low_dtype, low_shape, high_dtype, high_shape)
     checked = ranges.range_plan(contract, *described, mode, narrow_range, axis, out_dtype, "numpy")
     formula = mode if mode != "SCALED" else _scaled(edition(contract, "range").id, bool(narrow_range))
     if x_dtype.itemsize == 1 and checked.spread.axis is None and prod(x_shape) >= LOOK_UP_FROM:
-        return Plan(checked.dtype, LookedUp.of(checked.dtype, x, low, high, formula))
-    return Plan(checked.dtype, Launch.of(checked.dtype, x, low, high, checked.spread, formula))
+        return Plan(checked.dtype, LookedUp.of(checked.dtype, x, low, high_dtype, formula))
+    return Plan(checked.dtype, Launch.of(checked.dtype, x, low, high_dtype, checked.spread, formula))
 
 
 def _scaled(contract: str, narrow_range: bool) -> str:
