@@ -56,8 +56,8 @@ class Launch:
         formula: str = "PRODUCT",
         packed: bool = False,
     ) -> Launch:
-        """``out``, ``zero_point``: dtypes; a zero point has its scale's shape. formula: one of those in `ranges.cuh`; a range's lower
-        ends are its scale, its upper ends its zero point. packed: 4- and 2-bit codes lie several to a byte."""
+        """``out``, ``zero_point``: dtypes; a zero point has its scale's shape. formula: one of those in `ranges.cuh`; a range's
+        lower ends are its scale, its upper ends its zero point. packed: 4- and 2-bit codes lie several to a byte."""
         size = prod(x.shape)
         found = geometry(x.shape, scale.shape, spread) if size else None
         index_bits = 32 if size < 1 << 31 else 64
