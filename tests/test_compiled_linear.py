@@ -14,6 +14,7 @@ pytest.importorskip("numba")
 
 from numba import types
 
+from xverify import dequantize_linear
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import linear, loops
@@ -180,3 +181,18 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
             parameter = (number // rows_of_line * stride + number % rows_of_line // run) * row + place % row - origin
         want.append(value * float(scale[parameter]))
     assert out.tolist() == want
+
+
+@pytest.mark.parametrize("strided", range(4))
+def test_a_small_call_reads_and_writes_its_arrays_as_they_lie(strided: int) -> None:
+    """Of x, scale, zero point and output one has gaps, after a call of these shapes in which none had."""
+    x, scale, zero_point = np.arange(10, dtype=np.int8), np.arange(1, 6, dtype=np.float32), np.arange(5, dtype=np.int8)
+    arrays = [x.reshape(2, 5), scale, zero_point, np.zeros((2, 5), np.float32)]
+    want = (arrays[0] - arrays[2].astype(np.float32)) * arrays[1]
+    for gaps in (False, True):
+        if gaps:
+            room = np.full((*arrays[strided].shape, 2), 77, arrays[strided].dtype)
+            room[..., 0] = arrays[strided]
+            arrays[strided] = room[..., 0]
+        dequantize_linear(*arrays[:3], axis=1, out=arrays[3], backend="numba")
+        assert (arrays[3] == want).all()
