@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_cpu import DeviceArray, FakeCuPy, built
+from cuda_on_cpu import DeviceArray
 from kernel_arrays import WIDTHS, Array, coded, dtype_of
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.launch import Launch, compiled
+from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.plans import Operand
-
-
-def imported_cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
-    """The CuPy that the package imports, with blocks of 3 threads, so that small tensors take several strides."""
-    fake = FakeCuPy(built(), threads=3)
-    monkeypatch.setitem(sys.modules, "cupy", fake)
-    compiled.cache_clear()
-    return fake
 
 
 def on_device(array: Array, start: int = 0) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda_arrays import imported_cupy, on_device, random, scales
+from cuda_arrays import on_device, random, scales
 from cuda_on_cpu import DeviceArray, FakeCuPy
 from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, Array, all_codes, coded, codes_of, dtype_of
 from linear_operands import triples
@@ -24,11 +24,6 @@ from xverify.kernels.plans import Operand
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 DIVIDE, MULTIPLY = "onednn/DynamicDequantize-1@divide", "onednn/DynamicDequantize-1@3.7"
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
-    return imported_cupy(monkeypatch)
 
 
 def computed(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> Array:

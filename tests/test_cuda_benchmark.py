@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_arrays import imported_cupy
 from cuda_on_cpu import FakeCuPy
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
-    return imported_cupy(monkeypatch)
 
 
 def benchmark() -> Any:

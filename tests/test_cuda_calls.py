@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_arrays import imported_cupy, launch_of, on_device, random, refused_alike, scales
+from cuda_arrays import launch_of, on_device, random, refused_alike, scales
 from cuda_on_cpu import LIES_ON, FakeCuPy, Stream
 from kernel_arrays import INSTALLED, NEWEST, SEED, codes_of, dtype_of
 
@@ -23,11 +23,6 @@ from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
 from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
 from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, THREADS
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
-    return imported_cupy(monkeypatch)
 
 
 @pytest.mark.parametrize("bits", [32, 64])

@@ -8,7 +8,7 @@ from typing import Any
 import exact
 import numpy as np
 import pytest
-from cuda_arrays import imported_cupy, on_device, random, refused_alike
+from cuda_arrays import on_device, random, refused_alike
 from cuda_on_cpu import DeviceArray, FakeCuPy
 from kernel_arrays import INSTALLED, SEED, Array, coded, codes_of, dtype_of
 
@@ -26,11 +26,6 @@ ENDS = (
     (-3.4e38, 3.4e38), (2.0, -1.0), (0.0, np.inf), (-np.inf, 1.0), (-np.inf, np.inf), (np.nan, 1.0), (-1.0, np.nan),
 )  # fmt: skip
 """What a range may end at, and what it may not."""
-
-
-@pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCuPy:
-    return imported_cupy(monkeypatch)
 
 
 def computed(x: Array, low: Any, high: Any, start: int = 0, **keywords: Any) -> Array:
