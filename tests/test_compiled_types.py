@@ -17,6 +17,7 @@ from numba import types
 from xverify.kernels.blocks import Spread
 from xverify.kernels.compiled import linear, ranges
 from xverify.kernels.compiled.linear import Linear
+from xverify.kernels.compiled.pieces import THREADS_FROM
 from xverify.kernels.compiled.places import Rows, Runs
 from xverify.kernels.compiled.ranges import Ranged
 from xverify.kernels.plans import Operand
@@ -49,10 +50,12 @@ def array(element: Any, rank: int = 1) -> Any:
     return types.Array(element, rank, "C")
 
 
-def formula(x: str, scale: str, zero: str, out: str, spread: Spread, divides: bool = False) -> Linear:
-    parameter = PARAMETERS[spread]
+def formula(
+    x: str, scale: str, zero: str, out: str, spread: Spread, divides: bool = False, shape: tuple[int, ...] = SHAPE
+) -> Linear:
+    parameter = tuple(shape[axis] for axis in range(len(shape)) if axis == spread.axis)
     zero_point = Operand(dtype_of(zero), parameter) if zero else None
-    described = Operand(dtype_of(x), SHAPE), Operand(dtype_of(scale), parameter), zero_point
+    described = Operand(dtype_of(x), shape), Operand(dtype_of(scale), parameter), zero_point
     return Linear.of(dtype_of(out), *described, spread, divides)
 
 
@@ -119,6 +122,34 @@ def test_zero_points_of_many_bits_need_float64(compiled_for: Any) -> None:
         zero_point = np.array([0, 0, value, 0], np.int32)
         made(np.empty(SHAPE, np.float32), np.ones(SHAPE, np.uint8), np.ones(4, np.float32), zero_point)
         assert {signature[3] for signature in found} == {real}, value
+
+
+@pytest.mark.parametrize(
+    ("shape", "spread", "expected"),
+    [
+        ((1, 5), INNER, Rows(5)), ((5, 1), AXIS, Rows(5)), ((1, 1), INNER, None), ((4, 64), ALL, None),
+        ((0, 5), INNER, None), ((5, 0), AXIS, None), ((0, 5), AXIS, None), ((0,), ALL, None),
+    ],
+)  # fmt: skip
+def test_where_the_parameters_of_an_axis_are_told_apart(
+    compiled_for: Any, shape: tuple[int, ...], spread: Spread, expected: Any
+) -> None:
+    """One element along some axis does not make them one, and nobody looks for those of an empty tensor."""
+    found, made = compiled_for(linear), formula("uint8", "float32", "uint8", "float32", spread, shape=shape)
+    assert made.places == expected
+    if 0 in shape:
+        parameter = tuple(shape[axis] for axis in range(len(shape)) if axis == spread.axis)
+        assert made.for_small(shape, parameter) is None
+    elif expected:
+        assert made.for_small(shape, (5,)) is not None
+        assert [signature[-3] for signature in found] == [types.UniTuple(I64, 5)]
+
+
+@pytest.mark.parametrize("size", [1, THREADS_FROM - 1, THREADS_FROM])
+def test_what_threads_may_share_is_not_small(compiled_for: Any, size: int) -> None:
+    compiled_for(linear)
+    made = formula("uint8", "float32", "uint8", "float32", ALL, shape=(size,))
+    assert (made.for_small((size,), ()) is not None) == (size < THREADS_FROM)
 
 
 @pytest.mark.parametrize(("spread", "kind"), [(ALL, None), (AXIS, Runs), (INNER, Rows)])

@@ -186,14 +186,8 @@ QUICK_OF_FILE = {
 QUICK_OF_FUNCTION = {
     ("xverify/kernels/compiled/chunks.py", name): (*OF_VECTORS, *OF_LINEAR, *WAYS, KINDS[0], *OF_RANGES)
     for name in ("values", "_every")
-} | {("xverify/kernels/compiled/loops.py", "linear"): (*PAST_THE_CACHES, *OF_LOOPS, *OF_LINEAR, *WAYS, KINDS[0])}
-"""Of functions that are compiled alone, where others of their file are not, and of what decides which stores there are."""
-
-
-def is_optimised(mutant: Mutant) -> bool:
-    """Whether what Numba compiles is optimised at first already, which takes longer: where tests look at how much is done at
-    once, or for instructions that are left out with what is never reached."""
-    return mutant.file.endswith("/packed.py") or mutant.function == "linear"
+}
+"""Of functions that are compiled alone, where others of their file are not."""
 
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
@@ -274,9 +268,7 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         if mutant.file in AROUND:
             first = Question("", budget=TESTS_SECONDS, tests=QUICK_OF_FILE[mutant.file])
             return (first, Question("xverify-numba", contracts, FIRST_AROUND), tests_of(mutant.file))
-        tests = QUICK_OF_FUNCTION.get((mutant.file, mutant.function), QUICK_OF_FILE[mutant.file])
-        quick = Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=is_optimised(mutant))
-        return (quick, Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
+        return (*quick_questions(mutant), Question("xverify-numba", contracts, FIRST_COMPILED), tests_of(mutant.file))
     tests = tests_of(mutant.file)
     if mutant.file.endswith("/pool.py"):
         return (Question("", budget=THREADS_SECONDS, tests=OF_THREADS), tests)
@@ -292,6 +284,19 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         Question("xverify-numpy", RANGES if ranges else likely, FIRST),
         tests,
         Question("xverify-numpy", RANGES if ranges else ("*",), ALL),
+    )
+
+
+def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
+    """What is asked first where Numba compiles every loop anew. It is optimised, which takes longer, only where tests look at
+    how much is done at once, or for instructions that are left out with what is never reached."""
+    if mutant.function == "linear":  # which decides which stores there are
+        asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_LINEAR, *WAYS, KINDS[0]), False)]
+    else:
+        tests = QUICK_OF_FUNCTION.get((mutant.file, mutant.function), QUICK_OF_FILE[mutant.file])
+        asked = [(tests, mutant.file.endswith("/packed.py"))]
+    return tuple(
+        Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=optimised) for tests, optimised in asked
     )
 
 
