@@ -228,11 +228,13 @@ def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: i
 
 @pytest.mark.parametrize(
     ("said", "size"),
-    [("32768K\n", 24 << 20), ("480K", 360 << 10), ("much", 24 << 20), (OSError("no such file"), 24 << 20)],
-)
+    [("32768K\n", 24 << 20), ("480K", 360 << 10), ("266240K", 24 << 20), ("much", 24 << 20), (OSError("no file"), 24 << 20)],
+)  # fmt: skip
 def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
     said: str | OSError, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of what a processor has for many cores, 32 MiB are counted."""
+
     def read(path: Path) -> str:
         assert path.name == "size"
         if isinstance(said, OSError):

@@ -33,7 +33,9 @@ Read = Callable[[int, int], Array]
 
 
 LAST_LEVEL_CACHE = 1 << 25
-"""Bytes that a machine's last cache has where it does not say."""
+"""Bytes that a machine's last cache has where it does not say, and that are counted of a larger one: that of a server is shared
+with many cores, also with those that a virtual machine does not see. Where one said 260 MiB to two cores, to store past it
+took half the time from 8 MiB on, and less from 20 MiB on also with what it then takes to read the output."""
 
 
 @cache
@@ -43,7 +45,7 @@ def _streamed_from() -> int:
     try:
         # Of one core's own; sysconf adds up those of the whole machine.
         said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
-        size = int(said.removesuffix("K")) << 10
+        size = min(int(said.removesuffix("K")) << 10, LAST_LEVEL_CACHE)
     except (OSError, ValueError):
         size = LAST_LEVEL_CACHE
     return size * 3 // 4
