@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
 
@@ -86,7 +86,8 @@ def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None,
     _each(task, len(ends) - 1, size)
 
 
-def _ends(size: int, largest: int, sharers: int) -> list[int]:
+@lru_cache(maxsize=256)
+def _ends(size: int, largest: int, sharers: int) -> tuple[int, ...]:
     """Where pieces begin and end. Several threads take half of what is left in as many pieces as they are, and so on: one that
     comes late finds enough to do, and all end at about the same time."""
     ends = [0]
@@ -96,7 +97,7 @@ def _ends(size: int, largest: int, sharers: int) -> list[int]:
         for _ in range(sharers):
             if ends[-1] < size:
                 ends.append(min(ends[-1] + step, size))
-    return ends
+    return tuple(ends)
 
 
 def _slices(flat: Array) -> Read:
