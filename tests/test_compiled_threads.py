@@ -217,10 +217,10 @@ def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: i
     if sharers == 1:
         assert (sizes[:-1] == largest).all()
     else:
-        assert sizes[0] <= max(pieces.LEAST_PIECE, size // (2 * sharers) + 64)
+        assert sizes[0] <= max(pieces.LEAST_PIECE, 2 * size // (3 * sharers) + 64)
         assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
         assert sizes[-1] <= pieces.LEAST_PIECE
-        share = size / (2 * sharers)
+        share = 2 * size / (3 * sharers)
         if pieces.LEAST_PIECE < share < largest - 64:
             assert share <= sizes[0] < share + 64
     assert ends.dtype.kind == "i"

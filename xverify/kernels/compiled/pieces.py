@@ -16,8 +16,8 @@ from xverify.kernels.compiled.pool import each, threads
 PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
 
-LARGE_PIECE = 1 << 21
-"""Elements of a piece where nothing is copied: the fewer pieces the better, as long as every thread has several."""
+LARGE_PIECE = 1 << 24
+"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard."""
 
 LEAST_PIECE = 1 << 18
 """Elements of a piece where several threads share: to take one costs what a tenth of so many costs."""
@@ -86,14 +86,14 @@ def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None,
     _each(task, len(ends) - 1, size)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def _ends(size: int, largest: int, sharers: int) -> tuple[int, ...]:
-    """Where pieces begin and end. Several threads take half of what is left in as many pieces as they are, and so on: one that
-    comes late finds enough to do, and all end at about the same time."""
+    """Where pieces begin and end. Several threads take two thirds of what is left in as many pieces as they are, and so on: one
+    that comes late finds enough to do, and all end at about the same time."""
     ends = [0]
     while ends[-1] < size:
-        of_half = -(-(size - ends[-1]) // (2 * sharers) // 64) * 64
-        step = min(largest, max(LEAST_PIECE, of_half)) if sharers > 1 else largest
+        share = -(-2 * (size - ends[-1]) // (3 * sharers) // 64) * 64
+        step = min(largest, max(LEAST_PIECE, share)) if sharers > 1 else largest
         for _ in range(sharers):
             if ends[-1] < size:
                 ends.append(min(ends[-1] + step, size))
