@@ -26,7 +26,6 @@ U8, U16, I16, I32, I64 = types.uint8, types.uint16, types.int16, types.int32, ty
 F32, F64, NONE = types.float32, types.float64, types.none
 ALL, AXIS, INNER = Spread(), Spread(0), Spread(1)
 SHAPE = (4, 64)
-PARAMETERS: dict[Spread, tuple[int, ...]] = {ALL: (), AXIS: (4,), INNER: (64,)}
 
 
 @pytest.fixture
@@ -50,10 +49,14 @@ def array(element: Any, rank: int = 1) -> Any:
     return types.Array(element, rank, "C")
 
 
+def parameter_of(spread: Spread, shape: tuple[int, ...] = SHAPE) -> tuple[int, ...]:
+    return () if spread.axis is None else (shape[spread.axis],)
+
+
 def formula(
     x: str, scale: str, zero: str, out: str, spread: Spread, divides: bool = False, shape: tuple[int, ...] = SHAPE
 ) -> Linear:
-    parameter = tuple(shape[axis] for axis in range(len(shape)) if axis == spread.axis)
+    parameter = parameter_of(spread, shape)
     zero_point = Operand(dtype_of(zero), parameter) if zero else None
     described = Operand(dtype_of(x), shape), Operand(dtype_of(scale), parameter), zero_point
     return Linear.of(dtype_of(out), *described, spread, divides)
@@ -106,9 +109,9 @@ def test_in_which_float_type(
 ) -> None:
     found, made = compiled_for(linear), formula(x, scale, zero, out, AXIS, divides)
     assert (made.is_wide, made.zero_points_decide) == (is_wide, decides)
-    made.for_small(SHAPE, PARAMETERS[AXIS])
+    made.for_small(SHAPE, parameter_of(AXIS))
     assert {signature[3] for signature in found} <= {F64 if is_wide else F32}
-    parameters = [np.ones(PARAMETERS[AXIS], dtype_of(name)) if name else None for name in (scale, zero)]
+    parameters = [np.ones(parameter_of(AXIS), dtype_of(name)) if name else None for name in (scale, zero)]
     made(np.empty(SHAPE, dtype_of(out)), np.ones(SHAPE, dtype_of(x)), *parameters)
     assert {signature[3] for signature in found} == {F64 if is_wide else F32}
 
@@ -138,10 +141,9 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
     found, made = compiled_for(linear), formula("uint8", "float32", "uint8", "float32", spread, shape=shape)
     assert made.places == expected
     if 0 in shape:
-        parameter = tuple(shape[axis] for axis in range(len(shape)) if axis == spread.axis)
-        assert made.for_small(shape, parameter) is None
+        assert made.for_small(shape, parameter_of(spread, shape)) is None
     elif expected:
-        assert made.for_small(shape, (5,)) is not None
+        assert made.for_small(shape, parameter_of(spread, shape)) is not None
         assert [signature[-3] for signature in found] == [types.UniTuple(I64, 5)]
 
 
@@ -155,7 +157,7 @@ def test_what_threads_may_share_is_not_small(compiled_for: Any, size: int) -> No
 @pytest.mark.parametrize(("spread", "kind"), [(ALL, None), (AXIS, Runs), (INNER, Rows)])
 def test_loops_of_ranges(compiled_for: Any, spread: Spread, kind: Any) -> None:
     found = compiled_for(ranges)
-    low = Operand(np.dtype(np.float32), PARAMETERS[spread])
+    low = Operand(np.dtype(np.float32), parameter_of(spread))
     made = Ranged.of(np.dtype(np.float32), Operand(np.dtype(np.uint8), SHAPE), low, spread, "MIN_COMBINED")
     assert isinstance(made.places, kind) if kind else made.places is None
     _ = made.compiled
