@@ -16,7 +16,7 @@ from xverify.kernels.compiled.linear import look_up
 
 @pytest.mark.parametrize("has", [False, True])
 def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
-    monkeypatch.setattr(tables, "has", lambda feature: has and feature == "avx512bw")
+    monkeypatch.setattr(tables, "has", lambda feature: has and feature == "avx512vbmi")
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
             assert tables.pays(codes, out) is (has and codes == types.uint8 and out != types.float32)
