@@ -21,9 +21,9 @@ from xverify.kernels import formula
 from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, multiply
 from xverify.kernels.compiled import codings, decoding, rounding
-from xverify.kernels.compiled.chunks import Kinds, values
 from xverify.kernels.compiled.codings import ELEMENTS
 from xverify.kernels.compiled.linear import Linear, array_of
+from xverify.kernels.compiled.results import Kinds, values
 from xverify.kernels.compiled.scalars import is_away, significant_bits
 from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has_half_instruction
 from xverify.kernels.plans import Operand
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 """Of NaN that signal, as they are cast."""
 
 LANES = (CHUNK, 1)
+TWO_REGISTERS = 2 * CHUNK
 OUTPUTS = {FLOAT16: types.uint16, BFLOAT16: types.int16}
 REALS = {F32: "f4", F64: "f8"}
 
@@ -113,7 +114,7 @@ def beside_midpoints(dtype: np.dtype[Any], real: str) -> Array:
     return np.concatenate([exact, *near])
 
 
-@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("lanes", [*LANES, TWO_REGISTERS])
 @pytest.mark.parametrize("dtype", OUTPUTS)
 def test_single_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> None:
     values = beside_midpoints(dtype, "f4")
@@ -140,13 +141,23 @@ def test_double_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> Non
 
 
 def test_the_bits_of_a_nan_do_not_carry() -> None:
-    values = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001] * 4, np.uint32).view(np.float32)
-    for lanes in LANES:
+    values = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001] * 8, np.uint32).view(np.float32)
+    for lanes in (*LANES, TWO_REGISTERS):
         codes = applied(partial(rounding.element, dtype=types.int16), "u2", values, lanes=lanes)
-        assert codes.tolist() == [0x7FFF, 0xFFFF, 0x7FC0, 0xFFC0] * 4
+        assert codes.tolist() == [0x7FFF, 0xFFFF, 0x7FC0, 0xFFC0] * 8
 
 
-@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("place", range(TWO_REGISTERS))
+def test_one_subnormal_among_others(place: int) -> None:
+    """Wherever it is in one register or two; the instruction takes it for a zero."""
+    values = np.linspace(-3, 3, TWO_REGISTERS).astype(np.float32)
+    values[place] = 2.0**-130
+    for lanes in (CHUNK, TWO_REGISTERS):
+        got = applied(partial(rounding.element, dtype=types.int16), "u2", values, lanes=lanes).view(BFLOAT16)
+        same_numbers(got, values.astype(BFLOAT16))
+
+
+@pytest.mark.parametrize("lanes", [*LANES, TWO_REGISTERS])
 def test_numbers_that_are_known_to_be_no_subnormals(lanes: int) -> None:
     """What is said of them is believed where the processor converts, and they are right where it is true."""
     values = beside_midpoints(BFLOAT16, "f4")
@@ -210,10 +221,10 @@ def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: 
     """Rounded once: of differences of so few bits float64 holds the products."""
     differences, scales = products("f4")
     differences, scales = differences.astype(real), scales.astype(real)
-    kind, out = types.float32, codings.ELEMENTS[dtype]
+    out = codings.ELEMENTS[dtype]
 
     def write(builder: Any, difference: Any, scale: Any) -> Any:
-        return rounding.combined(builder, difference, scale, divides, kind, bits, out)
+        return rounding.element(builder, rounding.to_odd(builder, difference, scale, divides, bits, out), out)
 
     got = applied(write, "f4" if dtype == FLOAT32 else "u2", differences, scales, lanes=lanes).view(dtype)
     with np.errstate(all="ignore"):

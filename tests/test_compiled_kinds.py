@@ -100,6 +100,16 @@ def test_codes_of_a_byte(name: str) -> None:
         both(all_codes(name), scale)
 
 
+@pytest.mark.parametrize("run", [16, 32, 48, 64, 192, 4096])
+@pytest.mark.parametrize("name", ["uint8", *TYPES_OF_A_BYTE[3:], "float8_e4m3fn", "float4_e2m1fn"])
+def test_codes_of_a_byte_in_runs(name: str, run: int) -> None:
+    """So many that their numbers are looked up, and more runs than are begun together, an odd number of them."""
+    x = np.resize(all_codes(name).view(np.uint8), (3, 137 * run if run < 4096 else 2 * run)).view(dtype_of(name))
+    for out_dtype in ("float16", "bfloat16"):
+        scale = scales_of_kind(out_dtype, 3 * x.shape[1] // run).reshape(3, -1)
+        both(x, scale, zero_points_of_kind(name, scale.shape, 5), axis=1, block_size=run)
+
+
 @pytest.mark.parametrize(
     ("name", "scale_name"), [(name, scale_name) for name, scale_name, out_dtype in KINDS if out_dtype == "bfloat16"]
 )

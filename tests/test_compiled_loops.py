@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kernel_arrays import NUMPY, Array, drawn, same_bits
+from kernel_arrays import NUMPY, Array, drawn, dtype_of, same_bits
 
 pytest.importorskip("numba")
 
 from numba import types
 
 from oracles.guarded_memory import PAGE, Arena
-from xverify.kernels.casting import FLOAT16
+from xverify.kernels.casting import BFLOAT16, FLOAT16
 from xverify.kernels.compiled import loops, tables
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.codings import coding
+from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.linear import array_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
 
@@ -102,43 +102,53 @@ SHORT, LONG = 3000, 3 * tables.LONG
 
 
 @pytest.mark.parametrize(
+    ("x_name", "out"), [("uint8", FLOAT16), ("float8_e5m2", BFLOAT16), ("float8_e5m2fnuz", FLOAT16)]
+)
+@pytest.mark.parametrize(
     ("places", "size"),
     [
         (None, LONG),
         *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0))),
         *((Runs(*line), SHORT) for line in ((48, 16, 5), (272, 16, 17), (60, 5, 12))),
         *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
+        *((Runs(*line), LONG) for line in ((9600, 32, 0), (2592, 32, 81), (3840, 64, 60), (4224, 192, 22), (1440, 96, 0))),
         *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
     ],
     ids=str,
 )  # fmt: skip
-def test_a_part_of_a_tensor(places: Places | None, size: int, beside_a_page: Callable[[Array, bool], Array]) -> None:
+def test_a_part_of_a_tensor(
+    places: Places | None, size: int, x_name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
+) -> None:
     """From what ends or begins where memory does to memory that goes on, with what parameters the part needs; past the caches
     too."""
-    rank = 0 if places is None else 1
-    of_parameters = array_of(types.uint16, rank), array_of(types.uint8, rank)
-    kind = coding(np.dtype(np.uint8))
-    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
-    which, x = parameters(places, size), drawn("uint8", (size,), 1)
-    scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(np.float16)
-    zero_point = drawn("uint8", scale.shape, 3)
-    want = NUMPY.dequantize_linear(x, scale[which], zero_point[which], axis=0)
-    memory = np.zeros(size + 128, np.float16)
+    rank, kind = 0 if places is None else 1, coding(dtype_of(x_name))
+    of_scales, of_codes = array_of(ELEMENTS[out], rank), array_of(types.uint8, rank)
+    of_offsets = types.float32 if kind.is_float else of_codes
+    fill = entry(
+        loops.linear, signature(kind.codes, out, kind.fields_type, types.float32, of_scales, of_offsets, places)
+    )
+    which, x = parameters(places, size), drawn(x_name, (size,), 1)
+    scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
+    scale[::37] *= 2.0**-112 if out == BFLOAT16 else 2.0**-14  # some products are subnormal
+    zero_point = None if kind.is_float else drawn("uint8", scale.shape, 3)
+    want = NUMPY.dequantize_linear(x, scale[which], None if zero_point is None else zero_point[which], axis=0)
+    memory = np.zeros(size + 128, out)
     for start, stop in some_parts(size):
         low, high = (which[start:stop].min(), which[start:stop].max() + 1) if start < stop else (0, 1)
-        given = scale[low:high], zero_point[low:high]
+        given = [array[low:high] for array in (scale, zero_point) if array is not None]
         if places is None:
-            given = scale.reshape(()), zero_point.reshape(())
+            given = [array.reshape(()) for array in given]
         arguments = (None, None) if places is None else places.arguments(int(low))
         for beside, streamed in ((0, True), (3, True), (3, False)):
             operands = [beside_a_page(array, beside == 3) for array in (x[start:stop], *given)]
             begins = -memory.ctypes.data % 64 // 2 + 32 + beside
             memory[:] = 0x55
-            out = memory[begins : begins + stop - start]
-            fill(operands[0], out, tuple(kind.fields), 0.0, *operands[1:], None, *arguments, start, streamed)
-            same_bits(want[start:stop], out)
+            part = memory[begins : begins + stop - start]
+            offset = operands[2:] or [0.0]
+            fill(operands[0], part, tuple(kind.fields), 0.0, operands[1], *offset, None, *arguments, start, streamed)
+            same_bits(want[start:stop], part)
             assert (memory[:begins] == 0x55).all()
-            assert (memory[begins + out.size :] == 0x55).all()
+            assert (memory[begins + part.size :] == 0x55).all()
 
 
 def test_the_output_lies_beside_inputs_and_not_on_them() -> None:

@@ -1,25 +1,38 @@
-"""Results that are looked up: where, and an output for each byte."""
+"""Results and numbers that are looked up: where, and those of each byte."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
-from kernel_arrays import drawn, same_bits
+from kernel_arrays import Array, all_codes, coded, drawn, dtype_of, same_bits
 
 pytest.importorskip("numba")
 
+from compiled_alone import applied
+from llvmlite import ir
 from numba import types
 
-from xverify.kernels.compiled import pieces, tables
+from xverify.kernels.compiled import bytewise, numbers, pieces, tables
+from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.linear import look_up
 
 
 @pytest.mark.parametrize("has", [False, True])
 def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
-    monkeypatch.setattr(tables, "has", lambda feature: has and feature == "avx512vbmi")
+    monkeypatch.setattr(bytewise, "has", lambda feature: has and feature == "avx512vbmi")
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
             assert tables.pays(codes, out) is (has and codes == types.uint8 and out != types.float32)
+        for dtype, is_float in (
+            (np.dtype(np.int8), False),
+            (dtype_of("float8_e5m2"), True),
+            (dtype_of("float4_e2m1fn"), True),
+        ):
+            fields = coding(dtype).fields_type
+            assert numbers.pays(codes, fields) is (has and codes == types.uint8 and is_float)
 
 
 @pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
@@ -35,3 +48,74 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
             look_up(got[:count], x[:count], entries)
             same_bits(entries[x[:count]], got[:count])
             assert (got[count:] == 1).all()
+
+
+LOOKS_UP = pytest.mark.skipif(not bytewise.is_quick(), reason="this processor computes them")
+ROOM = ir.IntType(16).as_pointer()
+
+
+def a_table(builder: Any, entries: Array) -> bytewise.Table:
+    return bytewise.read(builder, builder.inttoptr(ir.Constant(ir.IntType(64), entries.ctypes.data), ROOM))
+
+
+@LOOKS_UP
+@pytest.mark.parametrize("part", [0, 1], ids=["lower", "upper"])
+@pytest.mark.parametrize("mirrored", [None, 0, 1])
+def test_bytes_of_entries(part: int, mirrored: int | None) -> None:
+    """Where the entries of the upper half are said to be those of the lower with a sign, they are not looked at."""
+    entries = np.random.default_rng(4).integers(0, 1 << 15, 256).astype(np.uint16)
+    codes = np.random.default_rng(5).integers(0, 256, 1 << 10).astype(np.uint8)
+    is_mirrored = None if mirrored is None else ir.Constant(ir.IntType(1), mirrored)
+    got = applied(
+        lambda b, code: bytewise.looked_up(b, a_table(b, entries), code, is_mirrored)[part], "u1", codes, lanes=64
+    )
+    want = entries[codes % 128] | (codes & 128).astype(np.uint16) << 8 if mirrored else entries[codes]
+    assert (got == want.view(np.uint8)[part::2]).all()
+
+
+@LOOKS_UP
+def test_entries_that_differ_in_their_signs() -> None:
+    """All that they hold counts, wherever it is."""
+
+    def says(entries: Array) -> int:
+        def write(builder: Any, code: Any) -> Any:
+            return builder.zext(bytewise.is_mirrored(builder, a_table(builder, entries)), ir.IntType(8))
+
+        return int(applied(write, "u1", np.zeros(1, np.uint8), lanes=1)[0])
+
+    lower = np.random.default_rng(6).integers(0, 1 << 15, 128).astype(np.uint16)
+    entries = np.concatenate([lower, lower | 0x8000])
+    assert says(entries) == 1
+    for place in (0, 63, 64, 127, 128, 191, 192, 255):
+        for bit in (0, 7, 8, 15):
+            other = entries.copy()
+            other[place] ^= 1 << bit
+            assert says(other) == 0
+
+
+@LOOKS_UP
+@pytest.mark.parametrize(
+    "name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn"]
+)
+def test_numbers_of_every_code(name: str) -> None:
+    """In the order of the codes, and of as many as are looked up together."""
+    x = np.random.default_rng(7).permutation(np.resize(all_codes(name), 512).view(np.uint8))
+    made = coding(dtype_of(name))
+    fields = ir.Constant(
+        ir.ArrayType(ir.IntType(32), len(made.fields)), np.array(made.fields, np.int64).astype(np.int32).tolist()
+    )
+
+    def write(chunk: int) -> Callable[[Any, Any], Any]:
+        def numbers_of_chunk(builder: Any, code: Any) -> Any:
+            address = numbers.put_table(builder, fields)
+            own = numbers.numbers_of(builder, address, code)[chunk]
+            return builder.shuffle_vector(
+                own, own, ir.Constant(ir.VectorType(ir.IntType(32), 64), [i % 16 for i in range(64)])
+            )
+
+        return numbers_of_chunk
+
+    want = coded(name, x).astype(np.float32)
+    for chunk in range(4):
+        got = applied(write(chunk), "f4", x, lanes=64).reshape(-1, 64)[:, :16]
+        same_bits(want.reshape(-1, 4, 16)[:, chunk].copy(), got.copy())

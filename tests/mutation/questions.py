@@ -26,8 +26,8 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "chunks", "codings", "decoding", "loops", "memory", "packed", "range_loops", "rounding", "scalars", "tables",
-        "vectors",
+        "build", "bytewise", "chunks", "codings", "decoding", "loops", "memory", "numbers", "packed", "range_loops", "results",
+        "rounding", "scalars", "tables", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -97,7 +97,8 @@ TESTS_OF_FILE = {
         ("formula", "packed", "backends", "kernel_refusals", "kernels", "compiled"),
         ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
-        ("compiled/tables", "compiled_tables", "compiled"),
+        ("compiled/tables", "compiled_tables", "compiled"), ("compiled/bytewise", "compiled_tables", "compiled"),
+        ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
@@ -141,7 +142,8 @@ OF_CALLS = tuple(
         "onednn_division_and_wide_zero_points",
     )
 )  # fmt: skip
-OF_LOOPS = "tests/test_compiled_loops.py", "tests/test_compiled_tables.py"
+OF_TABLES = ("tests/test_compiled_tables.py",)
+OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_THREADS = ("tests/test_compiled_threads.py",)
@@ -159,7 +161,7 @@ OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers")
 OF_ELEMENTS = alone(
     "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
     "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
-    "numbers_that_are_known_to_be_no_subnormals", "no_float16_where_the_processor_has_none",
+    "numbers_that_are_known_to_be_no_subnormals", "one_subnormal_among_others", "no_float16_where_the_processor_has_none",
 )  # fmt: skip
 OF_VECTORS = alone("vectors_of_results")
 QUICK_OF_FILE = {
@@ -170,7 +172,8 @@ QUICK_OF_FILE = {
         ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
-        ("tables", ("tests/test_compiled_tables.py", *WAYS, *KINDS)),
+        ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *OF_LOOPS, *KINDS)),
+        ("numbers", (*OF_TABLES, *OF_LOOPS, *KINDS)), ("results", (*OF_VECTORS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
@@ -182,13 +185,6 @@ QUICK_OF_FILE = {
     )
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""
-
-QUICK_OF_FUNCTION = {
-    ("xverify/kernels/compiled/chunks.py", name): (*OF_VECTORS, *OF_LINEAR, *WAYS, KINDS[0], *OF_RANGES)
-    for name in ("values", "_every")
-}
-"""Of functions that are compiled alone, where others of their file are not."""
-
 
 ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
 
@@ -293,8 +289,7 @@ def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
     if mutant.function == "linear":  # which decides which stores there are
         asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_LINEAR, *WAYS, KINDS[0]), False)]
     else:
-        tests = QUICK_OF_FUNCTION.get((mutant.file, mutant.function), QUICK_OF_FILE[mutant.file])
-        asked = [(tests, mutant.file.endswith("/packed.py"))]
+        asked = [(QUICK_OF_FILE[mutant.file], mutant.file.endswith("/packed.py"))]
     return tuple(
         Question("", budget=COMPILING_SECONDS, tests=tests, is_optimised=optimised) for tests, optimised in asked
     )

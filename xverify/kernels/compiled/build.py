@@ -58,13 +58,16 @@ def sources() -> str:
     digest = sha256()
     for name in (
         "build",
+        "bytewise",
         "chunks",
         "codings",
         "decoding",
         "loops",
         "memory",
+        "numbers",
         "packed",
         "range_loops",
+        "results",
         "rounding",
         "scalars",
         "tables",

@@ -3,17 +3,22 @@ made vectors of it."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled import decoding
 from xverify.kernels.compiled.memory import first_of, load, store, store_some
-from xverify.kernels.compiled.scalars import Generated, data_of, is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, I32, I64, constant, element_of, spread
+from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two, values
+from xverify.kernels.compiled.scalars import Generated, data_of
+from xverify.kernels.compiled.vectors import CHUNK, I64, constant, element_of, spread
+
+KEPT = 128
+"""Scales and offsets of short runs that are converted together. A number that was just written in a vector with others is slow to
+read alone, so these are many."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -44,6 +49,42 @@ def put_chunk(
         code = load(context, builder, x, codes, first)
         done = values(builder, code, coding_, scale_, offset_, kinds)
         store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
+    ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_two_chunks(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    scale: Any,
+    offset: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    streamed: Any,
+) -> Generated:
+    """`put_chunk` twice."""
+
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
+        numbers = []
+        for _ in range(2):
+            code = load(context, builder, x, codes, first)
+            numbers.append(decoding.number(builder, code, coding_, element_of(scale_)))
+            first = builder.add(first, ir.Constant(I64, CHUNK))
+        past = past_caches(context, builder, scale_, kinds, (result, to), streamed_)
+        is_normal = normals(builder, scale_, kinds)
+        store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal, past)
         return context.get_dummy_value()
 
     return types.void(
@@ -146,35 +187,44 @@ def put_rest_of_row(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def room(context: Any, like: Any) -> Generated:
-    """The address of room for the numbers of CHUNK scales, and then of as many offsets, in the float type of ``like``."""
+    """The address of room for the numbers of KEPT scales, and then of as many offsets, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(arguments[0].type, 2 * CHUNK)), I64)
+        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(arguments[0].type, 2 * KEPT)), I64)
 
     return types.int64(like), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def keep_chunk(context: Any, room: Any, coding: Any, zero: Any, scales: Any, offsets: Any, parameter: Any) -> Generated:
-    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room, and of the offsets: what many short runs need is
-    converted together."""
+def keep_chunk(
+    context: Any, room: Any, place: Any, coding: Any, zero: Any, scales: Any, offsets: Any, parameter: Any
+) -> Generated:
+    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room from that place on, and of the offsets."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        room_, coding_, zero_, scales_, offsets_, parameter_ = arguments
+        room_, place_, coding_, zero_, scales_, offsets_, parameter_ = arguments
         scale, offset = _parameters(
             context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
         )
         address = builder.inttoptr(room_, scale.type.as_pointer())
-        for place, numbers in enumerate((scale, offset)):
-            builder.store(numbers, builder.gep(address, [ir.Constant(I32, place)]), align=4)
+        for part, numbers in enumerate((scale, offset)):
+            at = builder.add(place_, ir.Constant(I64, part * KEPT))
+            builder.store(
+                numbers,
+                builder.bitcast(
+                    builder.gep(builder.bitcast(address, scale.type.element.as_pointer()), [at]),
+                    scale.type.as_pointer(),
+                ),
+                align=4,
+            )
         return context.get_dummy_value()
 
-    return types.void(room, coding, zero, scales, offsets, types.intp), generate
+    return types.void(room, types.intp, coding, zero, scales, offsets, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def keep(context: Any, room: Any, place: Any, number: Any) -> Generated:
-    """Put one number in a room: a scale, or from CHUNK on an offset."""
+    """Put one number in a room: a scale, or from KEPT on an offset."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, place_, number_ = arguments
@@ -233,31 +283,3 @@ def _offsets(
     if isinstance(offsets.dtype, types.Float):
         return builder.fadd(codes, spread(builder, origin, codes))
     return decoding.number(builder, codes, coding, real)
-
-
-class Kinds(NamedTuple):
-    """Numba's types of what `values` computes with, as `put_chunk` is given them."""
-
-    x: Any
-    out: Any
-    coding: Any
-    divides: Any
-    scales: Any
-    offsets: Any
-
-
-def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
-    """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
-    difference = decoding.number(builder, code, coding, element_of(scale))
-    if is_away(kinds.x.dtype, kinds.coding, kinds.offsets):
-        difference = builder.fsub(difference, _every(builder, offset, code))
-    bits = significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
-    divides, factor = kinds.divides != types.none, _every(builder, scale, code)
-    is_shared = not divides and not isinstance(scale.type, ir.VectorType)
-    is_normal = rounding.gives_normals(builder, scale) if is_shared else None
-    return rounding.combined(builder, difference, factor, divides, kinds.scales.dtype, bits, kinds.out.dtype, is_normal)
-
-
-def _every(builder: Any, number: Any, like: Any) -> Any:
-    """A vector as it is, a number as often as ``like`` has elements."""
-    return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)

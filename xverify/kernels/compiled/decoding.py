@@ -38,10 +38,10 @@ def number(builder: Any, code: Any, coding: Any, real: Any) -> Any:
     if wide == code.type:
         return builder.sitofp(code, shaped(real, code))
     if len(fields) == len(HalfCoding._fields):
-        return _as(builder, _by_half(builder, code, HalfCoding(*fields)), real)
+        return as_real(builder, _by_half(builder, code, HalfCoding(*fields)), real)
     if len(fields) == len(FloatCoding._fields):
         spread_fields = FloatCoding(*(spread(builder, field, code) for field in fields))
-        return _as(builder, _small_float(builder, builder.zext(code, wide), spread_fields), real)
+        return as_real(builder, _small_float(builder, builder.zext(code, wide), spread_fields), real)
     keep, flip = (_narrow(builder, field, code) for field in fields)
     return builder.sitofp(builder.zext(builder.xor(builder.and_(code, keep), flip), wide), shaped(real, code))
 
@@ -57,18 +57,20 @@ def origin(builder: Any, coding: Any, real: Any) -> Any:
 def scale(builder: Any, code: Any, kind: Any, real: Any) -> Any:
     """The value of scales of Numba's type ``kind``: float32, uint16 for the codes of float16, int16 for those of bfloat16."""
     if kind == types.float32:
-        return _as(builder, code, real)
+        return as_real(builder, code, real)
     single = shaped(F32, code)
     if kind == types.int16:
         bits = builder.shl(builder.zext(code, shaped(I32, code)), constant(shaped(I32, code), 16))
-        return _as(builder, builder.bitcast(bits, single), real)
+        return as_real(builder, builder.bitcast(bits, single), real)
     if has_half_instruction():
-        return _as(builder, builder.fpext(builder.bitcast(code, shaped(ir.HalfType(), code)), single), real)
+        return as_real(builder, builder.fpext(builder.bitcast(code, shaped(ir.HalfType(), code)), single), real)
     code = builder.zext(code, shaped(I32, code))
-    return _as(builder, _small_float(builder, code, FloatCoding(*(constant(code.type, field) for field in HALF))), real)
+    return as_real(
+        builder, _small_float(builder, code, FloatCoding(*(constant(code.type, field) for field in HALF))), real
+    )
 
 
-def _as(builder: Any, value: Any, real: Any) -> Any:
+def as_real(builder: Any, value: Any, real: Any) -> Any:
     """A float in a type that is as wide or wider."""
     return value if value.type == shaped(real, value) else builder.fpext(value, shaped(real, value))
 

@@ -24,6 +24,7 @@ from numba import njit, types
 from numba.extending import overload
 
 from xverify.kernels.compiled.chunks import (
+    KEPT,
     keep,
     keep_chunk,
     kept,
@@ -31,8 +32,10 @@ from xverify.kernels.compiled.chunks import (
     put_chunk_of_row,
     put_rest,
     put_rest_of_row,
+    put_two_chunks,
     room,
 )  # fmt: skip
+from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.scalars import (
     LINE,
     address,
@@ -74,7 +77,21 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
     done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
     first += done
     to += done
-    for _ in range((stop - first) // CHUNK):
+    if stop - first >= LONG:
+        table = numbers_of_codes(x, coding)
+        if table != 0:
+            for _ in range((stop - first) // (4 * CHUNK)):
+                put_four_chunks(
+                    x, first, out, to, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
+                    table, past,
+                )  # fmt: skip
+                first += 4 * CHUNK
+                to += 4 * CHUNK
+    for _ in range((stop - first) // (2 * CHUNK)):
+        put_two_chunks(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
+        first += 2 * CHUNK
+        to += 2 * CHUNK
+    if first + CHUNK <= stop:
         put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
         first += CHUNK
         to += CHUNK
@@ -95,6 +112,9 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
     ahead = within - block * run  # of the run, elements before the first
     chunks = run // CHUNK
     numbers = room(zero)
+    table = 0
+    if stop - first >= LONG and chunks >= 2:
+        table = numbers_of_codes(x, coding)
     while first < stop:
         parameter = lines * stride + block - origin
         left = min(line - within, stop - first)
@@ -104,26 +124,45 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
             whole = left // run
             block += whole
             while whole > 0:
-                count = min(CHUNK, whole)
-                if count == CHUNK:
-                    keep_chunk(numbers, coding, zero, scale, offset, parameter)
-                else:
-                    for i in range(count):
-                        keep(numbers, i, scale_number(get(scale, parameter + i), zero))
-                        keep(numbers, CHUNK + i, _offset(offset, parameter + i, coding, zero))
-                for i in range(count):
-                    own_scale, own_offset = kept(numbers, i, zero), kept(numbers, CHUNK + i, zero)
-                    if (
-                        chunks == 2
-                    ):  # as most files of 4-bit weights have them: a loop would cost more than what it does
-                        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
-                        first += CHUNK
-                        to += CHUNK
-                        put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
-                        first += CHUNK
-                        to += CHUNK
+                count = min(KEPT, whole)
+                for i in range(0, count, CHUNK):
+                    if i + CHUNK <= count:
+                        keep_chunk(numbers, i, coding, zero, scale, offset, parameter + i)
                         continue
-                    for _ in range(chunks):
+                    for j in range(i, count):
+                        keep(numbers, j, scale_number(get(scale, parameter + j), zero))
+                        keep(numbers, KEPT + j, _offset(offset, parameter + j, coding, zero))
+                begun = 0
+                if table != 0 and (chunks == 2 or chunks % 4 == 0):
+                    # Four chunks at once: of two runs, or of one.
+                    more = 1 if chunks == 2 else 0
+                    for i in range(0, count - more, 1 + more):
+                        own_scale, own_offset = kept(numbers, i, zero), kept(numbers, KEPT + i, zero)
+                        other_scale, other_offset = kept(numbers, i + more, zero), kept(numbers, KEPT + i + more, zero)
+                        for _ in range((chunks + 3) // 4):
+                            put_four_chunks(
+                                x, first, out, to, coding, own_scale, own_offset, other_scale, other_offset, divides,
+                                scale, offset, table, streamed,
+                            )  # fmt: skip
+                            first += 4 * CHUNK
+                            to += 4 * CHUNK
+                        begun = i + 1 + more
+                for i in range(begun, count):
+                    own_scale, own_offset = kept(numbers, i, zero), kept(numbers, KEPT + i, zero)
+                    if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost as much as it does
+                        put_two_chunks(
+                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed
+                        )
+                        first += 2 * CHUNK
+                        to += 2 * CHUNK
+                        continue
+                    for _ in range(chunks // 2):
+                        put_two_chunks(
+                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed
+                        )
+                        first += 2 * CHUNK
+                        to += 2 * CHUNK
+                    if chunks % 2 == 1:
                         put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
                         first += CHUNK
                         to += CHUNK
@@ -138,6 +177,14 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
             done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
             first += done
             to += done
+            if table != 0:
+                for _ in range((end - first) // (4 * CHUNK)):
+                    put_four_chunks(
+                        x, first, out, to, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
+                        table, streamed,
+                    )  # fmt: skip
+                    first += 4 * CHUNK
+                    to += 4 * CHUNK
             for _ in range((end - first) // CHUNK):
                 put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
                 first += CHUNK

@@ -6,6 +6,7 @@ An output of uint16 holds the codes of float16, one of int16 those of bfloat16, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -25,6 +26,7 @@ from xverify.kernels.compiled.vectors import (
     of_llvm,
     of_x86,
     shaped,
+    shuffled,
 )
 
 _BITS = {types.uint16: 11, types.int16: 8}
@@ -40,25 +42,19 @@ _SMALLEST_DIFFERENCE = -17
 """An exponent of 2: of the smallest float8, that of float8_e5m2fnuz. Integers differ by 1 or more."""
 
 
-def combined(
-    builder: Any, difference: Any, scale: Any, divides: bool, kind: Any, bits: int, dtype: Any, is_normal: Any = None
-) -> Any:
-    """difference * scale, or / scale, as elements of an output: exact, then rounded once to nearest even.
+def to_odd(builder: Any, difference: Any, scale: Any, divides: bool, bits: int, dtype: Any) -> Any:
+    """difference * scale, or / scale, exact or rounded to odd; or rounded to nearest where the output is what it is then.
 
-    kind: Numba's type of scales. bits: the significant bits of both, at most. is_normal: see `gives_normals`; None where that is
-    not known.
-
+    bits: the significant bits of both, at most. dtype: Numba's type of the output's elements.
     A product of as many bits as its type has is exact, unless it underflows. In float32 only those of an 8-bit float and a
     bfloat16 scale do: 12 bits below 2^-149, a zero in float16 and bfloat16 anyway.
     A quotient in float64 may be rounded to nearest: see `xverify.kernels.formula`. One in float32 is for outputs of float32.
     """
     if divides:
-        value = builder.fdiv(difference, scale)
-    elif bits <= (24 if is_single(difference) else 53) or (is_single(difference) and dtype == types.float32):
-        value = builder.fmul(difference, scale)
-    else:
-        value = _product_to_odd(builder, difference, scale)
-    return element(builder, value, dtype, kind != types.int16 or not is_single(value), is_normal)
+        return builder.fdiv(difference, scale)
+    if bits <= (24 if is_single(difference) else 53) or (is_single(difference) and dtype == types.float32):
+        return builder.fmul(difference, scale)
+    return _product_to_odd(builder, difference, scale)
 
 
 def gives_normals(builder: Any, scale: Any) -> Any:
@@ -69,18 +65,17 @@ def gives_normals(builder: Any, scale: Any) -> Any:
     return builder.icmp_unsigned(">=", magnitude, constant(bits.type, (bias + exponent) << fraction))
 
 
-def element(builder: Any, value: Any, dtype: Any, may_carry: bool = True, is_normal: Any = None) -> Any:
+def element(builder: Any, value: Any, dtype: Any, carries: bool = True, is_normal: Any = None) -> Any:
     """Floats, exact or rounded to odd, as float32, or as codes of float16 or bfloat16.
 
-    is_normal: whether none is a subnormal of float32, as far as that is known. may_carry: whether a NaN may have bits below those
-    of bfloat16. One of a product in float32 has none where scales are of
-    bfloat16: it is that of a scale, or of a code, or the one that processors make.
+    is_normal: whether none is a subnormal of float32, as far as that is known. carries: whether a NaN may have bits below those
+    of bfloat16.
     """
     if dtype == types.float32:
         return value if is_single(value) else builder.fptrunc(value, shaped(F32, value))
     if not is_single(value):
         value = _cut(builder, value, _BITS[dtype] + 2)
-    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, may_carry, is_normal)
+    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, carries, is_normal)
 
 
 def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
@@ -155,23 +150,40 @@ def _half(builder: Any, value: Any) -> Any:
     return builder.trunc(builder.or_(code, sign), short)
 
 
-def _brain(builder: Any, value: Any, may_carry: bool, is_normal: Any) -> Any:
-    """The bfloat16 code of a float32, rounded to nearest even. may_carry, is_normal: as for `element`."""
-    if not (is_register(value, "avx512bf16") and has("avx512dq")):
-        return _brain_by_integers(builder, value, may_carry)
-    # The instruction takes subnormals for zeros.
-    code = of_x86(builder, "avx512bf16.cvtneps2bf16.512", shaped(I16, value), value)
+def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
+    """The bfloat16 code of a float32, rounded to nearest even. carries, is_normal: as for `element`."""
+    registers = _registers(builder, value)
+    if not rounds_two(registers[0]):
+        return _brain_by_integers(builder, value, carries)
+    # The instructions take subnormals for zeros. That for two registers takes as long as the other for one.
+    name = "cvtneps2bf16" if len(registers) == 1 else "cvtne2ps2bf16"
+    code = of_x86(builder, f"avx512bf16.{name}.512", shaped(I16, value), *reversed(registers))
     if is_normal is None:
-        return _unless_subnormal(builder, code, value, may_carry)
-    return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, may_carry))
+        return _unless_subnormal(builder, code, value, carries)
+    return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
 
 
-def _unless_subnormal(builder: Any, code: Any, value: Any, may_carry: bool) -> Any:
+def rounds_two(value: Any) -> bool:
+    """Whether one instruction rounds two vectors such as this to bfloat16, in the time in which another does one."""
+    return is_register(value, "avx512bf16") and has("avx512dq")
+
+
+def _registers(builder: Any, value: Any) -> list[Any]:
+    """The halves of twice as many float32 as a widest register holds; the value alone, where it is another."""
+    if value.type != ir.VectorType(F32, 32):
+        return [value]
+    return [shuffled(builder, value, value, range(first, first + 16)) for first in (0, 16)]
+
+
+def _unless_subnormal(builder: Any, code: Any, value: Any, carries: bool) -> Any:
     """The bfloat16 codes, or where one of the floats is a subnormal those by integers."""
-    lanes = ir.VectorType(ir.IntType(1), value.type.count)
-    subnormal = of_x86(builder, "avx512.fpclass.ps.512", lanes, value, ir.Constant(I32, _SUBNORMAL))
-    none = builder.icmp_unsigned("==", builder.bitcast(subnormal, I16), ir.Constant(I16, 0))
-    return _unless(builder, none, code, lambda: _brain_by_integers(builder, value, may_carry))
+    lanes = ir.VectorType(ir.IntType(1), 16)
+    subnormal = [
+        builder.bitcast(of_x86(builder, "avx512.fpclass.ps.512", lanes, register, ir.Constant(I32, _SUBNORMAL)), I16)
+        for register in _registers(builder, value)
+    ]
+    none = builder.icmp_unsigned("==", reduce(builder.or_, subnormal), ir.Constant(I16, 0))
+    return _unless(builder, none, code, lambda: _brain_by_integers(builder, value, carries))
 
 
 def _unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) -> Any:
@@ -186,7 +198,7 @@ def _unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) 
     return result
 
 
-def _brain_by_integers(builder: Any, value: Any, may_carry: bool) -> Any:
+def _brain_by_integers(builder: Any, value: Any, carries: bool) -> Any:
     kind = integer(value)
     bits = builder.bitcast(value, kind)
     # Half a unit, less one where the code is even, is added and cut off.
@@ -194,7 +206,7 @@ def _brain_by_integers(builder: Any, value: Any, may_carry: bool) -> Any:
     rounded = builder.add(bits, constant(kind, 0x7FFF))
     rounded = builder.select(is_odd, builder.add(rounded, constant(kind, 1)), rounded)
     code = builder.lshr(rounded, constant(kind, 16))
-    if may_carry:
+    if carries:
         # As the instruction has it, so that a NaN is the same in a chunk and in a rest.
         quiet = builder.or_(builder.lshr(bits, constant(kind, 16)), constant(kind, 0x40))
         code = builder.select(builder.fcmp_unordered("uno", value, value), quiet, code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -65,6 +66,12 @@ def spread(builder: Any, scalar: Any, like: Any) -> Any:
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
     everywhere = ir.Constant(ir.VectorType(I32, like.type.count), [0] * like.type.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), everywhere)
+
+
+def shuffled(builder: Any, one: Any, other: Any, places: Iterable[int]) -> Any:
+    """Elements of two vectors one after the other, by their places."""
+    wanted = list(places)
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, len(wanted)), wanted))
 
 
 def of_llvm(builder: Any, name: str, *arguments: Any) -> Any:

@@ -1,0 +1,132 @@
+"""The numbers of all codes of a byte in registers, which many short runs share; one long run has its results there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from xverify.kernels.compiled import decoding
+from xverify.kernels.compiled.bytewise import AT_ONCE, BYTES, Table, computed, is_mirrored, is_quick, looked_up
+from xverify.kernels.compiled.memory import load
+from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two
+from xverify.kernels.compiled.scalars import Generated, apart
+from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, constant, of_x86, shaped, shuffled, spread
+
+_REGISTERS = 8
+"""Of a table of 256 entries of 16 bits."""
+
+
+def pays(codes: Any, coding: Any) -> bool:
+    """Whether numbers are looked up: Numba's types. Those of integers take fewer instructions to compute."""
+    return bool(codes == types.uint8 and decoding.is_float(coding) and is_quick())
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def numbers_of_codes(context: Any, x: Any, coding: Any) -> Generated:
+    """The address of a table of the numbers of all codes; 0 where there is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if not pays(x.dtype, coding):
+            return ir.Constant(I64, 0)
+
+        return put_table(builder, arguments[1])
+
+    return types.int64(x, coding), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_four_chunks(
+    context: Any,
+    x: Any,
+    first: Any,
+    out: Any,
+    to: Any,
+    coding: Any,
+    scale: Any,
+    offset: Any,
+    second_scale: Any,
+    second_offset: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    numbers: Any,
+    streamed: Any,
+) -> Generated:
+    """`chunks.put_chunk` four times, the first two with one scale and offset and the others with a second. numbers: the address
+    of the table of `numbers_of_codes`."""
+
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, first, result, to, _, scale_, offset_, second_scale_, second_offset_, *_, numbers_, streamed_ = arguments
+        if not pays(x.dtype, coding):
+            return context.get_dummy_value()
+        code = load(context, builder, x, codes, first, count=AT_ONCE)
+        numbers = [decoding.as_real(builder, number, scale_.type) for number in numbers_of(builder, numbers_, code)]
+        past = past_caches(context, builder, scale_, kinds, (result, to), streamed_)
+        is_normal = normals(builder, scale_, kinds)
+        if is_normal is not None:
+            is_normal = builder.and_(is_normal, normals(builder, second_scale_, kinds))
+        for two, own in ((numbers[:2], (scale_, offset_)), (numbers[2:], (second_scale_, second_offset_))):
+            store_two(context, builder, two, *own, kinds, (result, to), is_normal, past)
+            to = builder.add(to, ir.Constant(I64, 2 * CHUNK))
+        return context.get_dummy_value()
+
+    return types.void(
+        x, types.intp, out, types.intp, coding, scale, scale, scale, scale, divides, scales, offsets, types.int64,
+        types.boolean,
+    ), generate  # fmt: skip
+
+
+def put_table(builder: Any, coding: Any) -> Any:
+    """Make the table, and give its address: registers, and whether the numbers of the upper codes are those of the lower ones.
+
+    A number of a code of 8 bits has 8 significant bits or fewer, and those of bfloat16 hold it: the upper half of a float32.
+    """
+
+    def upper_half(code: Any) -> Any:
+        number = decoding.number(builder, code, coding, F32)
+        bits = builder.bitcast(number, shaped(I32, number))
+        return builder.trunc(builder.lshr(bits, constant(bits.type, 16)), shaped(I16, number))
+
+    made = computed(builder, upper_half)
+    room = cgutils.alloca_once(builder, ir.ArrayType(BYTES, _REGISTERS + 1))
+    flag = builder.zext(is_mirrored(builder, made), I8)
+    for place, part in enumerate((*made.lower, *made.upper, spread(builder, flag, made.lower[0]))):
+        builder.store(part, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
+    return builder.ptrtoint(room, I64)
+
+
+def numbers_of(builder: Any, address: Any, code: Any) -> list[Any]:
+    """The numbers of AT_ONCE codes, CHUNK in a vector: their upper halves from the table at that address, and zeros.
+
+    Two bytes are joined within the quarters of a register, the first eight of each and the last eight; of each two halves that
+    are beside each other then, one is moved up and the other stays. So codes are moved first to where they come out in order.
+    """
+    start = builder.inttoptr(address, BYTES.as_pointer())
+    places = [builder.gep(start, [ir.Constant(I32, i)]) for i in range(_REGISTERS + 1)]
+    places[-1] = builder.bitcast(places[-1], I8.as_pointer())
+    *parts, flag = [apart(builder, builder.load(place, align=1), "read", "written") for place in places]
+    mirrored = builder.icmp_unsigned("!=", flag, ir.Constant(I8, 0))
+    places = [0] * AT_ONCE
+    joined = [[16 * quarter + start + i for quarter in range(4) for i in range(8)] for start in (0, 8)]
+    for number, halves in enumerate(joined):
+        for place, half in enumerate(halves):
+            places[half] = (2 * number + place % 2) * CHUNK + place // 2
+    moved = of_x86(builder, "avx512.permvar.qi.512", BYTES, code, ir.Constant(BYTES, places))
+    lower, upper = looked_up(builder, Table(parts[:4], parts[4:]), moved, mirrored)
+    singles = ir.VectorType(I32, CHUNK)
+    found = []
+    for halves in joined:
+        both = shuffled(builder, lower, upper, [half + of for half in halves for of in (0, AT_ONCE)])
+        both = builder.bitcast(both, singles)
+        for bits in (
+            builder.shl(both, constant(singles, 16)),
+            builder.and_(both, constant(singles, 0xFFFF0000)),
+        ):
+            found.append(builder.bitcast(bits, ir.VectorType(F32, CHUNK)))
+    return found

@@ -1,0 +1,90 @@
+"""From the numbers of codes to the elements of an output, as LLVM instructions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+
+from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled.memory import store
+from xverify.kernels.compiled.scalars import LINE, data_of, is_away, significant_bits
+from xverify.kernels.compiled.vectors import CHUNK, I64, element_of, is_single, shuffled, spread
+
+
+class Kinds(NamedTuple):
+    """Numba's types of what `values` computes with, as a chunk is given them."""
+
+    x: Any
+    out: Any
+    coding: Any
+    divides: Any
+    scales: Any
+    offsets: Any
+
+
+def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
+    """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
+    number = decoding.number(builder, code, coding, element_of(scale))
+    value = _to_odd(builder, number, scale, offset, kinds)
+    return _rounded(builder, value, kinds, normals(builder, scale, kinds))
+
+
+def store_two(
+    context: Any, builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    is_normal: Any, streamed: Any,
+) -> None:  # fmt: skip
+    """Put the elements of two chunks of codes' numbers, which share a scale and an offset, to a place: an array, and where in it.
+
+    is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
+    """
+    values = [_to_odd(builder, number, scale, offset, kinds) for number in numbers]
+    if _is_joined(kinds, values[0]):
+        values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
+    out, to = place
+    for value in values:
+        done = _rounded(builder, value, kinds, is_normal)
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def past_caches(context: Any, builder: Any, scale: Any, kinds: Kinds, place: tuple[Any, Any], streamed: Any) -> Any:
+    """Whether chunks are stored past the caches, if ``streamed`` says so: two that are stored as one only to whole lines."""
+    if not _is_joined(kinds, spread(builder, scale, ir.Constant(ir.VectorType(scale.type, CHUNK), None))):
+        return streamed
+    begin = builder.ptrtoint(data_of(context, builder, kinds.out, *place), I64)
+    is_line = builder.icmp_unsigned("==", builder.and_(begin, ir.Constant(I64, LINE - 1)), ir.Constant(I64, 0))
+    return builder.and_(streamed, is_line)
+
+
+def _is_joined(kinds: Kinds, value: Any) -> bool:
+    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two(value))
+
+
+def normals(builder: Any, scale: Any, kinds: Kinds) -> Any:
+    """What `rounding.gives_normals` says of a scale that elements share; None where that is not known."""
+    is_shared = kinds.divides == types.none and not isinstance(scale.type, ir.VectorType)
+    return rounding.gives_normals(builder, scale) if is_shared else None
+
+
+def _to_odd(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
+    """(number - offset) * scale, or / scale, as `rounding.to_odd` gives it."""
+    if is_away(kinds.x.dtype, kinds.coding, kinds.offsets):
+        number = builder.fsub(number, every(builder, offset, number))
+    bits = significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
+    factor = every(builder, scale, number)
+    return rounding.to_odd(builder, number, factor, kinds.divides != types.none, bits, kinds.out.dtype)
+
+
+def _rounded(builder: Any, value: Any, kinds: Kinds, is_normal: Any) -> Any:
+    """Elements of an output, of what `_to_odd` gives."""
+    # The NaN of a product in float32 has no bits below those of a bfloat16 scale: it is that of the scale, or of a code, or the
+    # one that processors make.
+    carries = kinds.scales.dtype != types.int16 or not is_single(value)
+    return rounding.element(builder, value, kinds.out.dtype, carries, is_normal)
+
+
+def every(builder: Any, number: Any, like: Any) -> Any:
+    """A vector as it is, a number as often as ``like`` has elements."""
+    return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)
