@@ -101,18 +101,24 @@ def beside_a_page() -> Callable[[Array, bool], Array]:
 SHORT, LONG = 3000, 3 * tables.LONG
 
 
+OF_CODES = (
+    None,
+    *(Runs(*line) for line in ((5000, 4500, 2), (9600, 32, 0), (2592, 32, 81), (3840, 64, 60), (4224, 192, 22), (1440, 96, 0))),
+)  # fmt: skip
+"""In which numbers of codes are looked up."""
+
+
 @pytest.mark.parametrize(
-    ("x_name", "out"), [("uint8", FLOAT16), ("float8_e5m2", BFLOAT16), ("float8_e5m2fnuz", FLOAT16)]
-)
-@pytest.mark.parametrize(
-    ("places", "size"),
+    ("places", "size", "x_name", "out"),
     [
-        (None, LONG),
-        *((Runs(*line), SHORT) for line in ((480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0))),
-        *((Runs(*line), SHORT) for line in ((48, 16, 5), (272, 16, 17), (60, 5, 12))),
-        *((Runs(*line), LONG) for line in ((5000, 4500, 2), (9216, 4608, 0))),
-        *((Runs(*line), LONG) for line in ((9600, 32, 0), (2592, 32, 81), (3840, 64, 60), (4224, 192, 22), (1440, 96, 0))),
-        *((Rows(*line), SHORT) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
+        *((places, LONG, "float8_e5m2", BFLOAT16) for places in OF_CODES),
+        *((places, LONG, "float8_e5m2fnuz", FLOAT16) for places in OF_CODES),
+        (None, LONG, "uint8", FLOAT16),
+        *((Runs(*line), SHORT, "uint8", FLOAT16) for line in (
+            (480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5), (272, 16, 17), (60, 5, 12),
+        )),
+        *((Runs(*line), LONG, "uint8", FLOAT16) for line in ((5000, 4500, 2), (9216, 4608, 0), (4224, 192, 22))),
+        *((Rows(*line), SHORT, "uint8", FLOAT16) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
     ],
     ids=str,
 )  # fmt: skip

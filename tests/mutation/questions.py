@@ -144,6 +144,10 @@ OF_CALLS = tuple(
 )  # fmt: skip
 OF_TABLES = ("tests/test_compiled_tables.py",)
 OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
+IN_RUNS = tuple(
+    f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
+    for run in ("float8_e5m2fnuz-32", "float8_e4m3fn-192")
+)
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_THREADS = ("tests/test_compiled_threads.py",)
@@ -172,8 +176,8 @@ QUICK_OF_FILE = {
         ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
-        ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *OF_LOOPS, *KINDS)),
-        ("numbers", (*OF_TABLES, *OF_LOOPS, *KINDS)), ("results", (*OF_VECTORS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
+        ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
+        ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)), ("results", (*OF_VECTORS, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
