@@ -168,7 +168,7 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
         types.uint8, FLOAT32, code.fields_type, types.float32, linear.array_of(types.float32), types.float32, places
     )
     runs, rows = arguments
-    entry(loops.linear, kinds)(x, out, tuple(code.fields), 0.0, scale, 0.0, None, runs, rows, FAR, False)
+    entry(loops.linear, kinds)(x, out, tuple(code.fields), 0.0, scale, 0.0, None, runs, rows, FAR, False, 0, False)
     want = []
     for place, value in enumerate(x.tolist(), FAR):
         if runs:

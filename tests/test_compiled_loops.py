@@ -151,10 +151,59 @@ def test_a_part_of_a_tensor(
             memory[:] = 0x55
             part = memory[begins : begins + stop - start]
             offset = operands[2:] or [0.0]
-            fill(operands[0], part, tuple(kind.fields), 0.0, operands[1], *offset, None, *arguments, start, streamed)
+            fill(
+                operands[0],
+                part,
+                tuple(kind.fields),
+                0.0,
+                operands[1],
+                *offset,
+                None,
+                *arguments,
+                start,
+                streamed,
+                0,
+                False,
+            )
             same_bits(want[start:stop], part)
             assert (memory[:begins] == 0x55).all()
             assert (memory[begins + part.size :] == 0x55).all()
+
+
+@pytest.mark.parametrize(
+    ("places", "size"),
+    [
+        (None, LONG),
+        (Runs(480, 32, 15), SHORT),
+        (Runs(9600, 64, 0), LONG),
+        (Rows(480), SHORT),
+        (Rows(33, 5, 2, 3), SHORT),
+    ],
+    ids=str,
+)
+def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int) -> None:
+    """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
+    rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
+    of_parameters = array_of(types.uint16, rank), array_of(types.uint8, rank)
+    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
+    which, x = parameters(places, size), drawn("uint8", (size,), 1)
+    scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(np.float16)
+    zero_point = drawn("uint8", scale.shape, 3)
+    want = NUMPY.dequantize_linear(x, scale[which], zero_point[which], axis=0)
+    given = [array.reshape(()) for array in (scale, zero_point)] if places is None else [scale, zero_point]
+    arguments = (None, None) if places is None else places.arguments(0)
+    ends = [0, 1, 63, 64, 512, 513, 1999, 2048, size]
+    for taken, streamed in ((0, False), (0, True), (3, True), (8, True), (9, False)):
+        bell = np.array([7])
+        words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])
+        out = np.full(size, 85, np.float16)
+        fill(x, out, tuple(kind.fields), 0.0, *given, None, *arguments, 0, streamed, words.ctypes.data, True)
+        begins = ends[min(taken, 8)]
+        same_bits(want[begins:], out[begins:])
+        assert (out[:begins] == 85).all()
+        assert words[:2].tolist() == [max(taken, 8) + 1, min(taken, 8)]
+        assert bell == (8 if taken == 0 else 7)
+        assert words[2:].tolist() == [8, bell.ctypes.data, 1, *ends]
 
 
 def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
@@ -175,7 +224,7 @@ def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
             moved[:] = operand
             kept, out = memory.copy(), memory[begins:ends].view(np.float16)
             x, *given = *operands[:number], moved, *operands[number + 1 :]
-            done = fill(x, out, tuple(kind.fields), 0.0, *given, None, *places.arguments(0), 0, False)
+            done = fill(x, out, tuple(kind.fields), 0.0, *given, None, *places.arguments(0), 0, False, 0, False)
             assert done is is_beside
             if is_beside:
                 same_bits(want, out)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Barrier, current_thread
+from time import perf_counter, sleep
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,10 @@ import xverify
 
 pytest.importorskip("numba")
 
-from xverify.kernels.compiled import pieces, pool
+from numba import types
+
+from xverify.kernels.compiled import pieces, pool, sharing
+from xverify.kernels.compiled.build import entry
 
 CHOOSES = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="a thread cannot choose its core"
@@ -88,13 +93,15 @@ def test_a_helper_works_beside_the_caller(monkeypatch: pytest.MonkeyPatch) -> No
 def test_no_more_helpers_are_woken_than_have_a_piece(
     threads: int, pieces_: int, woken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs: SimpleQueue[object] = SimpleQueue()
+    bell = np.zeros(1, np.int64)
+    nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data)
     helpers: list[int] = []
     monkeypatch.setattr(pool, "threads", lambda: threads)
-    monkeypatch.setattr(pool, "_jobs", lambda count: helpers.append(count) or jobs)
+    monkeypatch.setattr(pool, "_helpers", lambda count: helpers.append(count) or nobody)
     done: list[int] = []
     pool.each(done.append, pieces_)
-    assert (sorted(done), jobs.qsize(), helpers) == (list(range(pieces_)), woken, [threads - 1])
+    assert (sorted(done), nobody.jobs.qsize(), helpers) == (list(range(pieces_)), woken, [threads - 1])
+    assert bell == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -204,26 +211,130 @@ def test_where_no_system_says_which_core_it_is(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("size", [1, 63, pieces.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24, 1 << 34])
-@pytest.mark.parametrize("sharers", [1, 2, 3, 16])
-@pytest.mark.parametrize("largest", [pieces.PIECE, pieces.LARGE_PIECE])
-def test_pieces_become_smaller_where_several_threads_share(size: int, sharers: int, largest: int) -> None:
-    ends = np.array(pieces._ends(size, largest, sharers))
+@pytest.mark.parametrize("sharers", [2, 3, 16])
+def test_pieces_become_smaller(size: int, sharers: int) -> None:
+    ends = np.array(pieces._ends(size, sharers))
     sizes = np.diff(ends)
     assert (ends[0], ends[-1]) == (0, size)
     assert (sizes > 0).all()
-    assert (sizes <= largest).all()
     assert (sizes[:-1] % 64 == 0).all()
     assert (np.diff(sizes) <= 0).all()
-    if sharers == 1:
-        assert (sizes[:-1] == largest).all()
-    else:
-        assert sizes[0] <= max(pieces.LEAST_PIECE, 2 * size // (3 * sharers) + 64)
-        assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
-        assert sizes[-1] <= pieces.LEAST_PIECE
-        share = 2 * size / (3 * sharers)
-        if pieces.LEAST_PIECE < share < largest - 64:
-            assert share <= sizes[0] < share + 64
+    assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
+    assert sizes[-1] <= pieces.LEAST_PIECE
+    share = 2 * size / (3 * sharers)
+    assert sizes[0] <= max(pieces.LEAST_PIECE, share + 64)
+    if share > pieces.LEAST_PIECE:
+        assert share <= sizes[0] < share + 64
     assert ends.dtype.kind == "i"
+
+
+def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, bool, int, bool]]:
+    """What is asked of a loop that takes pieces itself: where its codes begin, how many, whether it stores past the caches, and
+    how it was called. All codes are given once."""
+    x = np.arange(size * gaps, dtype=np.uint32)[::gaps].view(np.int32)
+    out, asked, given = np.zeros(size, np.float64), [], []
+
+    def write(start: int, codes: np.ndarray, elements: np.ndarray, streamed: bool, shared: int, helps: bool) -> None:
+        assert codes.size == elements.size
+        asked.append((start, codes.size, streamed, shared, helps))
+        elements[:] = codes
+        given.append(codes.size)
+        while shared and (piece := taken(shared))[0] < piece[1]:
+            finished(shared)
+
+    taken, finished = (entry(f.py_func, (types.int64,)) for f in (sharing.take, sharing.finish))
+    pieces.for_all_pieces(write, out, x, (lambda start, stop: x[start:stop].copy()) if read else None)
+    assert (out == x).all()
+    return asked
+
+
+def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "threads", lambda: 1)
+    monkeypatch.setattr(pool, "threads", lambda: 1)
+    small, large = pieces.THREADS_FROM - 1, pieces.THREADS_FROM
+    monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large)
+    assert all_pieces(small, False, 1) == [(0, small, False, 0, False)]
+    assert all_pieces(large, False, 1) == [(0, large, True, 0, False)]
+    monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 20)
+    assert all_pieces(large, False, 1) == [(0, 1 << 20, True, 0, False), (1 << 20, large - (1 << 20), True, 0, False)]
+    parts = [(start, min(pieces.PIECE, small - start), False, 0, False) for start in range(0, small, pieces.PIECE)]
+    assert all_pieces(small, True, 1) == parts
+    assert {how for *_, how in all_pieces(small, False, 2)} == {False}
+
+
+def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (pieces, pool):
+        monkeypatch.setattr(module, "threads", lambda: 2)
+    large, nobody = pieces.THREADS_FROM, SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data)
+    monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
+    monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large + 8)
+    for size, span, expected in (
+        (large - 1, large, [(0, large - 1, False)]), (large, large, [(0, large, False)]),
+        (large + 1, large, [(0, large, True), (large, 1, True)]),
+    ):  # fmt: skip
+        monkeypatch.setattr(pieces, "SHARED", span)
+        asked = all_pieces(size, False, 1)
+        assert [(start, count, streamed) for start, count, streamed, *_ in asked] == expected
+        assert all(bool(shared) is (size >= large) and not helps for *_, shared, helps in asked)
+
+
+def test_each_piece_is_taken_once() -> None:
+    """By threads that take, and say what is done, at the same time."""
+    taken, finished = (entry(f.py_func, (types.int64,)) for f in (sharing.take, sharing.finish))
+    bell = np.zeros(1, np.int64)
+    count = 20_000
+    words = np.array([0, count, count, bell.ctypes.data, 0, *range(5, 3 * count + 6, 3)])
+    address, all_there = words.ctypes.data, Barrier(4, timeout=10)
+
+    def take_all(_: int) -> list[tuple[int, int]]:
+        own = []
+        all_there.wait()
+        while (piece := taken(address))[0] < piece[1]:
+            own.append(piece)
+            finished(address)
+        return own
+
+    with ThreadPoolExecutor(4) as threads:
+        found = sorted(piece for own in threads.map(take_all, range(4)) for piece in own)
+    assert found == [(start, start + 3) for start in range(5, 3 * count + 5, 3)]
+    assert words[:3].tolist() == [count + 4, 0, count]
+    assert bell == 1
+
+
+@pytest.mark.parametrize(
+    ("helps", "left", "waits", "heard", "is_short"),
+    [(False, 0, 0, 7, True), (False, 1, 0, 6, False), (False, 1, 1, 6, False), (True, 0, 0, 7, False), (True, 0, 0, 6, True),
+     (True, 1, 1, 7, True), (True, 1, 0, 7, False)],
+)  # fmt: skip
+def test_how_long_a_thread_looks(helps: bool, left: int, waits: int, heard: int, is_short: bool) -> None:
+    """A caller for pieces that others do; a helper for a call, unless this one's caller sleeps. Neither for long."""
+    lingers = entry(sharing.linger.py_func, (types.int64, types.boolean, types.int64))
+    bell = np.array([7])
+    words = np.array([9, left, 8, bell.ctypes.data, waits])
+    took = []
+    for _ in range(20):
+        began = perf_counter()
+        lingers(words.ctypes.data, helps, heard)
+        took.append(perf_counter() - began)
+    assert (min(took) < 5e-6) is is_short
+    assert min(took) < 5e-3
+
+
+@pytest.mark.parametrize("who", ["caller", "helper"])
+def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than anybody looks without sleeping."""
+    monkeypatch.setattr(pool, "threads", lambda: 2)
+    for _ in range(3):
+        done, both_there = [], Barrier(2, timeout=10)
+
+        def task(piece: int) -> None:
+            both_there.wait()  # noqa: B023
+            if (current_thread().name == "xverify-0") is (who == "helper"):
+                sleep(0.05)
+            done.append(piece)  # noqa: B023
+
+        pool.each(task, 2)
+        assert sorted(done) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +359,7 @@ def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
 @pytest.mark.parametrize(("threads", "count"), [(1, 3), (4, 1), (4, 0)])
 def test_the_caller_alone_needs_no_queue(threads: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "threads", lambda: threads)
-    monkeypatch.delattr(pool, "_jobs")
+    monkeypatch.delattr(pool, "_helpers")
     done: list[int] = []
     pool.each(done.append, count)
     assert done == list(range(count))

@@ -82,7 +82,8 @@ def test_linear_loops(
     outputs = {"float32": F32, "float16": U16, "bfloat16": I16}
     assert found == [
         (array(codes), array(outputs[out]), made.coding.fields_type, real, array(scales, rank),
-         real if offset is None else array(offset, rank), division, runs, rows, I64, types.boolean)
+         real if offset is None else array(offset, rank), division, runs, rows, I64, types.boolean, I64,
+         types.boolean)
     ]  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
         assert made.for_small(shape, parameter_of(spread, shape)) is None
     elif expected:
         assert made.for_small(shape, parameter_of(spread, shape)) is not None
-        assert [signature[-3] for signature in found] == [types.UniTuple(I64, 5)]
+        assert [signature[-5] for signature in found] == [types.UniTuple(I64, 5)]
 
 
 @pytest.mark.parametrize("size", [1, THREADS_FROM - 1, THREADS_FROM])

@@ -27,7 +27,7 @@ COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
         "build", "bytewise", "chunks", "codings", "decoding", "loops", "memory", "numbers", "packed", "range_loops", "results",
-        "rounding", "scalars", "tables", "vectors",
+        "rounding", "scalars", "sharing", "tables", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -102,6 +102,7 @@ TESTS_OF_FILE = {
         ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
+        ("compiled/sharing", "compiled_threads", "compiled_loops", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
         ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"), ("cuda/arrays", "cuda_calls"),
         ("cuda/geometry", "cuda"), ("cuda/launch", "cuda"), ("cuda/linear", "cuda"), ("cuda/ranges", "cuda_ranges"),
@@ -186,7 +187,7 @@ QUICK_OF_FILE = {
         ("pieces", (*OF_THREADS, *OF_CALLS, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
         ))),
-        ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
+        ("sharing", OF_THREADS), ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
     )
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""

@@ -70,6 +70,7 @@ def sources() -> str:
         "results",
         "rounding",
         "scalars",
+        "sharing",
         "tables",
         "vectors",
     ):

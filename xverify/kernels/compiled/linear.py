@@ -15,7 +15,17 @@ from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import PIECE, PLAIN, THREADS_FROM, WRITEABLE, Read, Write, for_each_piece, is_plain
+from xverify.kernels.compiled.pieces import (
+    PIECE,
+    PLAIN,
+    THREADS_FROM,
+    WRITEABLE,
+    Read,
+    Write,
+    for_all_pieces,
+    for_each_piece,
+    is_plain,
+)  # fmt: skip
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
@@ -47,6 +57,7 @@ def signature(
     return (
         array_of(codes), array_of(ELEMENTS[out]), coding, real, scale, offset,
         types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
+        types.int64, types.boolean,
     )  # fmt: skip
 
 
@@ -150,7 +161,7 @@ class Linear:
             if not is_flat:
                 x, out = x.ravel(), out.ravel()
             offset = 0.0 if zero_point is None else zero_point
-            done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False)
+            done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False, 0, False)
             return done
 
         return small
@@ -172,15 +183,15 @@ class Linear:
             return
         factor, offset = prepared
 
-        def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-            compiled(codes, elements, fields, 0.0, factor, offset, divides, runs, rows, start, streamed)
+        def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
+            compiled(codes, elements, fields, 0.0, factor, offset, divides, runs, rows, start, streamed, shared, helps)
 
         if self.is_looked_up(out.size, is_wide):
             entries = np.empty(256, self.out)
-            write(0, 256, _EVERY_BYTE, entries, False)
+            write(0, _EVERY_BYTE, entries, False, 0, False)
             look_up(out, x, entries, read)
         else:
-            for_each_piece(write, out, x, read)
+            for_all_pieces(write, out, x, read)
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them, where that takes no more memory than a block."""
@@ -222,7 +233,7 @@ class Linear:
                 part = slice(first - start, last - start)
                 compiled(
                     codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
-                    first, streamed,
+                    first, streamed, 0, False,
                 )  # fmt: skip
 
         return write
@@ -261,7 +272,7 @@ def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> N
         signature(types.uint8, out.dtype, array_of(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None),
     )
 
-    def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
-        compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed)
+    def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
+        compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)
 
-    for_each_piece(write, out, x, read)
+    for_all_pieces(write, out, x, read)

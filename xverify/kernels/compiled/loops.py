@@ -46,6 +46,7 @@ from xverify.kernels.compiled.scalars import (
     scale_number,
     settle,
 )
+from xverify.kernels.compiled.sharing import finish, linger, listen, take
 from xverify.kernels.compiled.tables import LONG, pays, put_entries, put_long
 from xverify.kernels.compiled.vectors import CHUNK
 
@@ -284,30 +285,40 @@ def _meets_version(out, other):
     return meets
 
 
-def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed):
+def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
     """Write (x - offset) * scale, or / scale, each exact and rounded once; with a scale of None, the table's entries.
 
     streamed: the output is stored past the caches, from its first cache line's start to its last whole chunk, where chunks are
     whole; through them, which takes half as long again, where runs or rows cut chunks.
+    shared: 0 for all of it, or where `sharing` finds which pieces are left to do; helps: whether for another thread's call.
 
-    Returns whether it did; nothing is written where the output shares memory with an input.
+    Returns whether it did; nothing is written where the output shares memory with an input, which is not asked of ``shared``.
     """
-    if _meets(out, x) or _meets(out, scale) or _meets(out, offset):
+    heard, first, stop = 0, 0, x.size
+    if shared != 0:
+        heard = listen(shared)
+        first, stop = take(shared)
+    elif _meets(out, x) or _meets(out, scale) or _meets(out, offset):
         return False
-    size, start, stop = x.size, 0, 0
-    if streamed:
-        before = min(size, (-out.ctypes.data % LINE) // out.itemsize)
-        if _is_direct(x, out, scale, runs, rows, position + before):
-            start, stop = before, size - (size - before) % CHUNK
-    first = 0
-    while first < size:
-        past, end = False, size
-        if first < start:
-            end = start
-        elif first < stop:
-            past, end = True, stop
-        _fill(x, first, end, out, first, coding, zero, scale, offset, divides, runs, rows, position + first, past)
-        first = end
-    if streamed:
-        settle()
+    while first < stop:
+        start, end = first, first
+        if streamed:
+            before = min(stop - first, (-(address(out) + first * out.itemsize) % LINE) // out.itemsize)
+            if _is_direct(x, out, scale, runs, rows, position + first + before):
+                start, end = first + before, stop - (stop - first - before) % CHUNK
+        while first < stop:
+            past, until = False, stop
+            if first < start:
+                until = start
+            elif first < end:
+                past, until = True, end
+            _fill(x, first, until, out, first, coding, zero, scale, offset, divides, runs, rows, position + first, past)
+            first = until
+        if streamed:
+            settle()
+        if shared != 0:
+            finish(shared)
+            first, stop = take(shared)
+    if shared != 0:
+        linger(shared, helps, heard)
     return True

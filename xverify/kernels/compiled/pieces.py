@@ -11,15 +11,18 @@ import numpy as np
 
 from xverify.kernels.blocks import Index, blocks
 from xverify.kernels.casting import Array
-from xverify.kernels.compiled.pool import each, threads
+from xverify.kernels.compiled.pool import each, share, threads
 
 PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
 
 LARGE_PIECE = 1 << 24
-"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard."""
+"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard, and where several threads
+share after `SHARED`."""
 
-LEAST_PIECE = 1 << 18
+SHARED = 1 << 28
+
+LEAST_PIECE = 1 << 16
 """Elements of a piece where several threads share: to take one costs what a tenth of so many costs."""
 
 THREADS_FROM = 3 << 19
@@ -27,6 +30,10 @@ THREADS_FROM = 3 << 19
 
 Write = Callable[[int, int, Array, Array, bool], None]
 """write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
+
+WriteAll = Callable[[int, Array, Array, bool, int, bool], None]
+"""write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, by a loop that takes pieces
+itself where it is given ``shared``: see `loops.linear`."""
 
 Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
@@ -60,43 +67,62 @@ PLAIN, WRITEABLE = 0x101, 0x400
 """NumPy's C_CONTIGUOUS and ALIGNED, and WRITEABLE; to ask for them by their names takes three times as long."""
 
 
-def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None, largest: int | None = None) -> None:
-    """Call ``write`` for pieces of at most ``largest`` elements (None: LARGE_PIECE) that cover ``out``, with codes from x, or
-    from ``read``, which is asked for PIECE at most.
-    """
+def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None) -> None:
+    """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most."""
     size = out.size
-    largest = PIECE if read is not None else largest or LARGE_PIECE
-    if read is None and is_plain(x):
-        flat = x if x.ndim == 1 else x.reshape(-1)
-        if size <= largest and size < THREADS_FROM and is_plain(out):
-            write(0, size, flat, out if out.ndim == 1 else out.reshape(-1), False)
+    if read is None and is_plain(x) and is_plain(out):
+        codes, elements = (array if array.ndim == 1 else array.reshape(-1) for array in (x, out))
+        if size < THREADS_FROM:
+            write(0, codes, elements, False, 0, False)
             return
+        streamed = out.nbytes >= _streamed_from()
+        if threads() > 1:
+            for start in range(0, size, SHARED):
+                _share(write, start, codes[start : start + SHARED], elements[start : start + SHARED], streamed)
+            return
+
+    def alone(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
+        write(start, codes, elements, streamed, 0, False)
+
+    for_each_piece(alone, out, x, read, PIECE if read is not None else LARGE_PIECE)
+
+
+def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed: bool) -> None:
+    def work(shared: int, helps: bool) -> None:
+        write(start, codes, elements, streamed, shared, helps)
+
+    share(work, _ends(elements.size, threads()))
+
+
+def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None, largest: int = PIECE) -> None:
+    """Call ``write`` for pieces of at most ``largest`` elements that cover ``out``, with codes from x, or from ``read``."""
+    size = out.size
+    if read is None and is_plain(x):
+        flat = x.reshape(-1)
         read = _slices(flat)
     if read is None or not is_plain(out):
         _for_each_block(write, out, x, read)
         return
     elements, codes = out.reshape(-1), read
     streamed = out.nbytes >= _streamed_from()
-    ends = _ends(size, largest, threads() if size >= THREADS_FROM else 1)
 
     def task(number: int) -> None:
-        start, stop = ends[number], ends[number + 1]
+        start, stop = number * largest, min((number + 1) * largest, size)
         write(start, stop, codes(start, stop), elements[start:stop], streamed)
 
-    _each(task, len(ends) - 1, size)
+    _each(task, -(-size // largest), size)
 
 
 @lru_cache(maxsize=16)
-def _ends(size: int, largest: int, sharers: int) -> tuple[int, ...]:
-    """Where pieces begin and end. Several threads take two thirds of what is left in as many pieces as they are, and so on: one
-    that comes late finds enough to do, and all end at about the same time."""
+def _ends(size: int, sharers: int) -> tuple[int, ...]:
+    """Where pieces begin and end. Threads take two thirds of what is left in as many pieces as they are, and so on: one that is
+    late finds enough to do, and all end at about the same time."""
     ends = [0]
     while ends[-1] < size:
         share = -(-2 * (size - ends[-1]) // (3 * sharers) // 64) * 64
-        step = min(largest, max(LEAST_PIECE, share)) if sharers > 1 else largest
         for _ in range(sharers):
             if ends[-1] < size:
-                ends.append(min(ends[-1] + step, size))
+                ends.append(min(ends[-1] + max(LEAST_PIECE, share), size))
     return tuple(ends)
 
 

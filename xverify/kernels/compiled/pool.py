@@ -9,46 +9,66 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from functools import cache
-from itertools import count
 from queue import SimpleQueue
 from threading import Lock, Thread
 
+import numpy as np
+from numba import types
+
+from xverify.kernels.compiled.build import entry
+from xverify.kernels.compiled.sharing import LEFT, WAITS, finish, take
+
 Task = Callable[[int], None]
+
+Work = Callable[[int, bool], None]
+"""work(shared, helps): do pieces of a call until all are taken, which are ``shared`` as `sharing` says. helps: whether the call
+is another thread's."""
 
 
 class _Job:
-    """``pieces`` calls of a task, of which each thread that comes takes the next. core: the caller's, -1 where not known."""
+    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins."""
 
-    def __init__(self, task: Task, pieces: int, core: int) -> None:
+    def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int) -> None:
         self.core = core
-        self._task = task
-        self._pieces = pieces
-        self._next = count()
-        self._left = pieces
+        pieces = len(ends) - 1
+        self._words = np.array([0, pieces, pieces, bell, 0, *ends], np.int64)
+        self._shared = self._words.__array_interface__["data"][0]
+        self._work = work
         self._error: BaseException | None = None
         self._counting = Lock()
+        self._is_told = False
         self._done = Lock()
         self._done.acquire()
 
-    def work(self) -> None:
+    def work(self, helps: bool) -> None:
         """Do pieces until all have been taken."""
-        while (piece := next(self._next)) < self._pieces:
+        while True:
             try:
-                self._task(piece)
+                self._work(self._shared, helps)
+                return
             except BaseException as error:  # The one who waits is told; a thread that serves goes on.
                 self._error = error
-            with self._counting:
-                self._left -= 1
-                if self._left == 0:
-                    self._done.release()
+
+    def help(self) -> None:
+        """The same for another thread, which is woken when all have been done."""
+        self.work(True)
+        with self._counting:
+            if self._words[_LEFT] == 0 and not self._is_told:
+                self._is_told = True
+                self._done.release()
 
     def wait(self) -> None:
         """Return when all pieces have been done; raises what one of them raised."""
-        self._done.acquire()
+        if self._words[_LEFT] != 0:
+            self._words[_WAITS] = 1
+            self._done.acquire()
         if self._error is not None:
             raise self._error
+
+
+_LEFT, _WAITS = LEFT // 8, WAITS // 8
 
 
 def usable_cores() -> int:
@@ -79,26 +99,29 @@ def leave(core: int, cores: Set[int]) -> None:
             os.sched_setaffinity(0, cores - {core})
 
 
-@cache
-def _jobs(helpers: int) -> SimpleQueue[_Job]:
-    """The queue of that many threads, which live as long as the process."""
-    queue: SimpleQueue[_Job] = SimpleQueue()
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+class _Helpers:
+    """So many threads, which live as long as the process. bell: the word that changes when a call begins."""
 
-    def serve() -> None:
+    def __init__(self, count: int) -> None:
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._words = np.zeros(1, np.int64)
+        self.bell = self._words.__array_interface__["data"][0]
+        self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        for number in range(count):
+            Thread(target=self._serve, name=f"xverify-{number}", daemon=True).start()
+
+    def _serve(self) -> None:
         while True:
-            job = queue.get()
-            leave(job.core, cores)
-            job.work()
+            job = self.jobs.get()
+            leave(job.core, self._cores)
+            job.help()
             del job  # and with it the arrays
 
-    for number in range(helpers):
-        Thread(target=serve, name=f"xverify-{number}", daemon=True).start()
-    return queue
 
+_helpers = cache(_Helpers)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_jobs.cache_clear)
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 @cache
@@ -107,19 +130,36 @@ def threads() -> int:
     return usable_cores()
 
 
-def each(task: Task, pieces: int) -> None:
-    """Call task(0) ... task(pieces - 1), each once, on as many threads as there are cores; the caller's is one of them.
+def share(work: Work, ends: Sequence[int]) -> None:
+    """Call ``work`` on as many threads as there are cores, or pieces; the caller's is one of them. ends: where pieces begin, and
+    where the last ends.
 
     A thread that is late finds nothing left, so that a busy core delays nobody.
     """
-    helpers = min(threads(), pieces) - 1
-    if helpers < 1:
+    helpers = _helpers(threads() - 1)
+    job = _Job(work, ends, _current_core()(), helpers.bell)
+    for _ in range(min(threads(), len(ends) - 1) - 1):
+        helpers.jobs.put(job)
+    job.work(False)
+    job.wait()
+
+
+def each(task: Task, pieces: int) -> None:
+    """Call task(0) ... task(pieces - 1), each once, on as many threads as there are cores."""
+    if min(threads(), pieces) < 2:
         for piece in range(pieces):
             task(piece)
         return
-    job = _Job(task, pieces, _current_core()())
-    queue = _jobs(threads() - 1)
-    for _ in range(helpers):
-        queue.put(job)
-    job.work()
-    job.wait()
+    taken, finished = (entry(function.py_func, (types.int64,)) for function in (take, finish))
+
+    def work(shared: int, helps: bool) -> None:
+        while True:
+            piece, end = taken(shared)
+            if piece == end:
+                return
+            try:
+                task(piece)
+            finally:
+                finished(shared)
+
+    share(work, range(pieces + 1))

@@ -23,6 +23,11 @@ def has(feature: str) -> bool:
     return f"+{feature}" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
 
 
+def is_x86() -> bool:
+    """Whether this machine's processor is one of the x86 family."""
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
 def has_half_instruction() -> bool:
     """Whether one instruction converts between float32 and float16; LLVM calls a library elsewhere, which may be missing."""
     return platform.machine().lower() in ("aarch64", "arm64") or has("f16c")
