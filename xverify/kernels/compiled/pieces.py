@@ -17,13 +17,13 @@ PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
 
 LARGE_PIECE = 1 << 24
-"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard, and where several threads
-share after `SHARED`."""
+"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard."""
 
 SHARED = 1 << 28
+"""The same where several threads share: elements after which they begin anew."""
 
 LEAST_PIECE = 1 << 16
-"""Elements of a piece where several threads share: to take one costs what a tenth of so many costs."""
+"""Elements of a piece where several threads share: of smaller ones some threads have to wait for others as long."""
 
 THREADS_FROM = 3 << 19
 """Elements from which on several threads share the work: waking one costs what one alone does with a quarter of so many."""
