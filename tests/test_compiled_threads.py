@@ -301,6 +301,15 @@ def test_each_piece_is_taken_once() -> None:
     assert bell == 1
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_only_the_first_piece_is_told_to_those_who_listen(number: int) -> None:
+    bell = np.zeros(1, np.int64)
+    words = np.array([number, 3, 3, bell.ctypes.data, 0, 0, 10, 20, 30])
+    piece = entry(sharing.take.py_func, (types.int64,))(words.ctypes.data)
+    assert piece == ((10 * number, 10 * number + 10) if number < 3 else (0, 0))
+    assert (bell[0], words[0]) == (number == 0, number + 1)
+
+
 @pytest.mark.parametrize(
     ("helps", "left", "waits", "heard", "is_short"),
     [(False, 0, 0, 7, True), (False, 1, 0, 6, False), (False, 1, 1, 6, False), (True, 0, 0, 7, False), (True, 0, 0, 6, True),
