@@ -1,9 +1,11 @@
-"""How many processes run the tests, and what those of the CUDA kernels have in the place of CuPy."""
+"""How many processes run the tests, what those of the CUDA kernels have in the place of CuPy, and an end of waiting."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,3 +28,11 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, "cupy", fake)
     compiled.cache_clear()
     return fake
+
+
+@pytest.fixture
+def no_endless_wait() -> Iterator[None]:
+    """Threads that wait for each other end the process, and say where they wait."""
+    faulthandler.dump_traceback_later(20, exit=True, file=sys.__stderr__)
+    yield
+    faulthandler.cancel_dump_traceback_later()

@@ -1,14 +1,10 @@
 """The threads that share a large tensor's pieces."""
 
-import faulthandler
 import os
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Barrier, current_thread
-from time import perf_counter, sleep
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,12 +25,7 @@ CHOOSES = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def no_endless_wait() -> Iterator[None]:
-    """Threads that wait for each other end the process, and say where they wait."""
-    faulthandler.dump_traceback_later(20, exit=True, file=sys.__stderr__)
-    yield
-    faulthandler.cancel_dump_traceback_later()
+pytestmark = pytest.mark.usefixtures("no_endless_wait")
 
 
 def test_one_element_more_than_one_thread_takes() -> None:
@@ -276,74 +267,6 @@ def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch)
         asked = all_pieces(size, False, 1)
         assert [(start, count, streamed) for start, count, streamed, *_ in asked] == expected
         assert all(bool(shared) is (size >= large) and not helps for *_, shared, helps in asked)
-
-
-def test_each_piece_is_taken_once() -> None:
-    """By threads that take, and say what is done, at the same time."""
-    taken, finished = (entry(f.py_func, (types.int64,)) for f in (sharing.take, sharing.finish))
-    bell = np.zeros(1, np.int64)
-    count = 20_000
-    words = np.array([0, count, count, bell.ctypes.data, 0, *range(5, 3 * count + 6, 3)])
-    address, all_there = words.ctypes.data, Barrier(4, timeout=10)
-
-    def take_all(_: int) -> list[tuple[int, int]]:
-        own = []
-        all_there.wait()
-        while (piece := taken(address))[0] < piece[1]:
-            own.append(piece)
-            finished(address)
-        return own
-
-    with ThreadPoolExecutor(4) as threads:
-        found = sorted(piece for own in threads.map(take_all, range(4)) for piece in own)
-    assert found == [(start, start + 3) for start in range(5, 3 * count + 5, 3)]
-    assert words[:3].tolist() == [count + 4, 0, count]
-    assert bell == 1
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_only_the_first_piece_is_told_to_those_who_listen(number: int) -> None:
-    bell = np.zeros(1, np.int64)
-    words = np.array([number, 3, 3, bell.ctypes.data, 0, 0, 10, 20, 30])
-    piece = entry(sharing.take.py_func, (types.int64,))(words.ctypes.data)
-    assert piece == ((10 * number, 10 * number + 10) if number < 3 else (0, 0))
-    assert (bell[0], words[0]) == (number == 0, number + 1)
-
-
-@pytest.mark.parametrize(
-    ("helps", "left", "waits", "heard", "is_short"),
-    [(False, 0, 0, 7, True), (False, 1, 0, 6, False), (False, 1, 1, 6, False), (True, 0, 0, 7, False), (True, 0, 0, 6, True),
-     (True, 1, 1, 7, True), (True, 1, 0, 7, False)],
-)  # fmt: skip
-def test_how_long_a_thread_looks(helps: bool, left: int, waits: int, heard: int, is_short: bool) -> None:
-    """A caller for pieces that others do; a helper for a call, unless this one's caller sleeps. Neither for long."""
-    lingers = entry(sharing.linger.py_func, (types.int64, types.boolean, types.int64))
-    bell = np.array([7])
-    words = np.array([9, left, 8, bell.ctypes.data, waits])
-    took = []
-    for _ in range(20):
-        began = perf_counter()
-        lingers(words.ctypes.data, helps, heard)
-        took.append(perf_counter() - began)
-    assert (min(took) < 5e-6) is is_short
-    assert min(took) < 5e-3
-
-
-@pytest.mark.parametrize("who", ["caller", "helper"])
-def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than anybody looks without sleeping."""
-    monkeypatch.setattr(pool, "threads", lambda: 2)
-    for _ in range(3):
-        done, both_there = [], Barrier(2, timeout=10)
-
-        def task(piece: int) -> None:
-            both_there.wait()  # noqa: B023
-            if (current_thread().name == "xverify-0") is (who == "helper"):
-                sleep(0.05)
-            done.append(piece)  # noqa: B023
-
-        pool.each(task, 2)
-        assert sorted(done) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -83,8 +83,8 @@ TESTS_OF_KERNELS = (
     "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
-    "tests/test_compiled_threads.py", "tests/test_compiled_kinds.py", "tests/test_compiled_build.py",
-    "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
+    "tests/test_compiled_threads.py", "tests/test_compiled_sharing.py", "tests/test_compiled_kinds.py",
+    "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
     "tests/test_compiled_types.py",
 )  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
@@ -101,8 +101,9 @@ TESTS_OF_FILE = {
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
-        ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"), ("compiled/pool", "compiled_threads", "compiled"),
-        ("compiled/sharing", "compiled_threads", "compiled_loops", "compiled"),
+        ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"),
+        ("compiled/pool", "compiled_sharing", "compiled_threads", "compiled"),
+        ("compiled/sharing", "compiled_sharing", "compiled_threads", "compiled_loops", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
         ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"), ("cuda/arrays", "cuda_calls"),
         ("cuda/geometry", "cuda"), ("cuda/launch", "cuda"), ("cuda/linear", "cuda"), ("cuda/ranges", "cuda_ranges"),
@@ -151,7 +152,7 @@ IN_RUNS = tuple(
 )
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
-OF_THREADS = ("tests/test_compiled_threads.py",)
+OF_THREADS = "tests/test_compiled_sharing.py", "tests/test_compiled_threads.py"
 OF_RANGES = ("tests/test_compiled_ranges.py",)
 OF_TYPES = ("tests/test_compiled_types.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)

@@ -104,7 +104,7 @@ class _Helpers:
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._words = np.zeros(1, np.int64)
+        self._words = np.array([0])
         self.bell = self._words.__array_interface__["data"][0]
         self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         for number in range(count):
