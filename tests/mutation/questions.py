@@ -84,7 +84,8 @@ TESTS_OF_KERNELS = (
     "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
     "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
     "tests/test_compiled_threads.py", "tests/test_compiled_sharing.py", "tests/test_compiled_kinds.py",
-    "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py", "tests/test_compiled_instructions.py",
+    "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
+    "tests/test_compiled_instructions.py",
     "tests/test_compiled_types.py",
 )  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
