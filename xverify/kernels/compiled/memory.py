@@ -6,8 +6,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from xverify.kernels.compiled.scalars import apart, data_of
-from xverify.kernels.compiled.vectors import CHUNK, F32, I32, of_llvm, spread
+from xverify.kernels.compiled.scalars import LINE, apart, data_of
+from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, of_llvm, spread
 
 
 def first_of(builder: Any, count: Any) -> Any:
@@ -43,6 +43,13 @@ def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) ->
         with through_them:
             address = builder.bitcast(address, done.type.as_pointer())
             apart(builder, builder.store(done, address, align=1), "written", "read")
+
+
+def whole_lines(context: Any, builder: Any, array: Any, value: Any, first: Any, streamed: Any) -> Any:
+    """``streamed``, unless array[first] is in the midst of a cache line: for vectors as long as one."""
+    begin = builder.ptrtoint(data_of(context, builder, array, value, first), I64)
+    within = builder.and_(begin, ir.Constant(I64, LINE - 1))
+    return builder.and_(streamed, builder.icmp_unsigned("==", within, ir.Constant(I64, 0)))
 
 
 def store_some(builder: Any, done: Any, address: Any, mask: Any) -> None:

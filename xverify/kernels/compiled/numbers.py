@@ -108,25 +108,24 @@ def numbers_of(builder: Any, address: Any, code: Any) -> list[Any]:
     are beside each other then, one is moved up and the other stays. So codes are moved first to where they come out in order.
     """
     start = builder.inttoptr(address, BYTES.as_pointer())
-    places = [builder.gep(start, [ir.Constant(I32, i)]) for i in range(_REGISTERS + 1)]
-    places[-1] = builder.bitcast(places[-1], I8.as_pointer())
-    *parts, flag = [apart(builder, builder.load(place, align=1), "read", "written") for place in places]
+    *registers, last = [builder.gep(start, [ir.Constant(I32, i)]) for i in range(_REGISTERS + 1)]
+    at = *registers, builder.bitcast(last, I8.as_pointer())
+    *parts, flag = [apart(builder, builder.load(place, align=1), "read", "written") for place in at]
     mirrored = builder.icmp_unsigned("!=", flag, ir.Constant(I8, 0))
-    places = [0] * AT_ONCE
     joined = [[16 * quarter + start + i for quarter in range(4) for i in range(8)] for start in (0, 8)]
-    for number, halves in enumerate(joined):
-        for place, half in enumerate(halves):
-            places[half] = (2 * number + place % 2) * CHUNK + place // 2
-    moved = of_x86(builder, "avx512.permvar.qi.512", BYTES, code, ir.Constant(BYTES, places))
+    code_at = {
+        half: (2 * number + place % 2) * CHUNK + place // 2
+        for number, halves in enumerate(joined)
+        for place, half in enumerate(halves)
+    }
+    places = ir.Constant(BYTES, [code_at[half] for half in range(AT_ONCE)])
+    moved = of_x86(builder, "avx512.permvar.qi.512", BYTES, code, places)
     lower, upper = looked_up(builder, Table(parts[:4], parts[4:]), moved, mirrored)
     singles = ir.VectorType(I32, CHUNK)
     found = []
     for halves in joined:
         both = shuffled(builder, lower, upper, [half + of for half in halves for of in (0, AT_ONCE)])
         both = builder.bitcast(both, singles)
-        for bits in (
-            builder.shl(both, constant(singles, 16)),
-            builder.and_(both, constant(singles, 0xFFFF0000)),
-        ):
+        for bits in (builder.shl(both, constant(singles, 16)), builder.and_(both, constant(singles, 0xFFFF0000))):
             found.append(builder.bitcast(bits, ir.VectorType(F32, CHUNK)))
     return found

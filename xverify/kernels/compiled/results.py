@@ -8,8 +8,8 @@ from llvmlite import ir
 from numba import types
 
 from xverify.kernels.compiled import decoding, rounding
-from xverify.kernels.compiled.memory import store
-from xverify.kernels.compiled.scalars import LINE, data_of, is_away, significant_bits
+from xverify.kernels.compiled.memory import store, whole_lines
+from xverify.kernels.compiled.scalars import data_of, is_away, significant_bits
 from xverify.kernels.compiled.vectors import CHUNK, I64, element_of, is_single, shuffled, spread
 
 
@@ -40,7 +40,7 @@ def store_two(
     is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
     """
     values = [_to_odd(builder, number, scale, offset, kinds) for number in numbers]
-    if _is_joined(kinds, values[0]):
+    if _is_joined(kinds, scale):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
     out, to = place
     for value in values:
@@ -51,15 +51,13 @@ def store_two(
 
 def past_caches(context: Any, builder: Any, scale: Any, kinds: Kinds, place: tuple[Any, Any], streamed: Any) -> Any:
     """Whether chunks are stored past the caches, if ``streamed`` says so: two that are stored as one only to whole lines."""
-    if not _is_joined(kinds, spread(builder, scale, ir.Constant(ir.VectorType(scale.type, CHUNK), None))):
-        return streamed
-    begin = builder.ptrtoint(data_of(context, builder, kinds.out, *place), I64)
-    is_line = builder.icmp_unsigned("==", builder.and_(begin, ir.Constant(I64, LINE - 1)), ir.Constant(I64, 0))
-    return builder.and_(streamed, is_line)
+    if _is_joined(kinds, scale):
+        return whole_lines(context, builder, kinds.out, *place, streamed)
+    return streamed
 
 
-def _is_joined(kinds: Kinds, value: Any) -> bool:
-    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two(value))
+def _is_joined(kinds: Kinds, scale: Any) -> bool:
+    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two(scale.type))
 
 
 def normals(builder: Any, scale: Any, kinds: Kinds) -> Any:

@@ -153,7 +153,7 @@ def _half(builder: Any, value: Any) -> Any:
 def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     """The bfloat16 code of a float32, rounded to nearest even. carries, is_normal: as for `element`."""
     registers = _registers(builder, value)
-    if not rounds_two(registers[0]):
+    if not (is_register(registers[0], "avx512bf16") and has("avx512dq")):
         return _brain_by_integers(builder, value, carries)
     # The instructions take subnormals for zeros. That for two registers takes as long as the other for one.
     name = "cvtneps2bf16" if len(registers) == 1 else "cvtne2ps2bf16"
@@ -163,9 +163,9 @@ def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
 
 
-def rounds_two(value: Any) -> bool:
-    """Whether one instruction rounds two vectors such as this to bfloat16, in the time in which another does one."""
-    return is_register(value, "avx512bf16") and has("avx512dq")
+def rounds_two(real: Any) -> bool:
+    """Whether one instruction rounds two vectors of CHUNK such floats to bfloat16, in the time in which another does one."""
+    return bool(real == F32 and has("avx512bf16") and has("avx512dq"))
 
 
 def _registers(builder: Any, value: Any) -> list[Any]:

@@ -14,9 +14,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled.bytewise import AT_ONCE, Table, computed, is_quick, looked_up, read
-from xverify.kernels.compiled.memory import load, store
+from xverify.kernels.compiled.memory import load, store, whole_lines
 from xverify.kernels.compiled.results import Kinds, values
-from xverify.kernels.compiled.scalars import LINE, Generated, data_of
+from xverify.kernels.compiled.scalars import Generated, data_of
 from xverify.kernels.compiled.vectors import I16, I64, shuffled
 
 LONG = 4096
@@ -90,9 +90,7 @@ def _look_up(context: Any, builder: Any, table: Table, x: Any, out: Any, count: 
     """
     of_x, codes, first = x
     of_out, result, to = out
-    begin = builder.ptrtoint(data_of(context, builder, of_out, result, to), I64)
-    is_line = builder.icmp_unsigned("==", builder.and_(begin, ir.Constant(I64, LINE - 1)), ir.Constant(I64, 0))
-    streamed = builder.and_(streamed, is_line)
+    streamed = whole_lines(context, builder, of_out, result, to, streamed)
     steps = builder.udiv(count, ir.Constant(I64, AT_ONCE))
     with cgutils.for_range(builder, steps) as loop:
         done = builder.mul(loop.index, ir.Constant(I64, AT_ONCE))
