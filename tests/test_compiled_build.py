@@ -25,11 +25,12 @@ from numba.core.caching import FunctionCache
 
 from xverify.kernels.casting import FLOAT16, FLOAT32
 from xverify.kernels.compiled import build, codings, loops, vectors
-from xverify.kernels.compiled.linear import array_of, signature
+from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.linear import signature
 from xverify.kernels.compiled.packed import unpack
 from xverify.kernels.compiled.scalars import settle
 
-SIGNATURE = (array_of(types.uint8), array_of(types.uint8), types.int64)
+SIGNATURE = (Flat(types.uint8), Flat(types.uint8, written=True), types.int64)
 FOLDER = Path(build.__file__).parent
 NOT_COMPILED = {"__init__", "linear", "pieces", "places", "pool", "ranges"}
 
@@ -114,7 +115,7 @@ def waits(began, told, seen):  # type: ignore[no-untyped-def]
 
 def test_other_threads_go_on_meanwhile() -> None:
     """This one sees that the loop has begun, and the loop what it is told then."""
-    compiled = build._entry(waits, (array_of(types.uint8),) * 3, keep=False)
+    compiled = build._entry(waits, (Flat(types.uint8, written=True),) * 3, keep=False)
     began, told, seen = (np.zeros(1, np.uint8) for _ in range(3))
     thread = Thread(target=compiled, args=(began, told, seen))
     thread.start()
@@ -131,7 +132,7 @@ def divides(numbers):  # type: ignore[no-untyped-def]
 
 def test_to_divide_by_zero_is_no_error() -> None:
     numbers = np.array([0, 1, 0], np.float32)
-    build._entry(divides, (array_of(types.float32),), keep=False)(numbers)
+    build._entry(divides, (Flat(types.float32, written=True),), keep=False)(numbers)
     assert numbers[0] == np.inf
 
 
@@ -186,7 +187,7 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
 def test_stores_past_the_caches_are_what_they_are_called() -> None:
     """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one."""
     codes = codings.coding(np.dtype(np.uint8))
-    of_one = array_of(types.float32, 0), array_of(types.uint8, 0)
+    of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
     compiled = njit(nogil=True, error_model="numpy")(loops.linear)
     for out in (FLOAT32, FLOAT16):
         given = signature(codes.codes, out, codes.fields_type, types.float32, *of_one, None)

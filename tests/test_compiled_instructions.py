@@ -22,7 +22,8 @@ from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, multiply
 from xverify.kernels.compiled import codings, decoding, rounding
 from xverify.kernels.compiled.codings import ELEMENTS
-from xverify.kernels.compiled.linear import Linear, array_of
+from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.linear import Linear
 from xverify.kernels.compiled.results import Kinds, values
 from xverify.kernels.compiled.scalars import is_away, significant_bits
 from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has_half_instruction
@@ -284,8 +285,8 @@ def test_vectors_of_results(
     name, real, numba_real = ("f8", F64, types.float64) if made.is_wide else ("f4", F32, types.float32)
     fields, codes = made.coding.fields, made.coding.codes
     kinds = Kinds(
-        array_of(codes), array_of(ELEMENTS[out]), made.coding.fields_type, types.boolean if divides else types.none,
-        array_of(ELEMENTS[made.scale]), array_of(codes) if has_zero_point else numba_real,
+        Flat(codes), Flat(ELEMENTS[out]), made.coding.fields_type, types.boolean if divides else types.none,
+        Flat(ELEMENTS[made.scale]), Flat(codes) if has_zero_point else numba_real,
     )  # fmt: skip
     origin = fields.flip if isinstance(fields, codings.IntegerCoding) else 0
     offset = np.full(size, origin, name)
@@ -309,7 +310,7 @@ def drawn(name: str, size: int, rng: np.random.Generator) -> Array:
 
 
 INTEGER, SMALL, LONG = types.UniTuple(types.int32, 2), types.UniTuple(types.int32, 7), types.UniTuple(types.int32, 6)
-CODES, REALS_GIVEN, NONE = array_of(types.uint8), array_of(types.float64), types.float32
+CODES, REALS_GIVEN, NONE = Flat(types.uint8), Flat(types.float64), types.float32
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ CODES, REALS_GIVEN, NONE = array_of(types.uint8), array_of(types.float64), types
         (types.uint8, INTEGER, types.uint16, CODES, 11 + 8, True),
         (types.uint16, INTEGER, types.int16, CODES, 8 + 16, True),
         (types.int32, INTEGER, types.float32, NONE, 24 + 33, False),
-        (types.int32, INTEGER, types.float32, array_of(types.int32), 24 + 33, True),
+        (types.int32, INTEGER, types.float32, Flat(types.int32), 24 + 33, True),
         (types.int32, INTEGER, types.float32, REALS_GIVEN, 64, True),
         (types.uint8, INTEGER, types.float32, REALS_GIVEN, 64, True),
         (types.uint8, SMALL, types.float32, NONE, 24 + 4, False),

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 from kernel_arrays import all_codes, codes_of, dtype_of, expected, same_bits
-from watched_loops import calls_given, have_their_ranks
+from watched_loops import calls_given, fit
 
 pytest.importorskip("numba")
 
@@ -20,6 +20,7 @@ from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import linear, loops
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import coding
+from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.places import Places, Rows, Runs
 from xverify.kernels.formula import apply, planned
 from xverify.kernels.plans import Operand
@@ -62,13 +63,13 @@ def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyP
             apply(want, x, scale, zero_point, spread, by_division=False)
         formula(long, x, scale, zero_point)
         assert long.tobytes() == want.tobytes(), (x_name, scale_name, zero_name, out)
-        small = formula.for_small(shape, parameter)
+        small = formula.for_small(shape)
         if small is not None and small(short, x, scale, zero_point):
             taken[zero_name] += 1
             assert short.tobytes() == want.tobytes(), (x_name, scale_name, zero_name, out)
     assert bool(taken) == ("anew" not in name), "what is laid out anew is never taken as it is"
     assert set(taken) <= {"", "the same"}
-    assert have_their_ranks(calls)
+    assert fit(calls)
 
 
 @pytest.mark.parametrize("spread", [Spread(), Spread(0)])
@@ -128,7 +129,7 @@ def test_a_table_has_room_for_what_is_written_to_it(out_dtype: str, monkeypatch:
     linear.Linear.of(out.dtype, *described, Spread(), by_division=False)(out, *operands)
     sizes = [(codes.size, elements.size) for (_, codes), (_, elements), *_ in calls]
     assert sizes == [(256, 256), (x.size, x.size)]
-    assert have_their_ranks(calls)
+    assert fit(calls)
 
 
 def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +166,7 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
     x = np.arange(3, 51, dtype=np.uint8)
     out = np.zeros(x.size, np.float32)
     kinds = linear.signature(
-        types.uint8, FLOAT32, code.fields_type, types.float32, linear.array_of(types.float32), types.float32, places
+        types.uint8, FLOAT32, code.fields_type, types.float32, Flat(types.float32), types.float32, places
     )
     runs, rows = arguments
     entry(loops.linear, kinds)(x, out, tuple(code.fields), 0.0, scale, 0.0, None, runs, rows, FAR, False, 0, False)

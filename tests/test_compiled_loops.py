@@ -18,12 +18,13 @@ from xverify.kernels.casting import BFLOAT16, FLOAT16
 from xverify.kernels.compiled import loops, tables
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
-from xverify.kernels.compiled.linear import array_of, signature
+from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.linear import signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
 
-BYTES, FLOATS, HALVES = array_of(types.uint8), array_of(types.float32), array_of(types.uint16)
+BYTES, FLOATS, HALVES = Flat(types.uint8), Flat(types.float32), Flat(types.uint16)
 TUPLE = types.UniTuple(types.int64, 4)
-ONE, MANY = array_of(types.float32, 0), array_of(types.float32)
+ONE, MANY = Flat(types.float32, 0), Flat(types.float32)
 
 
 def is_direct(out: types.Type, scale: types.Type, runs: types.Type, rows: types.Type, *given: object) -> bool:
@@ -128,7 +129,7 @@ def test_a_part_of_a_tensor(
     """From what ends or begins where memory does to memory that goes on, with what parameters the part needs; past the caches
     too."""
     rank, kind = 0 if places is None else 1, coding(dtype_of(x_name))
-    of_scales, of_codes = array_of(ELEMENTS[out], rank), array_of(types.uint8, rank)
+    of_scales, of_codes = Flat(ELEMENTS[out], rank), Flat(types.uint8, rank)
     of_offsets = types.float32 if kind.is_float else of_codes
     fill = entry(
         loops.linear, signature(kind.codes, out, kind.fields_type, types.float32, of_scales, of_offsets, places)
@@ -184,7 +185,7 @@ def test_a_part_of_a_tensor(
 def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int) -> None:
     """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
     rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
-    of_parameters = array_of(types.uint16, rank), array_of(types.uint8, rank)
+    of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
     fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
     which, x = parameters(places, size), drawn("uint8", (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(np.float16)
@@ -210,7 +211,7 @@ def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
     """Else the loop says so, and writes nothing."""
     places = Rows(16)
     kind = coding(np.dtype(np.uint8))
-    of_parameters = array_of(types.uint16), array_of(types.uint8)
+    of_parameters = Flat(types.uint16), Flat(types.uint8)
     fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
     operands = drawn("uint8", (4,), 1), np.full(16, 0.5, np.float16), drawn("uint8", (16,), 2)
     want = NUMPY.dequantize_linear(operands[0], operands[1][:4], operands[2][:4], axis=0)

@@ -16,6 +16,7 @@ from numba import types
 
 from xverify.kernels.blocks import Spread
 from xverify.kernels.compiled import linear, ranges
+from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import Linear
 from xverify.kernels.compiled.pieces import THREADS_FROM
 from xverify.kernels.compiled.places import Rows, Runs
@@ -43,10 +44,6 @@ def compiled_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], list
         return found
 
     return watch
-
-
-def array(element: Any, rank: int = 1) -> Any:
-    return types.Array(element, rank, "C")
 
 
 def parameter_of(spread: Spread, shape: tuple[int, ...] = SHAPE) -> tuple[int, ...]:
@@ -81,8 +78,8 @@ def test_linear_loops(
     codes, scales, rank, offset, division, runs, rows = expected
     outputs = {"float32": F32, "float16": U16, "bfloat16": I16}
     assert found == [
-        (array(codes), array(outputs[out]), made.coding.fields_type, real, array(scales, rank),
-         real if offset is None else array(offset, rank), division, runs, rows, I64, types.boolean, I64,
+        (Flat(codes), Flat(outputs[out], written=True), made.coding.fields_type, real, Flat(scales, rank),
+         real if offset is None else Flat(offset, rank), division, runs, rows, I64, types.boolean, I64,
          types.boolean)
     ]  # fmt: skip
 
@@ -110,7 +107,7 @@ def test_in_which_float_type(
 ) -> None:
     found, made = compiled_for(linear), formula(x, scale, zero, out, AXIS, divides)
     assert (made.is_wide, made.zero_points_decide) == (is_wide, decides)
-    made.for_small(SHAPE, parameter_of(AXIS))
+    made.for_small(SHAPE)
     assert {signature[3] for signature in found} <= {F64 if is_wide else F32}
     parameters = [np.ones(parameter_of(AXIS), dtype_of(name)) if name else None for name in (scale, zero)]
     made(np.empty(SHAPE, dtype_of(out)), np.ones(SHAPE, dtype_of(x)), *parameters)
@@ -142,9 +139,9 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
     found, made = compiled_for(linear), formula("uint8", "float32", "uint8", "float32", spread, shape=shape)
     assert made.places == expected
     if 0 in shape:
-        assert made.for_small(shape, parameter_of(spread, shape)) is None
+        assert made.for_small(shape) is None
     elif expected:
-        assert made.for_small(shape, parameter_of(spread, shape)) is not None
+        assert made.for_small(shape) is not None
         assert [signature[-5] for signature in found] == [types.UniTuple(I64, 5)]
 
 
@@ -152,7 +149,7 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
 def test_what_threads_may_share_is_not_small(compiled_for: Any, size: int) -> None:
     compiled_for(linear)
     made = formula("uint8", "float32", "uint8", "float32", ALL, shape=(size,))
-    assert (made.for_small((size,), ()) is not None) == (size < THREADS_FROM)
+    assert (made.for_small((size,)) is not None) == (size < THREADS_FROM)
 
 
 @pytest.mark.parametrize(("spread", "kind"), [(ALL, None), (AXIS, Runs), (INNER, Rows)])
@@ -164,6 +161,7 @@ def test_loops_of_ranges(compiled_for: Any, spread: Spread, kind: Any) -> None:
     _ = made.compiled
     places = (NONE, I64) if kind is Rows else (types.UniTuple(I64, 2), NONE)
     assert found == [
-        (array(U8), array(F32), array(U8), made.coding.fields_type, I64, types.UniTuple(F64, 2), array(F64), array(F64),
+        (Flat(U8), Flat(F32, written=True), Flat(U8, written=True), made.coding.fields_type, I64,
+         types.UniTuple(F64, 2), Flat(F64), Flat(F64),
          *places, I64)
     ]  # fmt: skip

@@ -28,8 +28,8 @@ def calls_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tup
     return calls
 
 
-def have_their_ranks(calls: list[tuple[Any, ...]]) -> bool:
-    """Whether each array has the rank that its loop was compiled for."""
+def fit(calls: list[tuple[Any, ...]]) -> bool:
+    """Whether each array is what its loop was compiled for: elements of that size, and one alone where its rank is 0."""
     given = [(kind, array) for call in calls for kind, array in call if isinstance(array, np.ndarray)]
     assert given, "no loop was given an array"
-    return all(kind.ndim == array.ndim for kind, array in given)
+    return all(kind.dtype.bitwidth == 8 * array.itemsize and (kind.ndim or array.size == 1) for kind, array in given)

@@ -26,8 +26,8 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "bytewise", "chunks", "codings", "decoding", "loops", "memory", "numbers", "packed", "range_loops", "results",
-        "rounding", "scalars", "sharing", "tables", "vectors",
+        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "numbers", "packed", "range_loops",
+        "results", "rounding", "scalars", "sharing", "tables", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -86,7 +86,7 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_threads.py", "tests/test_compiled_sharing.py", "tests/test_compiled_kinds.py",
     "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
     "tests/test_compiled_instructions.py",
-    "tests/test_compiled_types.py",
+    "tests/test_compiled_types.py", "tests/test_compiled_flat.py",
 )  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
@@ -100,7 +100,8 @@ TESTS_OF_FILE = {
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"), ("compiled/bytewise", "compiled_tables", "compiled"),
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
-        ("compiled/build", "compiled_build", "backends", "compiled"), ("compiled/range_loops", "kernel_ranges"),
+        ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
+        ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"),
         ("compiled/pool", "compiled_sharing", "compiled_threads", "compiled"),
@@ -175,6 +176,7 @@ QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
+        ("flat", ("tests/test_compiled_flat.py", *OF_LOOPS, *OF_CALLS)),
         ("codings", (*OF_NUMBERS, *OF_BUILD, *QUICK)), ("decoding", (*OF_NUMBERS, *QUICK)),
         ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *KINDS, *WAYS)),

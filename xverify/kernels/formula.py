@@ -41,7 +41,7 @@ def planned(
     from xverify.kernels.compiled.linear import Linear
 
     formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
-    return Plan(dtype, formula, formula.for_small(x.shape, scale.shape), spread)
+    return Plan(dtype, formula, formula.for_small(x.shape), spread)
 
 
 def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool) -> None:

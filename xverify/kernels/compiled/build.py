@@ -18,9 +18,8 @@ Compiled = Callable[..., Any]
 def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
     """The function compiled for that signature, to be called with arrays whose elements have these sizes.
 
-    It is what Numba calls after it has looked up the signature for the arguments, so it looks at their item size only: an int8
-    array may be given for uint8, and one that is read-only for one that is not. An array of another rank must not: its shape is
-    written into room for fewer extents.
+    It is what Numba calls after it has looked up the signature for the arguments, so what arrays hold is not asked: see
+    `flat.Flat`.
     """
     try:
         return _entry(function, signature, keep=True)
@@ -62,6 +61,7 @@ def sources() -> str:
         "chunks",
         "codings",
         "decoding",
+        "flat",
         "loops",
         "memory",
         "numbers",

@@ -206,17 +206,10 @@ def keep_chunk(
         scale, offset = _parameters(
             context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
         )
-        address = builder.inttoptr(room_, scale.type.as_pointer())
+        first = builder.inttoptr(room_, scale.type.element.as_pointer())
         for part, numbers in enumerate((scale, offset)):
-            at = builder.add(place_, ir.Constant(I64, part * KEPT))
-            builder.store(
-                numbers,
-                builder.bitcast(
-                    builder.gep(builder.bitcast(address, scale.type.element.as_pointer()), [at]),
-                    scale.type.as_pointer(),
-                ),
-                align=4,
-            )
+            at = builder.gep(first, [builder.add(place_, ir.Constant(I64, part * KEPT))])
+            builder.store(numbers, builder.bitcast(at, scale.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
     return types.void(room, types.intp, coding, zero, scales, offsets, types.intp), generate

@@ -14,18 +14,9 @@ from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.flat import Flat, is_plain
 from xverify.kernels.compiled.loops import linear
-from xverify.kernels.compiled.pieces import (
-    PIECE,
-    PLAIN,
-    THREADS_FROM,
-    WRITEABLE,
-    Read,
-    Write,
-    for_all_pieces,
-    for_each_piece,
-    is_plain,
-)  # fmt: skip
+from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
@@ -34,11 +25,6 @@ _EVERY_BYTE = np.arange(256, dtype=np.uint8)
 
 _LOOK_UP_FROM = 2048
 """From this size on, an output for each code is computed once and looked up, where it is computed in float64."""
-
-
-def array_of(element: Any, rank: int = 1) -> Any:
-    """Numba's type of a contiguous array."""
-    return types.Array(element, rank, "C")
 
 
 def signature(
@@ -55,7 +41,7 @@ def signature(
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
-        array_of(codes), array_of(ELEMENTS[out]), coding, real, scale, offset,
+        Flat(codes), Flat(ELEMENTS[out], written=True), coding, real, scale, offset,
         types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
         types.int64, types.boolean,
     )  # fmt: skip
@@ -120,8 +106,8 @@ class Linear:
 
     def _compiled(self, real: Any) -> Compiled:
         rank = 0 if self.places is None else 1
-        scale = array_of(ELEMENTS[self.scale], rank)
-        offset = {None: real, "codes": array_of(self.coding.codes, rank), "numbers": array_of(real, rank)}[self.offsets]
+        scale = Flat(ELEMENTS[self.scale], rank)
+        offset = {None: real, "codes": Flat(self.coding.codes, rank), "numbers": Flat(real, rank)}[self.offsets]
         codes, fields, by_division = self.coding.codes, self.coding.fields_type, self.divides is not None
         return entry(linear, signature(codes, self.out, fields, real, scale, offset, self.places, by_division))
 
@@ -131,37 +117,21 @@ class Linear:
         runs, rows = (None, None) if self.places is None else self.places.arguments(0)
         return tuple(self.coding.fields), self.divides, runs, rows
 
-    def for_small(self, shape: tuple[int, ...], parameter: tuple[int, ...]) -> Small | None:
+    def for_small(self, shape: tuple[int, ...]) -> Small | None:
         """`__call__` for a small tensor of that shape, for which a microsecond counts: one call of a loop, which looks itself
-        whether the output shares memory with an input. None where there is more to do.
+        whether it can take the arrays. None where there is more to do.
         """
         size, compiled = prod(shape), self.double if self.is_wide else self.single
         if self.is_looked_up(size, self.is_wide) or not self.is_direct or not 0 < size < THREADS_FROM:
             return None
-        if self.places is None and len(parameter) > 1:
-            return None
         fields, divides, runs, rows = self._given
-        is_flat, is_flat_parameter, is_single = len(shape) == 1, len(parameter) == 1, self.places is None
-        plain, writeable = PLAIN, WRITEABLE
 
         def small(out: Array, x: Array, scale: Array, zero_point: Array | None) -> bool:
-            flags = out.flags.num
-            if not flags & writeable:
-                return False
-            flags &= x.flags.num & scale.flags.num
-            if zero_point is not None:
-                flags &= zero_point.flags.num
-            if flags & plain != plain:
-                return False
-            if is_single:
-                if is_flat_parameter:
-                    scale, zero_point = scale.reshape(()), None if zero_point is None else zero_point.reshape(())
-            elif not is_flat_parameter:
-                scale, zero_point = scale.ravel(), None if zero_point is None else zero_point.ravel()
-            if not is_flat:
-                x, out = x.ravel(), out.ravel()
             offset = 0.0 if zero_point is None else zero_point
-            done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False, 0, False)
+            try:
+                done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False, 0, False)
+            except TypeError:  # An array that is not as `Flat` says.
+                return False
             return done
 
         return small
@@ -203,8 +173,7 @@ class Linear:
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
         if isinstance(places, Rows):
             factors, offsets = laid_out(factors, places), offsets if zero_point is None else laid_out(offsets, places)
-        wanted = () if places is None else -1
-        return factors.reshape(wanted), offsets.reshape(wanted) if zero_point is not None else offsets
+        return factors, offsets
 
     def _scales(self, scale: Array) -> Array:
         """Scales in an array without gaps, in the type in which the loops take them."""
@@ -269,7 +238,7 @@ def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> N
     """out = the table's entry for each byte of x."""
     compiled = entry(
         linear,
-        signature(types.uint8, out.dtype, array_of(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None),
+        signature(types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None),
     )
 
     def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:

@@ -32,7 +32,6 @@ def numbers_of_codes(context: Any, x: Any, coding: Any) -> Generated:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if not pays(x.dtype, coding):
             return ir.Constant(I64, 0)
-
         return put_table(builder, arguments[1])
 
     return types.int64(x, coding), generate

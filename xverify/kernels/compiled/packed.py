@@ -8,7 +8,7 @@ from numba import types
 
 from xverify.kernels.casting import Array
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.linear import array_of
+from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.pieces import Read
 from xverify.kernels.compiled.scalars import get, put
 
@@ -31,7 +31,7 @@ def unpack(packed, codes, in_byte):
 
 def reading(packed: Array, bits: int) -> Read:
     """What gives a part of the codes in those bytes, which lie without gaps, one code a byte."""
-    compiled = entry(unpack, (array_of(types.uint8), array_of(types.uint8), types.int64))
+    compiled = entry(unpack, (Flat(types.uint8), Flat(types.uint8, written=True), types.int64))
     in_byte = 8 // bits
 
     def read(start: int, stop: int) -> Array:

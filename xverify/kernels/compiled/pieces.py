@@ -11,6 +11,7 @@ import numpy as np
 
 from xverify.kernels.blocks import Index, blocks
 from xverify.kernels.casting import Array
+from xverify.kernels.compiled.flat import is_plain
 from xverify.kernels.compiled.pool import each, share, threads
 
 PIECE = 1 << 18
@@ -56,15 +57,6 @@ def _streamed_from() -> int:
     except (OSError, ValueError):
         size = LAST_LEVEL_CACHE
     return size * 3 // 4
-
-
-def is_plain(array: Array) -> bool:
-    """Whether its elements lie as compiled loops take them: in C order, aligned, in this machine's byte order."""
-    return array.flags.num & PLAIN == PLAIN and array.dtype.isnative
-
-
-PLAIN, WRITEABLE = 0x101, 0x400
-"""NumPy's C_CONTIGUOUS and ALIGNED, and WRITEABLE; to ask for them by their names takes three times as long."""
 
 
 def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None) -> None:

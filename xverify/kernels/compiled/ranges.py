@@ -13,6 +13,7 @@ from xverify.kernels.blocks import Fill, Spread
 from xverify.kernels.casting import FLOAT64, Array
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import laid_out, look_up
 from xverify.kernels.compiled.pieces import PIECE, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
@@ -63,14 +64,10 @@ class Ranged:
     @cached_property
     def compiled(self) -> Compiled:
         """The loop."""
-
-        def array(of: Any) -> Any:
-            return types.Array(of, 1, "C")
-
         is_rows, i64 = isinstance(self.places, Rows), types.int64
         signature = (
-            array(self.coding.codes), array(ELEMENTS[self.out]), array(types.uint8), self.coding.fields_type, i64,
-            types.UniTuple(types.float64, 2), array(types.float64), array(types.float64),
+            Flat(self.coding.codes), Flat(ELEMENTS[self.out], written=True), Flat(types.uint8, written=True),
+            self.coding.fields_type, i64, types.UniTuple(types.float64, 2), Flat(types.float64), Flat(types.float64),
             types.none if is_rows else types.UniTuple(i64, 2), i64 if is_rows else types.none, i64,
         )  # fmt: skip
         return entry(ranged, signature)
