@@ -82,7 +82,7 @@ def put_two_chunks(
             code = load(context, builder, x, codes, first)
             numbers.append(decoding.number(builder, code, coding_, element_of(scale_)))
             first = builder.add(first, ir.Constant(I64, CHUNK))
-        past = past_caches(context, builder, scale_, kinds, (result, to), streamed_)
+        past = past_caches(context, builder, kinds, (result, to), streamed_)
         is_normal = normals(builder, scale_, kinds)
         store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal, past)
         return context.get_dummy_value()

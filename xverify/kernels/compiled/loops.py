@@ -186,7 +186,11 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
                     )  # fmt: skip
                     first += 4 * CHUNK
                     to += 4 * CHUNK
-            for _ in range((end - first) // CHUNK):
+            for _ in range((end - first) // (2 * CHUNK)):
+                put_two_chunks(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                first += 2 * CHUNK
+                to += 2 * CHUNK
+            if first + CHUNK <= end:
                 put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
                 first += CHUNK
                 to += CHUNK

@@ -66,7 +66,7 @@ def put_four_chunks(
             return context.get_dummy_value()
         code = load(context, builder, x, codes, first, count=AT_ONCE)
         numbers = [decoding.as_real(builder, number, scale_.type) for number in numbers_of(builder, numbers_, code)]
-        past = past_caches(context, builder, scale_, kinds, (result, to), streamed_)
+        past = past_caches(context, builder, kinds, (result, to), streamed_)
         is_normal = normals(builder, scale_, kinds)
         if is_normal is not None:
             is_normal = builder.and_(is_normal, normals(builder, second_scale_, kinds))

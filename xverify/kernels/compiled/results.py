@@ -40,7 +40,7 @@ def store_two(
     is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
     """
     values = [_to_odd(builder, number, scale, offset, kinds) for number in numbers]
-    if _is_joined(kinds, scale):
+    if _is_joined(kinds):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
     out, to = place
     for value in values:
@@ -49,15 +49,15 @@ def store_two(
         to = builder.add(to, ir.Constant(I64, done.type.count))
 
 
-def past_caches(context: Any, builder: Any, scale: Any, kinds: Kinds, place: tuple[Any, Any], streamed: Any) -> Any:
+def past_caches(context: Any, builder: Any, kinds: Kinds, place: tuple[Any, Any], streamed: Any) -> Any:
     """Whether chunks are stored past the caches, if ``streamed`` says so: two that are stored as one only to whole lines."""
-    if _is_joined(kinds, scale):
+    if _is_joined(kinds):
         return whole_lines(context, builder, kinds.out, *place, streamed)
     return streamed
 
 
-def _is_joined(kinds: Kinds, scale: Any) -> bool:
-    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two(scale.type))
+def _is_joined(kinds: Kinds) -> bool:
+    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two())
 
 
 def normals(builder: Any, scale: Any, kinds: Kinds) -> Any:

@@ -14,6 +14,8 @@ from numba import types
 
 from xverify.kernels.compiled.vectors import (
     F32,
+    F64,
+    I8,
     I16,
     I32,
     constant,
@@ -73,6 +75,8 @@ def element(builder: Any, value: Any, dtype: Any, carries: bool = True, is_norma
     """
     if dtype == types.float32:
         return value if is_single(value) else builder.fptrunc(value, shaped(F32, value))
+    if dtype == types.uint16 and _are_registers(value) and has("avx512fp16"):
+        return builder.bitcast(builder.fptrunc(value, shaped(ir.HalfType(), value)), shaped(I16, value))
     if not is_single(value):
         value = _cut(builder, value, _BITS[dtype] + 2)
     return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, carries, is_normal)
@@ -85,18 +89,11 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
     multiples of float32's smallest subnormal, so that they and their errors do not; those in float64 are far from it.
     """
     kind = integer(difference)
-    if is_register(difference, "avx512f"):
+    if is_register(difference, "avx512f") or _are_registers(difference):
         # Toward zero, which is what is odd but for the last bit. An overflow gives the largest number, which is odd.
-        product = of_x86(
-            builder, "avx512.mul.ps.512", difference.type, difference, scale, ir.Constant(I32, _TOWARD_ZERO)
-        )
+        product = _product_toward_zero(builder, difference, scale)
         error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
-        inexact = builder.fcmp_ordered("!=", error, constant(error.type, 0.0))
-        bits = builder.bitcast(product, kind)
-        # Behind a fence: of a constant LLVM makes three instructions instead of one with a mask.
-        one = of_llvm(builder, "arithmetic.fence", builder.bitcast(constant(kind, 1), product.type))
-        bits = builder.select(inexact, builder.or_(bits, builder.bitcast(one, kind)), bits)
-        return builder.bitcast(bits, product.type)
+        return _marked(builder, product, builder.fcmp_ordered("!=", error, constant(error.type, 0.0)), 1)
     product = builder.fmul(difference, scale)
     error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
     # Infinities and NaN leave an error of NaN, overflow one of infinity and of the other sign.
@@ -111,6 +108,44 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
     return builder.bitcast(bits, product.type)
 
 
+def _are_registers(value: Any) -> bool:
+    """Whether it is as many float64 as two or four of the widest registers of an x86 processor hold."""
+    return value.type in (ir.VectorType(F64, 16), ir.VectorType(F64, 32)) and has("avx512f")
+
+
+def _by_register(builder: Any, made: Callable[..., Any], *values: Any) -> Any:
+    """What is made of each register, one after the other."""
+    count = values[0].type.count
+    parts = [
+        made(*(shuffled(builder, value, value, range(first, first + 8)) for value in values))
+        for first in range(0, count, 8)
+    ]
+    while len(parts) > 1:
+        joined = range(2 * parts[0].type.count)
+        parts = [shuffled(builder, *two, joined) for two in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _product_toward_zero(builder: Any, difference: Any, scale: Any) -> Any:
+    way = ir.Constant(I32, _TOWARD_ZERO)
+    if is_single(difference):
+        return of_x86(builder, "avx512.mul.ps.512", difference.type, difference, scale, way)
+
+    def product(one: Any, other: Any) -> Any:
+        return of_x86(builder, "avx512.mul.pd.512", one.type, one, other, way)
+
+    return _by_register(builder, product, difference, scale)
+
+
+def _marked(builder: Any, value: Any, where: Any, bit: int) -> Any:
+    """Floats with that bit set where it is to be."""
+    bits = builder.bitcast(value, integer(value))
+    # Behind a fence: of a constant LLVM makes three instructions instead of one with a mask.
+    fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(constant(bits.type, bit), value.type))
+    marked = builder.or_(bits, builder.bitcast(fenced, bits.type))
+    return builder.bitcast(builder.select(where, marked, bits), value.type)
+
+
 def _cut(builder: Any, value: Any, bits: int) -> Any:
     """A float64 as float32, rounded to odd at so many significant bits: two more than the output has.
 
@@ -119,6 +154,16 @@ def _cut(builder: Any, value: Any, bits: int) -> Any:
     kind = integer(value)
     below = constant(kind, (1 << (53 - bits)) - 1)
     codes = builder.bitcast(value, kind)
+    if _are_registers(value):
+        # What is below is cut off by rounding toward zero, and marked before in the last bit that stays.
+        nothing = builder.icmp_unsigned("==", builder.and_(codes, below), constant(kind, 0))
+        marked = _marked(builder, value, builder.not_(nothing), 1 << (53 - bits))
+
+        def single(register: Any) -> Any:
+            none, way = ir.Constant(ir.VectorType(F32, 8), None), ir.Constant(I32, _TOWARD_ZERO)
+            return of_x86(builder, "avx512.mask.cvtpd2ps.512", none.type, register, none, ir.Constant(I8, -1), way)
+
+        return _by_register(builder, single, marked)
     # Anything below carries into the last bit that stays, where it is set or not.
     carried = builder.or_(codes, builder.add(builder.and_(codes, below), below))
     cut = builder.and_(carried, builder.not_(below))
@@ -163,9 +208,9 @@ def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
 
 
-def rounds_two(real: Any) -> bool:
-    """Whether one instruction rounds two vectors of CHUNK such floats to bfloat16, in the time in which another does one."""
-    return bool(real == F32 and has("avx512bf16") and has("avx512dq"))
+def rounds_two() -> bool:
+    """Whether one instruction rounds two vectors of CHUNK float32 to bfloat16, in the time in which another does one."""
+    return has("avx512bf16") and has("avx512dq")
 
 
 def _registers(builder: Any, value: Any) -> list[Any]:
