@@ -125,7 +125,7 @@ def test_single_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> Non
         same_numbers(got, values.astype(dtype))
 
 
-@pytest.mark.parametrize("lanes", [8, 1])
+@pytest.mark.parametrize("lanes", [TWO_REGISTERS, CHUNK, 8, 1])
 @pytest.mark.parametrize("dtype", OUTPUTS)
 def test_double_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> None:
     """Through float32, which must not round what lies beside a middle to it."""
@@ -180,6 +180,15 @@ def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.Fix
     assert [bool(re.search(r"\bhalf\b", str(function.module))) for function in of_half] == [not has_none] * 3
 
 
+@pytest.mark.parametrize("feature", ["avx512fp16", "avx512f"])
+def test_no_float16_from_float64_where_the_processor_has_none(feature: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which LLVM would make a call, too."""
+    monkeypatch.setattr(rounding, "has", lambda asked: asked != feature)
+    made = written(partial(rounding.element, dtype=types.uint16), CHUNK, "f8", "u2")
+    assert not re.search(r"fptrunc <\d+ x double> .* to <\d+ x half>", str(made.module))
+    assert re.search(r"fptrunc|cvtpd2ps", str(made.module))
+
+
 def products(real: str) -> tuple[Array, Array]:
     """Differences of codes, and scales."""
     rng, count = np.random.default_rng(3), 1 << 12
@@ -204,7 +213,7 @@ def test_products_to_odd(lanes: int) -> None:
     same_numbers(got, want)
 
 
-@pytest.mark.parametrize("lanes", [8, 1])
+@pytest.mark.parametrize("lanes", [TWO_REGISTERS, CHUNK, 8, 1])
 def test_products_to_odd_in_float64(lanes: int) -> None:
     differences, scales = products("f8")
     with np.errstate(all="ignore"):

@@ -170,6 +170,7 @@ OF_ELEMENTS = alone(
     "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
     "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
     "numbers_that_are_known_to_be_no_subnormals", "one_subnormal_among_others", "no_float16_where_the_processor_has_none",
+    "no_float16_from_float64_where_the_processor_has_none",
 )  # fmt: skip
 OF_VECTORS = alone("vectors_of_results")
 QUICK_OF_FILE = {
