@@ -129,4 +129,6 @@ def test_kinds_that_differ_are_told_apart() -> None:
     ]
     assert len(set(kinds)) == len({str(kind) for kind in kinds}) == 8
     assert Flat(types.int8) == Flat(types.int8)
-    assert Flat(types.int8) != types.Array(types.int8, 1, "C", readonly=True)
+    of_numba = types.Array(types.int8, 1, "C", readonly=True)
+    assert Flat(types.int8) != of_numba
+    assert str(Flat(types.int8)) != str(of_numba), "functions that Numba compiles are named after it"
