@@ -33,8 +33,8 @@ Write = Callable[[int, int, Array, Array, bool], None]
 """write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
 
 WriteAll = Callable[[int, Array, Array, bool, int, bool], None]
-"""write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, by a loop that takes pieces
-itself where it is given ``shared``: see `loops.linear`."""
+"""write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, of any rank, by a loop that takes
+pieces itself where it is given ``shared``: see `loops.linear`."""
 
 Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
@@ -63,12 +63,12 @@ def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = No
     """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most."""
     size = out.size
     if read is None and is_plain(x) and is_plain(out):
-        codes, elements = (array if array.ndim == 1 else array.reshape(-1) for array in (x, out))
         if size < THREADS_FROM:
-            write(0, codes, elements, False, 0, False)
+            write(0, x, out, False, 0, False)
             return
         streamed = out.nbytes >= _streamed_from()
         if threads() > 1:
+            codes, elements = x.reshape(-1), out.reshape(-1)
             for start in range(0, size, SHARED):
                 _share(write, start, codes[start : start + SHARED], elements[start : start + SHARED], streamed)
             return
