@@ -14,7 +14,7 @@ pytest.importorskip("numba")
 from numba import types
 
 from oracles.guarded_memory import PAGE, Arena
-from xverify.kernels.casting import BFLOAT16, FLOAT16
+from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
 from xverify.kernels.compiled import loops, tables
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
@@ -106,7 +106,7 @@ OF_CODES = (
     None,
     *(Runs(*line) for line in ((5000, 4500, 2), (9600, 32, 0), (2592, 32, 81), (3840, 64, 60), (4224, 192, 22), (1440, 96, 0))),
 )  # fmt: skip
-"""In which numbers of codes are looked up."""
+"""In which numbers of codes are looked up: one scale's, and those of runs as long, only for float32."""
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,8 @@ OF_CODES = (
     [
         *((places, LONG, "float8_e5m2", BFLOAT16) for places in OF_CODES),
         *((places, LONG, "float8_e5m2fnuz", FLOAT16) for places in OF_CODES),
+        *((places, LONG, "float8_e5m2fnuz", FLOAT32) for places in OF_CODES[:2]),
+        *((places, LONG, "float8_e4m3fn", FLOAT32) for places in OF_CODES[:2]),
         (None, LONG, "uint8", FLOAT16),
         *((Runs(*line), SHORT, "uint8", FLOAT16) for line in (
             (480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5), (272, 16, 17), (60, 5, 12),
@@ -136,7 +138,7 @@ def test_a_part_of_a_tensor(
     )
     which, x = parameters(places, size), drawn(x_name, (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
-    scale[::37] *= 2.0**-112 if out == BFLOAT16 else 2.0**-14  # some products are subnormal
+    scale[::37] *= 2.0**-14 if out == FLOAT16 else 2.0**-112  # some products are subnormal
     zero_point = None if kind.is_float else drawn("uint8", scale.shape, 3)
     want = NUMPY.dequantize_linear(x, scale[which], None if zero_point is None else zero_point[which], axis=0)
     memory = np.zeros(size + 128, out)
@@ -148,7 +150,7 @@ def test_a_part_of_a_tensor(
         arguments = (None, None) if places is None else places.arguments(int(low))
         for beside, streamed in ((0, True), (3, True), (3, False)):
             operands = [beside_a_page(array, beside == 3) for array in (x[start:stop], *given)]
-            begins = -memory.ctypes.data % 64 // 2 + 32 + beside
+            begins = -memory.ctypes.data % 64 // out.itemsize + 32 + beside
             memory[:] = 0x55
             part = memory[begins : begins + stop - start]
             offset = operands[2:] or [0.0]
