@@ -11,10 +11,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
-from xverify.kernels.compiled.memory import first_of, load, store, store_some
+from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, store, store_some
 from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two, values
 from xverify.kernels.compiled.scalars import Generated, data_of
-from xverify.kernels.compiled.vectors import CHUNK, I64, constant, element_of, spread
+from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, spread
 
 KEPT = 128
 """Scales and offsets of short runs that are converted together. A number that was just written in a vector with others is slow to
@@ -70,26 +70,47 @@ def put_two_chunks(
     scales: Any,
     offsets: Any,
     streamed: Any,
+    is_normal: Any,
 ) -> Generated:
-    """`put_chunk` twice."""
+    """`put_chunk` twice. streamed: as `two_past_caches` gives it. is_normal: what `gives_normals` says of the scale."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
+        codes, first, result, to, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
+        fetch_ahead(context, builder, x, codes, first, 2 * CHUNK)
         numbers = []
         for _ in range(2):
             code = load(context, builder, x, codes, first)
             numbers.append(decoding.number(builder, code, coding_, element_of(scale_)))
             first = builder.add(first, ir.Constant(I64, CHUNK))
-        past = past_caches(context, builder, kinds, (result, to), streamed_)
-        is_normal = normals(builder, scale_, kinds)
-        store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal, past)
+        store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal_, streamed_)
         return context.get_dummy_value()
 
     return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
+        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean, types.boolean
     ), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def two_past_caches(context: Any, out: Any, to: Any, streamed: Any) -> Generated:
+    """Whether `put_two_chunks` may store past the caches to out[to] and on, where ``streamed`` says that `put_chunk` may."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return past_caches(context, builder, out, *arguments)
+
+    return types.boolean(out, types.intp, types.boolean), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def gives_normals(context: Any, scale: Any, divides: Any) -> Generated:
+    """Whether no element of that scale, a number, is a subnormal of float32; False where that is not known."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        known = normals(builder, arguments[0], divides)
+        return ir.Constant(I1, 0) if known is None else known
+
+    return types.boolean(scale, divides), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -197,12 +218,13 @@ def room(context: Any, like: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def keep_chunk(
-    context: Any, room: Any, place: Any, coding: Any, zero: Any, scales: Any, offsets: Any, parameter: Any
+    context: Any, room: Any, place: Any, coding: Any, zero: Any, divides: Any, scales: Any, offsets: Any, parameter: Any
 ) -> Generated:
-    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room from that place on, and of the offsets."""
+    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room from that place on, and of the offsets. Returns what
+    `gives_normals` says of all these scales."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        room_, place_, coding_, zero_, scales_, offsets_, parameter_ = arguments
+        room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
         scale, offset = _parameters(
             context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
         )
@@ -210,9 +232,12 @@ def keep_chunk(
         for part, numbers in enumerate((scale, offset)):
             at = builder.gep(first, [builder.add(place_, ir.Constant(I64, part * KEPT))])
             builder.store(numbers, builder.bitcast(at, scale.type.as_pointer()), align=4)
-        return context.get_dummy_value()
+        known = normals(builder, scale, divides)
+        if known is None:
+            return ir.Constant(I1, 0)
+        return builder.icmp_unsigned("==", builder.bitcast(known, I16), ir.Constant(I16, (1 << CHUNK) - 1))
 
-    return types.void(room, types.intp, coding, zero, scales, offsets, types.intp), generate
+    return types.boolean(room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

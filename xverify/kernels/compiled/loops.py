@@ -25,6 +25,7 @@ from numba.extending import overload
 
 from xverify.kernels.compiled.chunks import (
     KEPT,
+    gives_normals,
     keep,
     keep_chunk,
     kept,
@@ -34,6 +35,7 @@ from xverify.kernels.compiled.chunks import (
     put_rest_of_row,
     put_two_chunks,
     room,
+    two_past_caches,
 )  # fmt: skip
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.scalars import (
@@ -78,18 +80,19 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
     done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
     first += done
     to += done
+    past_two, usual = two_past_caches(out, to, past), gives_normals(own_scale, divides)
     if stop - first >= LONG:
         table = numbers_of_codes(x, coding)
         if table != 0:
             for _ in range((stop - first) // (4 * CHUNK)):
                 put_four_chunks(
                     x, first, out, to, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
-                    table, past,
+                    table, past_two, usual,
                 )  # fmt: skip
                 first += 4 * CHUNK
                 to += 4 * CHUNK
     for _ in range((stop - first) // (2 * CHUNK)):
-        put_two_chunks(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past)
+        put_two_chunks(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past_two, usual)
         first += 2 * CHUNK
         to += 2 * CHUNK
     if first + CHUNK <= stop:
@@ -126,13 +129,17 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
             block += whole
             while whole > 0:
                 count = min(KEPT, whole)
+                usual = True
                 for i in range(0, count, CHUNK):
                     if i + CHUNK <= count:
-                        keep_chunk(numbers, i, coding, zero, scale, offset, parameter + i)
+                        usual &= keep_chunk(numbers, i, coding, zero, divides, scale, offset, parameter + i)
                         continue
                     for j in range(i, count):
-                        keep(numbers, j, scale_number(get(scale, parameter + j), zero))
+                        own_scale = scale_number(get(scale, parameter + j), zero)
+                        usual &= gives_normals(own_scale, divides)
+                        keep(numbers, j, own_scale)
                         keep(numbers, KEPT + j, _offset(offset, parameter + j, coding, zero))
+                past_two = two_past_caches(out, to, streamed)
                 begun = 0
                 if table != 0 and (chunks == 2 or chunks % 4 == 0):
                     # Four chunks at once: of two runs, or of one.
@@ -143,7 +150,7 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
                         for _ in range((chunks + 3) // 4):
                             put_four_chunks(
                                 x, first, out, to, coding, own_scale, own_offset, other_scale, other_offset, divides,
-                                scale, offset, table, streamed,
+                                scale, offset, table, past_two, usual,
                             )  # fmt: skip
                             first += 4 * CHUNK
                             to += 4 * CHUNK
@@ -152,14 +159,14 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
                     own_scale, own_offset = kept(numbers, i, zero), kept(numbers, KEPT + i, zero)
                     if chunks == 2:  # as most files of 4-bit weights have them: a loop would cost as much as it does
                         put_two_chunks(
-                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed
+                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
                         )
                         first += 2 * CHUNK
                         to += 2 * CHUNK
                         continue
                     for _ in range(chunks // 2):
                         put_two_chunks(
-                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed
+                            x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
                         )
                         first += 2 * CHUNK
                         to += 2 * CHUNK
@@ -167,6 +174,7 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
                         put_chunk(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
                         first += CHUNK
                         to += CHUNK
+                        past_two = two_past_caches(out, to, streamed)
                 parameter += count
                 whole -= count
         else:
@@ -178,16 +186,19 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
             done = put_long(x, first, count, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
             first += done
             to += done
+            past_two, usual = two_past_caches(out, to, streamed), gives_normals(own_scale, divides)
             if table != 0:
                 for _ in range((end - first) // (4 * CHUNK)):
                     put_four_chunks(
                         x, first, out, to, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
-                        table, streamed,
+                        table, past_two, usual,
                     )  # fmt: skip
                     first += 4 * CHUNK
                     to += 4 * CHUNK
             for _ in range((end - first) // (2 * CHUNK)):
-                put_two_chunks(x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, streamed)
+                put_two_chunks(
+                    x, first, out, to, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
+                )
                 first += 2 * CHUNK
                 to += 2 * CHUNK
             if first + CHUNK <= end:

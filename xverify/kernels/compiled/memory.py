@@ -7,7 +7,10 @@ from typing import Any
 from llvmlite import ir
 
 from xverify.kernels.compiled.scalars import LINE, apart, data_of
-from xverify.kernels.compiled.vectors import CHUNK, F32, I32, I64, of_llvm, spread
+from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I32, I64, of_llvm, spread
+
+AHEAD = 1024
+"""Bytes: as far ahead as codes are fetched, which is long enough for memory to answer while what is before them is computed."""
 
 
 def first_of(builder: Any, count: Any) -> Any:
@@ -43,6 +46,24 @@ def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) ->
         with through_them:
             address = builder.bitcast(address, done.type.as_pointer())
             apart(builder, builder.store(done, address, align=1), "written", "read")
+
+
+def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> None:
+    """Have the processor fetch what lies AHEAD bytes behind ``count`` elements from array[first] on. Nothing is read, so that it
+    may be behind the array's end."""
+    start = data_of(context, builder, array, value, first)
+    size = count * start.type.pointee.get_abi_size(context.target_data)
+    kinds = [ir.PointerType(I8), I32, I32, I32]
+    name = "llvm.prefetch.p0"
+    fetch = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
+    start = builder.bitcast(start, kinds[0])
+    for line in range(0, size, LINE):
+        place = builder.gep(start, [ir.Constant(I64, AHEAD + line)])
+        builder.call(fetch, [place, *(ir.Constant(I32, number) for number in _TO_READ_SOON)])
+
+
+_TO_READ_SOON = (0, 3, 1)
+"""What LLVM calls so: to be read, with the most locality, as data."""
 
 
 def whole_lines(context: Any, builder: Any, array: Any, value: Any, first: Any, streamed: Any) -> Any:

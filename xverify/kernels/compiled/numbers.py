@@ -11,8 +11,8 @@ from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
 from xverify.kernels.compiled.bytewise import AT_ONCE, BYTES, Table, computed, is_mirrored, is_quick, looked_up
-from xverify.kernels.compiled.memory import load
-from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two
+from xverify.kernels.compiled.memory import fetch_ahead, load
+from xverify.kernels.compiled.results import Kinds, store_two
 from xverify.kernels.compiled.scalars import Generated, apart
 from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, constant, of_x86, shaped, shuffled, spread
 
@@ -54,30 +54,42 @@ def put_four_chunks(
     offsets: Any,
     numbers: Any,
     streamed: Any,
+    is_normal: Any,
 ) -> Generated:
-    """`chunks.put_chunk` four times, the first two with one scale and offset and the others with a second. numbers: the address
+    """`chunks.put_two_chunks` twice, with one scale and offset and with a second; is_normal says so of both. numbers: the address
     of the table of `numbers_of_codes`."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, _, scale_, offset_, second_scale_, second_offset_, *_, numbers_, streamed_ = arguments
+        (
+            codes,
+            first,
+            result,
+            to,
+            _,
+            scale_,
+            offset_,
+            second_scale_,
+            second_offset_,
+            *_,
+            numbers_,
+            streamed_,
+            is_normal_,
+        ) = arguments
         if not pays(x.dtype, coding):
             return context.get_dummy_value()
+        fetch_ahead(context, builder, x, codes, first, AT_ONCE)
         code = load(context, builder, x, codes, first, count=AT_ONCE)
         numbers = [decoding.as_real(builder, number, scale_.type) for number in numbers_of(builder, numbers_, code)]
-        past = past_caches(context, builder, kinds, (result, to), streamed_)
-        is_normal = normals(builder, scale_, kinds)
-        if is_normal is not None:
-            is_normal = builder.and_(is_normal, normals(builder, second_scale_, kinds))
         for two, own in ((numbers[:2], (scale_, offset_)), (numbers[2:], (second_scale_, second_offset_))):
-            store_two(context, builder, two, *own, kinds, (result, to), is_normal, past)
+            store_two(context, builder, two, *own, kinds, (result, to), is_normal_, streamed_)
             to = builder.add(to, ir.Constant(I64, 2 * CHUNK))
         return context.get_dummy_value()
 
     return types.void(
         x, types.intp, out, types.intp, coding, scale, scale, scale, scale, divides, scales, offsets, types.int64,
-        types.boolean,
+        types.boolean, types.boolean,
     ), generate  # fmt: skip
 
 

@@ -28,7 +28,8 @@ def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds:
     """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
     number = decoding.number(builder, code, coding, element_of(scale))
     value = _to_odd(builder, number, scale, offset, kinds)
-    return _rounded(builder, value, kinds, normals(builder, scale, kinds))
+    is_shared = not isinstance(scale.type, ir.VectorType)
+    return _rounded(builder, value, kinds, normals(builder, scale, kinds.divides) if is_shared else None)
 
 
 def store_two(
@@ -40,7 +41,7 @@ def store_two(
     is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
     """
     values = [_to_odd(builder, number, scale, offset, kinds) for number in numbers]
-    if _is_joined(kinds):
+    if _is_joined(kinds.out):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
     out, to = place
     for value in values:
@@ -49,21 +50,21 @@ def store_two(
         to = builder.add(to, ir.Constant(I64, done.type.count))
 
 
-def past_caches(context: Any, builder: Any, kinds: Kinds, place: tuple[Any, Any], streamed: Any) -> Any:
-    """Whether chunks are stored past the caches, if ``streamed`` says so: two that are stored as one only to whole lines."""
-    if _is_joined(kinds):
-        return whole_lines(context, builder, kinds.out, *place, streamed)
+def past_caches(context: Any, builder: Any, of_out: Any, out: Any, to: Any, streamed: Any) -> Any:
+    """Whether two chunks are stored past the caches from out[to] on, if ``streamed`` says so: two that are stored as one only to
+    whole lines. of_out: Numba's type of the array."""
+    if _is_joined(of_out):
+        return whole_lines(context, builder, of_out, out, to, streamed)
     return streamed
 
 
-def _is_joined(kinds: Kinds) -> bool:
-    return bool(kinds.out.dtype == types.int16 and rounding.rounds_two())
+def _is_joined(of_out: Any) -> bool:
+    return bool(of_out.dtype == types.int16 and rounding.rounds_two())
 
 
-def normals(builder: Any, scale: Any, kinds: Kinds) -> Any:
-    """What `rounding.gives_normals` says of a scale that elements share; None where that is not known."""
-    is_shared = kinds.divides == types.none and not isinstance(scale.type, ir.VectorType)
-    return rounding.gives_normals(builder, scale) if is_shared else None
+def normals(builder: Any, scale: Any, divides: Any) -> Any:
+    """What `rounding.gives_normals` says of scales; None where that is not known. divides: Numba's type."""
+    return rounding.gives_normals(builder, scale) if divides == types.none else None
 
 
 def _to_odd(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:

@@ -15,6 +15,7 @@ from numba import types
 from xverify.kernels.compiled.vectors import (
     F32,
     F64,
+    I1,
     I8,
     I16,
     I32,
@@ -60,10 +61,10 @@ def to_odd(builder: Any, difference: Any, scale: Any, divides: bool, bits: int, 
 
 
 def gives_normals(builder: Any, scale: Any) -> Any:
-    """Whether no product of one scale is a subnormal of float32: no difference but 0 is smaller than _SMALLEST_DIFFERENCE."""
+    """Whether no product of a scale is a subnormal of float32: no difference but 0 is smaller than _SMALLEST_DIFFERENCE."""
     exponent, bias, fraction = -126 - _SMALLEST_DIFFERENCE, *((127, 23) if is_single(scale) else (1023, 52))
     bits = builder.bitcast(scale, integer(scale))
-    magnitude = builder.and_(bits, constant(bits.type, (1 << (bits.type.width - 1)) - 1))
+    magnitude = builder.and_(bits, constant(bits.type, (1 << (element_of(bits).width - 1)) - 1))
     return builder.icmp_unsigned(">=", magnitude, constant(bits.type, (bias + exponent) << fraction))
 
 
@@ -222,7 +223,7 @@ def _registers(builder: Any, value: Any) -> list[Any]:
 
 def _unless_subnormal(builder: Any, code: Any, value: Any, carries: bool) -> Any:
     """The bfloat16 codes, or where one of the floats is a subnormal those by integers."""
-    lanes = ir.VectorType(ir.IntType(1), 16)
+    lanes = ir.VectorType(I1, 16)
     subnormal = [
         builder.bitcast(of_x86(builder, "avx512.fpclass.ps.512", lanes, register, ir.Constant(I32, _SUBNORMAL)), I16)
         for register in _registers(builder, value)
