@@ -165,6 +165,12 @@ def test_which_processors_convert_float16(
     assert vectors.has_half_instruction() is has
 
 
+@pytest.mark.parametrize(("machine", "is_one"), [("x86_64", True), ("AMD64", True), ("aarch64", False)])
+def test_which_machines_have_x86_processors(monkeypatch: pytest.MonkeyPatch, machine: str, is_one: bool) -> None:
+    monkeypatch.setattr(vectors.platform, "machine", lambda: machine)
+    assert vectors.is_x86() is is_one
+
+
 def test_the_widest_register() -> None:
     for count, feature in ((16, "avx512f"), (8, "avx512f"), (16, "none")):
         value = SimpleNamespace(type=ir.VectorType(ir.FloatType(), count))
@@ -185,7 +191,8 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
     platform.machine() not in ("x86_64", "AMD64"), reason="the instructions of other processors have other names"
 )
 def test_stores_past_the_caches_are_what_they_are_called() -> None:
-    """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one."""
+    """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one. Codes are
+    fetched ahead."""
     codes = codings.coding(np.dtype(np.uint8))
     of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
     compiled = njit(nogil=True, error_model="numpy")(loops.linear)
@@ -195,3 +202,4 @@ def test_stores_past_the_caches_are_what_they_are_called() -> None:
         instructions = compiled.inspect_asm(given)
         assert re.search(r"\bv?movnt\w+", instructions)
         assert re.search(r"\b[ms]fence\b|\block[\s;]+or", instructions)
+        assert re.search(r"\bprefetcht0\s", instructions)
