@@ -29,14 +29,14 @@ pytestmark = pytest.mark.usefixtures("no_endless_wait")
 
 
 def test_one_element_more_than_one_thread_takes() -> None:
-    size = pieces.THREADS_FROM + 1
+    size = pieces.THREADS_FROM // 4 + 1
     x = drawn("int8", (size,))
     both(x, np.float32(0.1), np.int8(5))
     both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
 
 
 @pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
-@pytest.mark.parametrize("size", [1, 1000, pieces.PIECE, pieces.PIECE + 1, pieces.THREADS_FROM + 1])
+@pytest.mark.parametrize("size", [1, 1000, pieces.PIECE, pieces.PIECE + 1, pieces.THREADS_FROM // 4 + 1])
 def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> None:
     """Of codes, where they are read too, and of the output."""
     x = np.arange(size * step, dtype=np.uint32)[::step].view(np.int32)
@@ -52,7 +52,7 @@ def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> N
 
 
 def test_several_threads_at_once() -> None:
-    size = pieces.THREADS_FROM * 2
+    size = pieces.THREADS_FROM
     x = drawn("uint8", (size,))
     scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
     want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
@@ -98,7 +98,7 @@ def test_no_more_helpers_are_woken_than_have_a_piece(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_after_a_fork() -> None:
     """The parent's threads are not the child's, which starts its own."""
-    x = drawn("uint8", (pieces.THREADS_FROM * 2,))
+    x = drawn("uint8", (pieces.THREADS_FROM,))
     want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
     child = os.fork()
     if child == 0:
@@ -242,12 +242,13 @@ def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, bool, i
 def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "threads", lambda: 1)
     monkeypatch.setattr(pool, "threads", lambda: 1)
-    small, large = pieces.THREADS_FROM - 1, pieces.THREADS_FROM
+    small, large = pieces.THREADS_FROM // 8 - 1, pieces.THREADS_FROM // 8
     monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large)
     assert all_pieces(small, False, 1) == [(0, small, False, 0, False)]
     assert all_pieces(large, False, 1) == [(0, large, True, 0, False)]
-    monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 20)
-    assert all_pieces(large, False, 1) == [(0, 1 << 20, True, 0, False), (1 << 20, large - (1 << 20), True, 0, False)]
+    monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 17)
+    assert all_pieces(large, False, 1) == [(0, 1 << 17, True, 0, False), (1 << 17, large - (1 << 17), True, 0, False)]
+    monkeypatch.setattr(pieces, "PIECE", 1 << 16)
     parts = [(start, min(pieces.PIECE, small - start), False, 0, False) for start in range(0, small, pieces.PIECE)]
     assert all_pieces(small, True, 1) == parts
     assert {how for *_, how in all_pieces(small, False, 2)} == {False}
@@ -256,7 +257,7 @@ def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.Monkey
 def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (pieces, pool):
         monkeypatch.setattr(module, "threads", lambda: 2)
-    large, nobody = pieces.THREADS_FROM, SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data)
+    large, nobody = pieces.THREADS_FROM // 8, SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data)
     monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
     monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large + 8)
     for size, span, expected in (

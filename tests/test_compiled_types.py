@@ -145,11 +145,12 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
         assert [signature[-5] for signature in found] == [types.UniTuple(I64, 5)]
 
 
-@pytest.mark.parametrize("size", [1, THREADS_FROM - 1, THREADS_FROM])
-def test_what_threads_may_share_is_not_small(compiled_for: Any, size: int) -> None:
+@pytest.mark.parametrize(("out", "itemsize"), [("float32", 4), ("float16", 2)])
+def test_what_threads_may_share_is_not_small(compiled_for: Any, out: str, itemsize: int) -> None:
     compiled_for(linear)
-    made = formula("uint8", "float32", "uint8", "float32", ALL, shape=(size,))
-    assert (made.for_small((size,)) is not None) == (size < THREADS_FROM)
+    for size in (1, THREADS_FROM // itemsize - 1, THREADS_FROM // itemsize):
+        made = formula("uint8", out, "uint8", out, ALL, shape=(size,))
+        assert (made.for_small((size,)) is not None) == (size * itemsize < THREADS_FROM)
 
 
 @pytest.mark.parametrize(("spread", "kind"), [(ALL, None), (AXIS, Runs), (INNER, Rows)])

@@ -122,7 +122,8 @@ class Linear:
         whether it can take the arrays. None where there is more to do.
         """
         size, compiled = prod(shape), self.double if self.is_wide else self.single
-        if self.is_looked_up(size, self.is_wide) or not self.is_direct or not 0 < size < THREADS_FROM:
+        is_small = 0 < size * self.out.itemsize < THREADS_FROM
+        if self.is_looked_up(size, self.is_wide) or not self.is_direct or not is_small:
             return None
         fields, divides, runs, rows = self._given
 

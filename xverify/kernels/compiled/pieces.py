@@ -26,8 +26,8 @@ SHARED = 1 << 28
 LEAST_PIECE = 1 << 16
 """Elements of a piece where several threads share: of smaller ones some threads have to wait for others as long."""
 
-THREADS_FROM = 3 << 19
-"""Elements from which on several threads share the work: waking one costs what one alone does with a quarter of so many."""
+THREADS_FROM = 1 << 21
+"""Bytes of output from which on several threads share the work: to wake one costs what one alone does with a half of so many."""
 
 Write = Callable[[int, int, Array, Array, bool], None]
 """write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
@@ -63,7 +63,7 @@ def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = No
     """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most."""
     size = out.size
     if read is None and is_plain(x) and is_plain(out):
-        if size < THREADS_FROM:
+        if out.nbytes < THREADS_FROM:
             write(0, x, out, False, 0, False)
             return
         streamed = out.nbytes >= _streamed_from()
@@ -102,7 +102,7 @@ def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None,
         start, stop = number * largest, min((number + 1) * largest, size)
         write(start, stop, codes(start, stop), elements[start:stop], streamed)
 
-    _each(task, -(-size // largest), size)
+    _each(task, -(-size // largest), out)
 
 
 @lru_cache(maxsize=16)
@@ -139,7 +139,7 @@ def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> No
         if elements.base is None:
             target[...] = elements.reshape(target.shape)
 
-    _each(task, len(listed), out.size)
+    _each(task, len(listed), out)
 
 
 def _placed(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
@@ -151,8 +151,8 @@ def _placed(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
         start = stop
 
 
-def _each(task: Callable[[int], None], count: int, size: int) -> None:
-    if size >= THREADS_FROM:
+def _each(task: Callable[[int], None], count: int, out: Array) -> None:
+    if out.nbytes >= THREADS_FROM:
         each(task, count)
     else:
         for number in range(count):
