@@ -1,13 +1,16 @@
-"""How many processes run the tests, what those of the CUDA kernels have in the place of CuPy, and an end of waiting."""
+"""How many processes run the tests, what those of the CUDA kernels have in the place of CuPy, where memory ends, small tensors
+taken for large ones, and an end of waiting."""
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 
@@ -36,3 +39,45 @@ def no_endless_wait() -> Iterator[None]:
     faulthandler.dump_traceback_later(20, exit=True, file=sys.__stderr__)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+Array = np.ndarray[Any, Any]
+Place = Callable[[Array, bool], Array]
+
+
+@pytest.fixture
+def beside_a_page() -> Place:
+    """Gives arrays anew with a page behind them, or before, that nobody may touch."""
+    from oracles.guarded_memory import PAGE, Arena
+
+    kept: list[Arena] = []
+
+    def placed(array: Array, is_behind: bool) -> Array:
+        kept.append(Arena(-(-max(array.nbytes, 1) // PAGE) * PAGE, 0, canaries=False))
+        kept[-1].lend(array.nbytes, is_behind)
+        kept[-1].write(array.tobytes())
+        memory = (ctypes.c_uint8 * array.nbytes).from_address(kept[-1].address)
+        return np.frombuffer(memory, np.uint8).view(array.dtype).reshape(array.shape)
+
+    return placed
+
+
+@pytest.fixture(params=[False, True], ids=["small", "large"])
+def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As they are, or as large tensors are: in pieces, on several threads, stored past the caches."""
+    pytest.importorskip("numba")
+    from xverify.kernels.checks import linear_plan
+    from xverify.kernels.compiled import linear, pieces, places
+
+    if request.param:
+        for module in (pieces, linear):
+            monkeypatch.setattr(module, "THREADS_FROM", 1000)
+        for module in (pieces, linear):
+            monkeypatch.setattr(module, "PIECE", 1500)
+        monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
+        for module in (linear, places):
+            monkeypatch.setattr(module, "BLOCK", 60)
+        monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
+        linear_plan.cache_clear()
+    yield
+    linear_plan.cache_clear()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from kernel_arrays import (
@@ -31,7 +29,7 @@ from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import linear, pieces, places, tables  # noqa: E402
+from xverify.kernels.compiled import linear, pieces, tables  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -82,23 +80,6 @@ def test_products_with_scales_of_16_bits(name: str, scale_name: str) -> None:
 
 
 SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 2047, 2048, 2049, 4100)
-
-
-@pytest.fixture(params=[False, True], ids=["small", "large"])
-def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As they are, or as large tensors are: in pieces, on several threads, stored past the caches."""
-    if request.param:
-        for module in (pieces, linear):
-            monkeypatch.setattr(module, "THREADS_FROM", 1000)
-        for module in (pieces, linear):
-            monkeypatch.setattr(module, "PIECE", 1500)
-        monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
-        for module in (linear, places):
-            monkeypatch.setattr(module, "BLOCK", 60)
-        monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
-        linear_plan.cache_clear()
-    yield
-    linear_plan.cache_clear()
 
 
 @pytest.mark.usefixtures("treated")

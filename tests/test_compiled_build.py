@@ -25,7 +25,7 @@ from numba.core.caching import FunctionCache
 
 from xverify.kernels.casting import FLOAT16, FLOAT32
 from xverify.kernels.compiled import build, codings, loops, vectors
-from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.flat import Flat, Packed
 from xverify.kernels.compiled.linear import signature
 from xverify.kernels.compiled.packed import unpack
 from xverify.kernels.compiled.scalars import settle
@@ -58,9 +58,34 @@ def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_
     kept = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")}
     assert len(kept) == 2
     assert compilations(first_call) == 0
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == kept
+
+
+def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not a file by the name of one that is about to be written, either."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    build.entry.__wrapped__(unpack, SIGNATURE)
+    kept, folder = {file.name for file in tmp_path.rglob("*.nb?")}, next(tmp_path.rglob("*.nbc")).parent
+    others = {"packed.other-1-1.py311.nbi", "packed.unpack-3.nbx.txt"}
+    for name in others:
+        (folder / name).touch()
     monkeypatch.setattr(build, "sources", lambda: "other sources")
-    assert compilations(first_call) > 0
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} != kept
+    assert compilations(lambda: build.entry.__wrapped__(unpack, SIGNATURE)) > 0
+    now = {file.name for file in folder.iterdir()}
+    assert len(now) == len(kept | others)
+    assert now & (kept | others) == others
+
+
+def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two processes that compile at the same time would give theirs one number."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    packed = Packed(2), *SIGNATURE[1:]
+    seen: list[set[str]] = []
+    for given in (SIGNATURE, packed, (Packed(4), *SIGNATURE[1:])):
+        build.entry.__wrapped__(unpack, given)
+        seen.append({file.name for file in tmp_path.rglob("*.nb?")})
+    assert [len(files) for files in seen] == [2, 4, 6]
+    assert compilations(lambda: build.entry.__wrapped__(unpack, packed)) == 0
 
 
 @pytest.mark.parametrize(("owner", "name"), [(build, "FunctionCache"), (FunctionCache, "save_overload")])
@@ -95,9 +120,9 @@ def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.Mo
 def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.sources()
     build.entry(unpack, SIGNATURE)
-    kept = build._kept(unpack)
+    kept = build._kept(unpack, SIGNATURE)
     monkeypatch.setattr(build, "sources", lambda: "other sources")
-    stale = build._kept(unpack)
+    stale = build._kept(unpack, SIGNATURE)
     assert len(before) == 64
     assert kept._cache_file._load_index()
     assert not stale._cache_file._load_index()

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from kernel_arrays import NUMPY, Array, drawn, dtype_of, same_bits
+from tensor_parts import parameters, some_parts
 
 pytest.importorskip("numba")
 
 from numba import types
 
-from oracles.guarded_memory import PAGE, Arena
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
 from xverify.kernels.compiled import loops, tables
 from xverify.kernels.compiled.build import entry
@@ -58,45 +57,6 @@ def test_which_loop_is_compiled() -> None:
     ):  # fmt: skip
         rest = types.float64, types.none, runs, TUPLE, types.int64, types.boolean
         assert loops._version(*given, scale, *rest) is expected
-
-
-def parameters(places: Places | None, size: int) -> Array:
-    """The parameter of each element, as `xverify.kernels.compiled.loops` says it."""
-    element = np.arange(size)
-    if places is None:
-        return 0 * element
-    if isinstance(places, Runs):
-        line, within = np.divmod(element, places.line)
-        return line * places.stride + within // places.run
-    row, within = np.divmod(element, places.row)
-    line, of_line = np.divmod(row, places.in_line)
-    return (line * places.stride + of_line // places.run) * places.row + within
-
-
-def some_parts(size: int) -> list[tuple[int, int]]:
-    """Where they start and stop: all, all but a few, what is short or long, and what begins and ends at any chunk."""
-    rng = np.random.default_rng(1)
-    anywhere = np.sort(rng.integers(0, size + 1, (12, 2)))
-    of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
-    short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
-    drawn_parts = np.concatenate([anywhere, of_chunks, short])
-    # 29 elements of 16 bits are what an output three elements off has before its first cache line.
-    return [*((start, size) for start in (0, 1, 29)), *((int(start), int(stop)) for start, stop in drawn_parts)]
-
-
-@pytest.fixture
-def beside_a_page() -> Callable[[Array, bool], Array]:
-    """Gives arrays anew with a page behind them, or before, that nobody may touch."""
-    kept: list[Arena] = []
-
-    def placed(array: Array, is_behind: bool) -> Array:
-        kept.append(Arena(-(-max(array.nbytes, 1) // PAGE) * PAGE, 0, canaries=False))
-        kept[-1].lend(array.nbytes, is_behind)
-        kept[-1].write(array.tobytes())
-        memory = (ctypes.c_uint8 * array.nbytes).from_address(kept[-1].address)
-        return np.frombuffer(memory, np.uint8).view(array.dtype).reshape(array.shape)
-
-    return placed
 
 
 SHORT, LONG = 3000, 3 * tables.LONG

@@ -68,3 +68,16 @@ def test_zero_points_of_another_type_are_converted_by_parts(peak: Peak) -> None:
     scales, zps, out = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.int32), np.empty(src.shape, np.float32)
     keywords = {"qtype": "per_channel", "out": out, "backend": "numba"}
     assert peak(lambda: xverify.dynamic_dequantize(src, scales, zps, **keywords)) < 6 * pieces.PIECE
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_packed_codes_are_not_unpacked_first(is_cut: bool, peak: Peak) -> None:
+    """But by parts, where other operands have gaps."""
+    shape = 64, 1 << 16
+    x, zero_point = codes((shape[0] * shape[1] // 2,)), codes((shape[0] * shape[1] // 4,))
+    scale = np.full((shape[0], shape[1] // 2), 0.5, np.float32)
+    if is_cut:
+        scale = np.repeat(scale, 2, axis=1)[:, ::2]
+    keywords = {"axis": 1, "block_size": 2, "out": np.empty(shape, np.float32), "backend": "numba"}
+    taken = peak(lambda: xverify.dequantize_packed(x, scale, zero_point, dtype="uint4", shape=shape, **keywords))
+    assert taken < (4 * pieces.PIECE if is_cut else 1 << 14)

@@ -257,7 +257,10 @@ def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.Monkey
 def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (pieces, pool):
         monkeypatch.setattr(module, "threads", lambda: 2)
-    large, nobody = pieces.THREADS_FROM // 8, SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data)
+    large, nobody = (
+        pieces.THREADS_FROM // 8,
+        SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data),
+    )
     monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
     monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large + 8)
     for size, span, expected in (

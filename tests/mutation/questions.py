@@ -27,7 +27,7 @@ COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
         "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "numbers", "packed", "range_loops",
-        "results", "rounding", "scalars", "sharing", "tables", "vectors",
+        "results", "rounding", "scalars", "sharing", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -86,7 +86,7 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_threads.py", "tests/test_compiled_sharing.py", "tests/test_compiled_kinds.py",
     "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
     "tests/test_compiled_instructions.py",
-    "tests/test_compiled_types.py", "tests/test_compiled_flat.py",
+    "tests/test_compiled_types.py", "tests/test_compiled_flat.py", "tests/test_compiled_packed.py",
 )  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
@@ -98,6 +98,7 @@ TESTS_OF_FILE = {
         ("formula", "packed", "backends", "kernel_refusals", "kernels", "compiled"),
         ("linear", "kernel_refusals"), ("packed", "packed"),
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
+        ("compiled/unpacking", "compiled_packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"), ("compiled/bytewise", "compiled_tables", "compiled"),
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
@@ -148,6 +149,7 @@ OF_CALLS = tuple(
 )  # fmt: skip
 OF_TABLES = ("tests/test_compiled_tables.py",)
 OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
+OF_PACKED = ("tests/test_compiled_packed.py",)
 IN_RUNS = tuple(
     f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
     for run in ("float8_e5m2fnuz-32", "float8_e4m3fn-192")
@@ -177,19 +179,20 @@ QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
         ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
-        ("flat", ("tests/test_compiled_flat.py", *OF_LOOPS, *OF_CALLS)),
+        ("unpacking", (*OF_PACKED, "tests/test_packed.py")),
+        ("flat", ("tests/test_compiled_flat.py", *OF_PACKED, *OF_LOOPS, *OF_CALLS)),
         ("codings", (*OF_NUMBERS, *OF_BUILD, *QUICK)), ("decoding", (*OF_NUMBERS, *QUICK)),
         ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
-        ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *KINDS, *WAYS)),
+        ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *OF_PACKED, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("results", (*OF_VECTORS, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
-        ("memory", (*OF_LOOPS, *PAST_THE_CACHES, *QUICK)),
+        ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
-        ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, "tests/test_compiled_memory.py")),
-        ("pieces", (*OF_THREADS, *OF_CALLS, *(
+        ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
+        ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
         ))),
         ("sharing", OF_THREADS), ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),

@@ -27,11 +27,15 @@ def linear_plan(
     block_size: int | None,
     out_dtype: DTypeLike | None,
     backend: str | None,
+    x_in_byte: int = 1,
+    zero_points_in_byte: int = 1,
 ) -> Plan:
-    """The checks of `dequantize_linear`."""
+    """The checks of `dequantize_linear`, and of `dequantize_packed`: so many codes are then in a byte."""
     rules = edition(contract, "linear")
-    x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
-    zero_point = None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or ())
+    x, scale = Operand(x_dtype, x_shape, x_in_byte), Operand(scale_dtype, scale_shape)
+    zero_point = (
+        None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or (), zero_points_in_byte)
+    )
     rules.require_dtype("x-type", "x", x.dtype, rules.domain.x_dtypes)
     rules.require_dtype("scale-type", "scale", scale.dtype, rules.domain.scale_dtypes)
     rules.require_attribute("axis", axis)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels.casting import Array
 from xverify.kernels.checks import dynamic_plan, linear_plan
 from xverify.kernels.editions import edition, output
+from xverify.kernels.plans import Plan
 
 _DOUBLE_LIMIT = 1 << 40
 """Differences with a zero point of at most this magnitude have the 41 bits that `casting.multiply` is exact for."""
@@ -70,17 +71,24 @@ def dequantize_linear(
         out_dtype,
         backend,
     )
+    return evaluated(plan, out, x.shape, x, scale, zero_point)
+
+
+def evaluated(
+    plan: Plan, out: Array | None, shape: tuple[int, ...], x: Array, scale: Array, zero_point: Array | None
+) -> Array:
+    """What a plan gives, in ``out`` or in a new array of that shape. Raises what `editions.output` raises."""
     if plan.small is not None:
         if out is None:
-            out = np.empty(x.shape, plan.dtype)
+            out = np.empty(shape, plan.dtype)
         if (
             type(out) is np.ndarray
             and (out.dtype is plan.dtype or out.dtype == plan.dtype)
-            and out.shape == x.shape
+            and out.shape == shape
             and plan.small(out, x, scale, zero_point)
         ):
             return out
-    out = output(out, x.shape, plan.dtype, x, scale, zero_point)
+    out = output(out, shape, plan.dtype, x, scale, zero_point)
     plan.apply(out, x, scale, zero_point)
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -16,9 +17,13 @@ from xverify.kernels.casting import Array, numbers
 from xverify.kernels.checks import linear_plan
 from xverify.kernels.editions import output
 from xverify.kernels.formula import arithmetic
+from xverify.kernels.linear import evaluated
 
 WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 """Bits of the dtypes that are packed."""
+
+BYTE = np.dtype(np.uint8)
+"""Of memory that holds packed codes. NumPy's own object, which most arrays have, is known by its identity."""
 
 
 def dequantize_packed(
@@ -47,38 +52,44 @@ def dequantize_packed(
 
     Returns an array of ``shape``. Raises TypeError or ValueError, those of `xverify.dequantize_linear`, and for x, dtype, shape.
     """
-    unpacked = _packed_dtype(dtype)
-    bits = WIDTHS[unpacked.name]
-    shape = tuple(int(extent) for extent in shape)
-    if any(extent < 0 for extent in shape):
-        raise ValueError(f"shape is {shape}; expected no negative extent")
-    packed, scale = np.asarray(x), np.asarray(scale)
-    _require_bytes("x", packed, prod(shape), bits)
+    named = dtype if type(dtype) is str else _packed_dtype(dtype)
+    unpacked, bits, shape, elements = _described(named, tuple(shape))
+    is_compiled = chosen(backend) == "numba"
+    packed = x if type(x) is np.ndarray else np.asarray(x)
+    if type(scale) is not np.ndarray:
+        scale = np.asarray(scale)
+    _require_bytes("x", packed, elements, bits)
+    in_byte, zero_points_in_byte = 8 // bits, 1
+    zero_dtype, zero_shape = None, None
     if zero_point is not None:
-        zero_point = np.asarray(zero_point)
-        if zero_point.dtype == np.uint8:
+        if type(zero_point) is not np.ndarray:
+            zero_point = np.asarray(zero_point)
+        zero_dtype, zero_shape = zero_point.dtype, zero_point.shape
+        if zero_dtype is BYTE or zero_dtype == BYTE:
             _require_bytes("zero_point", zero_point, scale.size, bits)
-            zero_point = unpack(zero_point, bits, 0, scale.size).view(unpacked).reshape(scale.shape)
+            zero_dtype, zero_shape = unpacked, scale.shape
+            if is_compiled:
+                zero_points_in_byte = in_byte
+            else:
+                zero_point = unpack(zero_point, bits, 0, scale.size).view(unpacked).reshape(scale.shape)
     plan = linear_plan(
         contract,
         unpacked,
         shape,
         scale.dtype,
         scale.shape,
-        None if zero_point is None else zero_point.dtype,
-        None if zero_point is None else zero_point.shape,
+        zero_dtype,
+        zero_shape,
         axis,
         block_size,
         out_dtype,
         backend,
+        in_byte,
+        zero_points_in_byte,
     )
+    if is_compiled:
+        return evaluated(plan, out, shape, packed, scale, zero_point)
     out = output(out, shape, plan.dtype, packed, scale, zero_point)
-    if chosen(backend) == "numba":
-        from xverify.kernels.compiled.packed import reading
-
-        # The tensor's dtype and shape are in the plan: only where its codes lie is another.
-        plan.apply(out, packed, scale, zero_point, reading(np.ascontiguousarray(packed), bits))
-        return out
     if out.size <= BLOCK:
         plan.apply(out, unpack(packed, bits, 0, out.size).view(unpacked).reshape(shape), scale, zero_point)
         return out
@@ -112,6 +123,16 @@ def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     return codes[start - first * per_byte : stop - first * per_byte]
 
 
+@lru_cache(maxsize=1024)
+def _described(dtype: str | np.dtype[Any], shape: tuple[Any, ...]) -> tuple[np.dtype[Any], int, tuple[int, ...], int]:
+    """What codes are, of how many bits, the tensor's shape, and how many elements it has."""
+    extents = tuple(int(extent) for extent in shape)
+    if any(extent < 0 for extent in extents):
+        raise ValueError(f"shape is {extents}; expected no negative extent")
+    unpacked = _packed_dtype(dtype)
+    return unpacked, WIDTHS[unpacked.name], extents, prod(extents)
+
+
 def _packed_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         found = np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
@@ -123,9 +144,9 @@ def _packed_dtype(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def _require_bytes(where: str, packed: Array, elements: int, bits: int) -> None:
-    if packed.dtype != np.uint8:
+    if packed.dtype is not BYTE and packed.dtype != BYTE:
         raise TypeError(f"the dtype of {where} is {packed.dtype}; expected packed codes in uint8")
-    expected = -(-elements * bits // 8)
+    expected = (elements * bits + 7) // 8
     if packed.shape != (expected,):
         raise ValueError(
             f"the shape of {where} is {packed.shape}; expected ({expected},), for {elements} codes of {bits} bits"

@@ -22,6 +22,8 @@ class Operand(NamedTuple):
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    in_byte: int = 1
+    """Codes in a byte of its memory: more than one where they are packed, in an array of bytes of rank 1."""
 
 
 Small = Callable[..., bool]

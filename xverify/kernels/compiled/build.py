@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -30,25 +32,43 @@ def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
 def _entry(function: Callable[..., Any], signature: tuple[Any, ...], keep: bool) -> Compiled:
     dispatcher = njit(nogil=True, error_model="numpy")(function)
     if keep:
-        dispatcher._cache = _kept(function)
+        dispatcher._cache = _kept(function, signature)
     dispatcher.compile(signature)
+    if keep and not dispatcher._cache_hits:
+        _drop_stale(dispatcher._cache)
     compiled: Compiled = dispatcher.overloads[signature].entry_point
     return compiled
 
 
-def _kept(function: Callable[..., Any]) -> FunctionCache:
-    """Numba's cache of a function, in which what was made of other sources than these counts as stale.
+def _kept(function: Callable[..., Any], signature: tuple[Any, ...]) -> FunctionCache:
+    """Numba's cache of a function for one signature, as made of these sources.
 
-    Numba itself looks at the function's own file only, and a kernel that was proven must be the one that runs.
+    Numba itself looks at the function's own file only, and a kernel that was proven must be the one that runs. And it numbers the
+    files of all signatures, and announces one before it is written: of two processes that compile at the same time one may be
+    given the other's, or an old one. So each signature has files of its own, also of other sources than these.
     """
     cache = FunctionCache(function)
     implementation = cache._impl
+    of_signature = sha256(" ".join(map(str, signature)).encode()).hexdigest()
     cache._cache_file = IndexDataCacheFile(
         cache_path=implementation.locator.get_cache_path(),
-        filename_base=implementation.filename_base,
+        filename_base=f"{implementation.filename_base}-{sources()[:_DIGITS]}-{of_signature[:_DIGITS]}",
         source_stamp=sources(),
     )
     return cache
+
+
+_DIGITS = 16
+"""Of a digest in a file's name."""
+
+
+def _drop_stale(cache: FunctionCache) -> None:
+    """Delete what was kept of other sources."""
+    base = cache._impl.filename_base
+    for file in Path(cache._impl.locator.get_cache_path()).glob(f"{glob.escape(base)}-*.nb?"):
+        if not file.name.startswith(f"{base}-{sources()[:_DIGITS]}"):
+            with suppress(OSError):  # another process was here first, or still reads it
+                file.unlink()
 
 
 @cache
@@ -72,6 +92,7 @@ def sources() -> str:
         "scalars",
         "sharing",
         "tables",
+        "unpacking",
         "vectors",
     ):
         digest.update(Path(__file__).with_name(name + ".py").read_bytes())

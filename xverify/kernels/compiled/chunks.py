@@ -11,7 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
-from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, store, store_some
+from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_two, store, store_some
 from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two, values
 from xverify.kernels.compiled.scalars import Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, spread
@@ -79,11 +79,10 @@ def put_two_chunks(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
         fetch_ahead(context, builder, x, codes, first, 2 * CHUNK)
-        numbers = []
-        for _ in range(2):
-            code = load(context, builder, x, codes, first)
-            numbers.append(decoding.number(builder, code, coding_, element_of(scale_)))
-            first = builder.add(first, ir.Constant(I64, CHUNK))
+        numbers = [
+            decoding.number(builder, code, coding_, element_of(scale_))
+            for code in load_two(context, builder, x, codes, first)
+        ]
         store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal_, streamed_)
         return context.get_dummy_value()
 

@@ -1,4 +1,4 @@
-"""An array as compiled loops take it: its elements where they lie, of whatever rank it is."""
+"""An array as compiled loops take it: its elements where they lie, of whatever rank it is, or several codes to a byte."""
 
 from __future__ import annotations
 
@@ -35,12 +35,39 @@ class Flat(types.Array):  # type: ignore[misc]
     where ``written``.
     """
 
-    def __init__(self, element: Any, rank: int = 1, written: bool = False) -> None:
-        name = f"{'written' if written else 'read'} flat array of {element}, rank {rank}"
+    def __init__(self, element: Any, rank: int = 1, written: bool = False, more: str = "") -> None:
+        name = f"{'written' if written else 'read'} flat array of {element}, rank {rank}{more}"
         super().__init__(element, rank, "C", readonly=not written, name=name)
 
 
-register_model(Flat)(models.ArrayModel)
+class Packed(Flat):
+    """Bytes that hold so many codes each, the first in the lowest bits. `scalars.get` and `memory.load` count codes and give one
+    a byte, with zeros above; its size counts bytes.
+    """
+
+    def __init__(self, in_byte: int, rank: int = 1) -> None:
+        self.in_byte = in_byte
+        super().__init__(types.uint8, rank, more=f", {in_byte} codes in a byte")
+
+    @property
+    def key(self) -> Any:
+        """What tells the type from others of its class."""
+        return *super().key, self.in_byte
+
+    @property
+    def mangling_args(self) -> Any:
+        """The same in the names of compiled functions, of which LLVM takes two of one name for one function."""
+        name, arguments = super().mangling_args
+        return name, [*arguments, self.in_byte]
+
+
+def codes_of(element: Any, in_byte: int, rank: int = 1) -> Flat:
+    """The type of an array of codes, of which so many are in a byte where that is more than one."""
+    return Flat(element, rank) if in_byte == 1 else Packed(in_byte, rank)
+
+
+for _kind in (Flat, Packed):
+    register_model(_kind)(models.ArrayModel)
 
 
 @unbox(Flat)  # type: ignore[untyped-decorator]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -14,14 +14,20 @@ from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
-from xverify.kernels.compiled.flat import Flat, is_plain
+from xverify.kernels.compiled.flat import Flat, codes_of, is_plain
 from xverify.kernels.compiled.loops import linear
+from xverify.kernels.compiled.packed import reading
 from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
 from xverify.kernels.plans import Operand, Small
 
-_EVERY_BYTE = np.arange(256, dtype=np.uint8)
+_EVERY_CODE = {
+    1: np.arange(256, dtype=np.uint8),
+    2: np.array([0x11 * (i % 16) + 0x10 for i in range(0, 256, 2)], np.uint8),
+    4: np.full(64, 0b11_10_01_00, np.uint8),
+}
+"""By codes in a byte, 256 of them: each of a type, and so on."""
 
 _LOOK_UP_FROM = 2048
 """From this size on, an output for each code is computed once and looked up, where it is computed in float64."""
@@ -36,12 +42,13 @@ def signature(
     offset: Any,
     spread: Places | None,
     by_division: bool = False,
+    in_byte: int = 1,
 ) -> tuple[Any, ...]:
-    """The types with which `loops.linear` is compiled, given those of elements and of its parameters."""
+    """The types with which `loops.linear` is compiled, given those of elements and of its parameters. in_byte: codes of x."""
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
-        Flat(codes), Flat(ELEMENTS[out], written=True), coding, real, scale, offset,
+        codes_of(codes, in_byte), Flat(ELEMENTS[out], written=True), coding, real, scale, offset,
         types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
         types.int64, types.boolean,
     )  # fmt: skip
@@ -54,7 +61,8 @@ class Linear:
     scale: the dtype in which scales are given to the loops. divides: True, or None.
     is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
     by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
-    else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps.
+    else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps. in_byte, offsets_in_byte:
+    how many codes are in a byte of x, and of the zero points, which are of rank 1 where these are several.
     """
 
     out: np.dtype[Any]
@@ -66,6 +74,8 @@ class Linear:
     zero_points_decide: bool
     offsets: str | None
     is_direct: bool
+    in_byte: int = 1
+    offsets_in_byte: int = 1
 
     @classmethod
     def of(
@@ -88,11 +98,14 @@ class Linear:
         found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
-        is_laid_out = isinstance(found, Rows) and found.repeats * found.tiles > 1
+        is_laid_out = isinstance(found, Rows) and found.is_laid_out
         # What equals a dtype of this machine's byte order is of that order.
         is_direct = x.dtype.isnative and scale.dtype == given and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
-        return cls(out, code, given, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct)
+        in_byte = x.in_byte, 1 if zero_point is None else zero_point.in_byte
+        return cls(
+            out, code, given, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct, *in_byte
+        )
 
     @cached_property
     def single(self) -> Compiled:
@@ -107,9 +120,16 @@ class Linear:
     def _compiled(self, real: Any) -> Compiled:
         rank = 0 if self.places is None else 1
         scale = Flat(ELEMENTS[self.scale], rank)
-        offset = {None: real, "codes": Flat(self.coding.codes, rank), "numbers": Flat(real, rank)}[self.offsets]
         codes, fields, by_division = self.coding.codes, self.coding.fields_type, self.divides is not None
-        return entry(linear, signature(codes, self.out, fields, real, scale, offset, self.places, by_division))
+        in_byte = 1 if isinstance(self.places, Rows) and self.places.is_laid_out else self.offsets_in_byte
+        offset = {None: real, "codes": codes_of(codes, in_byte, rank), "numbers": Flat(real, rank)}[self.offsets]
+        given = signature(codes, self.out, fields, real, scale, offset, self.places, by_division, self.in_byte)
+        return entry(linear, given)
+
+    @cached_property
+    def unpacked(self) -> Linear:
+        """The formula for codes of x that are one a byte."""
+        return replace(self, in_byte=1)
 
     @cached_property
     def _given(self) -> tuple[Any, ...]:
@@ -146,9 +166,12 @@ class Linear:
         if out.size == 0:
             return
         is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
+        prepared = self._prepared(is_wide, scale, zero_point)
+        if self.in_byte > 1 and (prepared is None or not (is_plain(x) and is_plain(out))):
+            self.unpacked(out, x, scale, zero_point, reading(x, self.in_byte))
+            return
         compiled = self.double if is_wide else self.single
         fields, divides, runs, rows = self._given
-        prepared = self._prepared(is_wide, scale, zero_point)
         if prepared is None:
             for_each_piece(self._in_parts(compiled, is_wide, scale, zero_point), out, x, read, PIECE)
             return
@@ -159,10 +182,10 @@ class Linear:
 
         if self.is_looked_up(out.size, is_wide):
             entries = np.empty(256, self.out)
-            write(0, _EVERY_BYTE, entries, False, 0, False)
-            look_up(out, x, entries, read)
+            write(0, _EVERY_CODE[self.in_byte], entries, False, 0, False)
+            look_up(out, x, entries, read, self.in_byte)
         else:
-            for_all_pieces(write, out, x, read)
+            for_all_pieces(write, out, x, read, self.in_byte)
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them, where that takes no more memory than a block."""
@@ -172,7 +195,9 @@ class Linear:
         if not is_given and scale.size > BLOCK:
             return None
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
-        if isinstance(places, Rows):
+        if isinstance(places, Rows) and places.is_laid_out:
+            if self.offsets_in_byte > 1:
+                offsets = reading(offsets, self.offsets_in_byte)(0, scale.size)
             factors, offsets = laid_out(factors, places), offsets if zero_point is None else laid_out(offsets, places)
         return factors, offsets
 
@@ -191,15 +216,17 @@ class Linear:
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
         """Each piece is given the parameters that it needs, as the loops take them."""
         fields, divides, *_ = self._given
-        places = self.places
+        places, in_byte = self.places, self.offsets_in_byte
         assert places is not None
         scales, zero_points = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
             for first, last in places.cuts(start, stop):
                 low, high = places.reach(first, last)
+                low -= low % in_byte
                 factors = self._scales(scales[low:high])
-                offsets = self._offsets(None if zero_points is None else zero_points[low:high], is_wide)
+                part_of_bytes = slice(low // in_byte, -(-high // in_byte))
+                offsets = self._offsets(None if zero_points is None else zero_points[part_of_bytes], is_wide)
                 part = slice(first - start, last - start)
                 compiled(
                     codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
@@ -211,7 +238,7 @@ class Linear:
 
 def laid_out(parameters: Array, places: Rows) -> Array:
     """The parameters as often as the rows ask for."""
-    if places.repeats * places.tiles == 1:
+    if not places.is_laid_out:
         return parameters
     return np.tile(np.repeat(parameters, places.repeats), places.tiles)
 
@@ -235,14 +262,12 @@ def _is_narrow(zero_point: Any) -> bool:
     return bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
 
 
-def look_up(out: Array, x: Array, entries: Array, read: Read | None = None) -> None:
-    """out = the table's entry for each byte of x."""
-    compiled = entry(
-        linear,
-        signature(types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None),
-    )
+def look_up(out: Array, x: Array, entries: Array, read: Read | None = None, in_byte: int = 1) -> None:
+    """out = the table's entry for each code of x, of which so many are in a byte."""
+    given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
+    compiled = entry(linear, signature(*given, in_byte=in_byte))
 
     def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)
 
-    for_all_pieces(write, out, x, read)
+    for_all_pieces(write, out, x, read, in_byte)

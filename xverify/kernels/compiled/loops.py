@@ -1,4 +1,6 @@
-"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of one size.
+"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of as many elements.
+
+``x`` and ``offset`` may hold packed codes (`flat.Packed`): places in them are counted in codes all the same.
 
 Types of arguments choose between versions (None is one): few functions, each with as many signatures as are used, which Numba
 keeps.
@@ -309,7 +311,7 @@ def linear(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
 
     Returns whether it did; nothing is written where the output shares memory with an input, which is not asked of ``shared``.
     """
-    heard, first, stop = 0, 0, x.size
+    heard, first, stop = 0, 0, out.size
     if shared != 0:
         heard = listen(shared)
         first, stop = take(shared)

@@ -6,8 +6,10 @@ from typing import Any
 
 from llvmlite import ir
 
+from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.scalars import LINE, apart, data_of
-from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I32, I64, of_llvm, spread
+from xverify.kernels.compiled.unpacking import bits_before, byte_of, moved_down, unpacked
+from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, of_llvm, shuffled, spread
 
 AHEAD = 1024
 """Bytes: as far ahead as codes are fetched, which is long enough for memory to answer while what is before them is computed."""
@@ -21,15 +23,59 @@ def first_of(builder: Any, count: Any) -> Any:
 
 
 def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: Any = None, count: int = CHUNK) -> Any:
-    """``count`` elements of an array from array[first] on, as `scalars.get` reads them; with a mask those alone, and zeros."""
+    """``count`` elements of an array from array[first] on, as `scalars.get` reads them; with a mask those alone, and zeros, or of
+    packed codes what is beside them in a byte."""
     address = data_of(context, builder, array, value, first)
-    kind = ir.VectorType(address.type.pointee, count)
+    if isinstance(array, Packed):
+        packed = _packed if mask is None else _some_packed
+        return unpacked(
+            builder, packed(builder, array.in_byte, address, first, count if mask is None else mask), array.in_byte
+        )
+    return _read(builder, address, ir.VectorType(address.type.pointee, count), mask)
+
+
+def load_two(context: Any, builder: Any, array: Any, value: Any, first: Any) -> list[Any]:
+    """Two vectors of CHUNK elements from array[first] on."""
+    if isinstance(array, Packed):  # which are moved to where they belong together
+        both = load(context, builder, array, value, first, count=2 * CHUNK)
+        return [shuffled(builder, both, both, range(start, start + CHUNK)) for start in (0, CHUNK)]
+    behind = builder.add(first, ir.Constant(I64, CHUNK))
+    return [load(context, builder, array, value, place) for place in (first, behind)]
+
+
+def _read(builder: Any, address: Any, kind: Any, mask: Any = None) -> Any:
     address = builder.bitcast(address, kind.as_pointer())
     if mask is None:
         read = builder.load(address, align=1)
     else:
         read = _masked(builder, "load", kind, [address, ir.Constant(I32, 1), mask, ir.Constant(kind, None)])
     return apart(builder, read, "read", "written")
+
+
+def _packed(builder: Any, in_byte: int, address: Any, first: Any, count: int) -> Any:
+    """The bytes of ``count`` codes, of which the first is in the byte at that address, moved to where a byte begins with it."""
+    kind, bits = ir.VectorType(I8, count // in_byte), bits_before(builder, in_byte, first)
+    read, before = _read(builder, address, kind), builder.block
+    with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(I64, 0)), likely=False):
+        # Only here does the last code lie in the byte behind.
+        behind = _read(builder, builder.gep(address, [ir.Constant(I64, 1)]), kind)
+        moved, within = moved_down(builder, read, behind, bits), builder.block
+    found = builder.phi(kind)
+    found.add_incoming(read, before)
+    found.add_incoming(moved, within)
+    return found
+
+
+def _some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask: Any) -> Any:
+    """The same of CHUNK codes, of which those of a mask, the first ones, are read alone, and zeros or codes beside them."""
+    count = builder.zext(builder.ctpop(builder.bitcast(mask, I16)), I64)
+    within = builder.and_(first, ir.Constant(I64, in_byte - 1))
+    end = builder.add(builder.add(within, count), ir.Constant(I64, in_byte - 1))
+    read = _read(builder, address, ir.VectorType(I8, CHUNK), first_of(builder, byte_of(builder, in_byte, end)))
+    every = ir.IntType(8 * CHUNK)
+    moved = builder.lshr(builder.bitcast(read, every), builder.zext(bits_before(builder, in_byte, first), every))
+    size = CHUNK // in_byte
+    return builder.bitcast(builder.trunc(moved, ir.IntType(8 * size)), ir.VectorType(I8, size))
 
 
 def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
@@ -53,6 +99,8 @@ def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, 
     may be behind the array's end."""
     start = data_of(context, builder, array, value, first)
     size = count * start.type.pointee.get_abi_size(context.target_data)
+    if isinstance(array, Packed):
+        size //= array.in_byte
     kinds = [ir.PointerType(I8), I32, I32, I32]
     name = "llvm.prefetch.p0"
     fetch = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)

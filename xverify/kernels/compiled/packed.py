@@ -29,15 +29,14 @@ def unpack(packed, codes, in_byte):
             put(codes, 4 * i + 3, byte >> 6)
 
 
-def reading(packed: Array, bits: int) -> Read:
-    """What gives a part of the codes in those bytes, which lie without gaps, one code a byte."""
+def reading(packed: Array, in_byte: int) -> Read:
+    """What gives a part of the codes in those bytes, one a byte."""
     compiled = entry(unpack, (Flat(types.uint8), Flat(types.uint8, written=True), types.int64))
-    in_byte = 8 // bits
 
     def read(start: int, stop: int) -> Array:
         first, last = start // in_byte, -(-stop // in_byte)
         codes = np.empty((last - first) * in_byte, np.uint8)
-        compiled(packed[first:last], codes, in_byte)
+        compiled(np.ascontiguousarray(packed[first:last]), codes, in_byte)
         return codes[start - first * in_byte : stop - first * in_byte]
 
     return read

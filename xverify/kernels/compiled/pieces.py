@@ -59,24 +59,27 @@ def _streamed_from() -> int:
     return size * 3 // 4
 
 
-def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None) -> None:
-    """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most."""
-    size = out.size
+def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None, in_byte: int = 1) -> None:
+    """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most.
+
+    in_byte: codes in a byte of x. Where they are several, x and out are plain.
+    """
     if read is None and is_plain(x) and is_plain(out):
         if out.nbytes < THREADS_FROM:
             write(0, x, out, False, 0, False)
             return
         streamed = out.nbytes >= _streamed_from()
         if threads() > 1:
-            codes, elements = x.reshape(-1), out.reshape(-1)
-            for start in range(0, size, SHARED):
-                _share(write, start, codes[start : start + SHARED], elements[start : start + SHARED], streamed)
+            codes, elements = _slices(x.reshape(-1), in_byte), out.reshape(-1)
+            for start in range(0, out.size, SHARED):
+                stop = min(start + SHARED, out.size)
+                _share(write, start, codes(start, stop), elements[start:stop], streamed)
             return
 
     def alone(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
         write(start, codes, elements, streamed, 0, False)
 
-    for_each_piece(alone, out, x, read, PIECE if read is not None else LARGE_PIECE)
+    for_each_piece(alone, out, x, read, PIECE if read is not None else LARGE_PIECE, in_byte)
 
 
 def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed: bool) -> None:
@@ -86,12 +89,16 @@ def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed:
     share(work, _ends(elements.size, threads()))
 
 
-def for_each_piece(write: Write, out: Array, x: Array, read: Read | None = None, largest: int = PIECE) -> None:
-    """Call ``write`` for pieces of at most ``largest`` elements that cover ``out``, with codes from x, or from ``read``."""
+def for_each_piece(
+    write: Write, out: Array, x: Array, read: Read | None = None, largest: int = PIECE, in_byte: int = 1
+) -> None:
+    """Call ``write`` for pieces of at most ``largest`` elements that cover ``out``, with codes from x, or from ``read``.
+
+    in_byte: as for `for_all_pieces`.
+    """
     size = out.size
     if read is None and is_plain(x):
-        flat = x.reshape(-1)
-        read = _slices(flat)
+        read = _slices(x.reshape(-1), in_byte)
     if read is None or not is_plain(out):
         _for_each_block(write, out, x, read)
         return
@@ -118,8 +125,9 @@ def _ends(size: int, sharers: int) -> tuple[int, ...]:
     return tuple(ends)
 
 
-def _slices(flat: Array) -> Read:
-    return lambda start, stop: flat[start:stop]
+def _slices(flat: Array, in_byte: int) -> Read:
+    """What gives the parts of an array of codes; packed ones of parts that begin with a byte."""
+    return lambda start, stop: flat[start // in_byte : -(-stop // in_byte)]
 
 
 def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> None:

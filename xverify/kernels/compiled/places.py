@@ -53,6 +53,11 @@ class Rows:
     repeats: int = 1
     tiles: int = 1
 
+    @property
+    def is_laid_out(self) -> bool:
+        """Whether the parameters are laid out anew."""
+        return self.repeats * self.tiles > 1
+
     def reach(self, start: int, stop: int) -> tuple[int, int]:
         """As `Runs.reach`."""
         first, last = start // self.row, (stop - 1) // self.row

@@ -14,6 +14,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled.flat import Packed
+from xverify.kernels.compiled.unpacking import byte_of, code_in
 from xverify.kernels.compiled.vectors import I32, I64
 
 LINE = 64
@@ -47,7 +49,9 @@ def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
 
 
 def data_of(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
-    """The address of an array's element."""
+    """The address of an array's element, or of the byte that a packed code is in."""
+    if isinstance(array, Packed):
+        index = byte_of(builder, array.in_byte, index)
     return builder.gep(context.make_array(array)(context, builder, value).data, [index], inbounds=True)
 
 
@@ -68,8 +72,10 @@ def get(context: Any, array: Any, index: Any) -> Generated:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = data_of(context, builder, signature.args[0], *arguments)
-        return apart(builder, builder.load(address), "read", "written")
+        of, index = signature.args[0], arguments[1]
+        address = data_of(context, builder, of, *arguments)
+        read = apart(builder, builder.load(address), "read", "written")
+        return code_in(builder, of.in_byte, read, index) if isinstance(of, Packed) else read
 
     return array.dtype(array, types.intp), generate
 

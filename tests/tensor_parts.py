@@ -1,0 +1,35 @@
+"""Parts of a tensor that a compiled loop is asked for, and the parameters that serve them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xverify.kernels.compiled.places import Places, Runs
+
+Array = np.ndarray[Any, Any]
+
+
+def parameters(places: Places | None, size: int) -> Array:
+    """The parameter of each element, as `xverify.kernels.compiled.loops` says it."""
+    element = np.arange(size)
+    if places is None:
+        return 0 * element
+    if isinstance(places, Runs):
+        line, within = np.divmod(element, places.line)
+        return line * places.stride + within // places.run
+    row, within = np.divmod(element, places.row)
+    line, of_line = np.divmod(row, places.in_line)
+    return (line * places.stride + of_line // places.run) * places.row + within
+
+
+def some_parts(size: int) -> list[tuple[int, int]]:
+    """Where they start and stop: all, all but a few, what is short or long, and what begins and ends at any chunk."""
+    rng = np.random.default_rng(1)
+    anywhere = np.sort(rng.integers(0, size + 1, (12, 2)))
+    of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
+    short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
+    drawn_parts = np.concatenate([anywhere, of_chunks, short])
+    # 29 elements of 16 bits are what an output three elements off has before its first cache line.
+    return [*((start, size) for start in (0, 1, 29)), *((int(start), int(stop)) for start, stop in drawn_parts)]
