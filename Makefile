@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
+SUB_BYTE := int4,uint4,float4_e2m1fn,int2,uint2
 
 .PHONY: setup sweep gate gate-numba gate-cuda-on-cpu bench test test-slow lint format findings detection alarms mutants clean
 
@@ -41,13 +42,16 @@ findings: setup
 	$(BIN)/xverify sweep --cases 30000 --seed 0 --json reports/runs/published.json
 	$(BIN)/xverify report reports/runs/published.json --format markdown -o reports/findings.md
 
-# The in-house kernel under the gate, on the whole domain; on a slow machine the walk may take longer than a minute.
+# The in-house kernel under the gate, on the whole domain, and with 4- and 2-bit codes as they are stored; on a slow machine the
+# walk may take longer than a minute.
 gate: setup
 	$(BIN)/xverify gate --contract '*' --walk-only --budget 170s
+	$(BIN)/xverify gate --kernel xverify-numpy:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 170s
 
 # The same for the loops that Numba compiles; where none are kept from before, compiling them takes another minute.
 gate-numba: setup
 	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 400s
+	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
 
 # The same for the CUDA kernels, without a card: their source compiled as C++, one thread after the other, behind a CuPy of the tests.
 gate-cuda-on-cpu: setup

@@ -1,15 +1,21 @@
-"""The in-house kernels: `xverify.dequantize_linear` and its sisters, with NumPy and compiled by Numba."""
+"""The in-house kernels: `xverify.dequantize_linear` and its sisters, with NumPy and compiled by Numba.
+
+With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-bit types go by way of `xverify.dequantize_packed`.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable
 
 import numpy as np
 
-from oracles.arrays import answered, hand_out
+from oracles.arrays import answered, hand_out, pack
 from oracles.protocol import Loaded, Oracle
 from oracles.python_kernel import arguments, watched
-from xverify.core.call import Call, Outcome
+from xverify.core.call import BITS, Call, Outcome
+
+PACKED = "packed"
 
 ORACLES = tuple(
     Oracle(
@@ -27,9 +33,16 @@ ORACLES = tuple(
 )
 
 
-def load(backend: str = "numpy") -> Loaded:
+def with_option(oracle: Oracle, option: str) -> Oracle:
+    """The same kernel, given codes as they are stored. ValueError for another option than PACKED."""
+    if option != PACKED:
+        raise ValueError("%s takes the option %s, not %r" % (oracle.name, PACKED, option))
+    return replace(oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, option))
+
+
+def load(backend: str = "numpy", option: str = "") -> Loaded:
     """The in-house kernel, called once for each call."""
-    invoke = _invoke(backend)
+    invoke = _invoke(backend, option)
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)
@@ -38,12 +51,12 @@ def load(backend: str = "numpy") -> Loaded:
     return Loaded(answer)
 
 
-def load_watched(backend: str = "numpy") -> Loaded:
+def load_watched(backend: str = "numpy", option: str = "") -> Loaded:
     """The same under the gate: watched for what it does besides, as a user's kernel is."""
-    return Loaded(watched(_invoke(backend)), fatal=(MemoryError,))
+    return Loaded(watched(_invoke(backend, option)), fatal=(MemoryError,))
 
 
-def _invoke(backend: str) -> Callable[[Call, dict[str, Any]], Any]:
+def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     """Import the public functions; each family of contracts has one."""
     import xverify
 
@@ -61,7 +74,31 @@ def _invoke(backend: str) -> Callable[[Call, dict[str, Any]], Any]:
         if "axis" in call.attributes:
             # As it was given: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
-        function = functions[call.contract.partition("/")[0]]
+        family = call.contract.partition("/")[0]
+        function = functions[family]
+        if option == PACKED and family == "ai.onnx" and _is_told_packed(*operands):
+            function = xverify.dequantize_packed
+            operands[:], described = _packed(*operands)
+            keywords.update(described)
         return function(*operands, contract=call.contract, backend=backend, **keywords)
 
     return invoke
+
+
+def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
+    """Whether a call is the same with packed codes: a zero point of uint8 would be taken for packed ones of x's type."""
+    return BITS.get(x.dtype.name, 8) < 8 and (zero_point is None or zero_point.dtype != np.uint8)
+
+
+def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict[str, Any]]:
+    """The operands with packed codes, and what is to be said of them. A zero point stays as it is where its type or shape, which
+    bytes have not, is not what it must be."""
+    bits = BITS[x.dtype.name]
+
+    def stored(array: Any) -> Any:
+        codes: Any = array.view(np.uint8) & np.uint8((1 << bits) - 1)
+        return pack(codes, bits)
+
+    if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
+        zero_point = stored(zero_point)
+    return [stored(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}

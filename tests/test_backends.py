@@ -11,8 +11,9 @@ import pytest
 
 import xverify
 from oracles import all_oracles, xverify_numpy
-from xverify.core.call import Call
+from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import tensor
+from xverify.engine.select import UsageError, kernel_named
 from xverify.kernels.backends import chosen
 
 pytest.importorskip("numba")
@@ -72,3 +73,44 @@ def test_the_oracle() -> None:
     outcome = xverify_numpy.load("numba").answer(call, "")
     assert outcome.tensor is not None
     assert outcome.tensor.codes.view(np.float32).tolist() == [0.5, -1.5]
+
+
+def packed_call(zero_point: Tensor | None, **attributes: int) -> Call:
+    tensors = {"x": tensor("int4", [[1, -3, 7], [-8, 0, 2]]), "scale": tensor("float32", [0.5, 2])}
+    return Call("ai.onnx/DequantizeLinear-25", tensors | ({"zero_point": zero_point} if zero_point else {}), attributes)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_the_oracle_with_codes_as_they_are_stored(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[np.ndarray, ...]] = []
+    usual = xverify.dequantize_packed
+
+    def watched(*operands: np.ndarray, **keywords: object) -> np.ndarray:
+        asked.append(operands)
+        return usual(*operands, **keywords)
+
+    monkeypatch.setattr(xverify, "dequantize_packed", watched)
+    kernel = kernel_named(f"xverify-{backend}:packed")
+    assert kernel.name == f"xverify-{backend}:packed"
+    answer = xverify_numpy.load(*kernel.arguments).answer
+    outcome = answer(packed_call(tensor("int4", [1, -1]), axis=0), "")
+    assert outcome.tensor is not None
+    assert outcome.tensor.codes.view(np.float32).tolist() == [[0, -2, 3], [-14, 2, 6]]
+    assert [operand.tolist() for operand in asked.pop()] == [[0xD1, 0x87, 0x20], [0.5, 2], [0xF1]]
+    with pytest.raises(ValueError, match="zero-point-shape"):
+        answer(packed_call(tensor("int4", [[1, -1]]), axis=0), "")
+    with pytest.raises(TypeError, match="zero-point-type"):
+        answer(packed_call(tensor("uint4", [1, 1]), axis=0), "")
+    assert [operands[2].dtype.name for operands in asked] == ["int4", "uint4"]
+    asked.clear()
+    with pytest.raises(TypeError, match="zero-point-type"):  # which would be taken for packed codes
+        answer(packed_call(tensor("uint8", [1, 1]), axis=0), "")
+    usual_type = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [1]), "scale": tensor("float32", 0.5)}, {})
+    assert answer(usual_type, "").tensor is not None
+    assert not asked
+
+
+@pytest.mark.parametrize("name", ["xverify-numba:", "xverify-numpy:unpacked"])
+def test_an_option_that_there_is_not(name: str) -> None:
+    with pytest.raises(UsageError, match="takes the option packed, not"):
+        kernel_named(name)

@@ -122,12 +122,15 @@ def oracles_named(
 def kernel_named(target: str) -> Oracle:
     """The kernel under test: an in-house one by its name, or the user's by its TARGET. Raises UsageError."""
     kernels = {name: oracle for name, oracle in all_oracles().items() if oracle.role == "kernel"}
-    if target in kernels:
-        return kernels[target]
+    name, colon, option = target.partition(":")
     try:
+        if name in kernels:
+            return with_option(kernels[name], option) if colon else kernels[name]
         return plugin(target)
     except TargetError as error:
         raise UsageError(f"{error}; or an in-house kernel: {', '.join(kernels)}{nearest(target, kernels)}") from None
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def kernel_under_test(target: str, strict: bool = False) -> Oracle:
