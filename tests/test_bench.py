@@ -226,6 +226,47 @@ def test_sizes_and_pairs_are_read():
     assert [cases.size_in_words(n) for n in (1000, 1 << 16, 3 << 20)] == ["1 000", "64 Ki", "3 Mi"]
     assert cases.pairs_of("int4:float16,uint8") == (("int4", "float16"), ("uint8", "float32"))
     assert len(cases.cases_of((("uint8", "float32"),), ("per-tensor", "blocked"), (1, 96))) == 3
+    assert cases.pairs_of("packed-uint2:bfloat16") == (("packed-uint2", "bfloat16"),)
+    assert len(cases.pairs_of("all")) == 3 * (len(cases.QUANTIZED) + 5)
+    for single in cases.cases_of((("packed-int4", "float16"), ("int4", "float16")), ("blocked",), (1,)):
+        assert (single.x_dtype, single.out_dtype, single.elements) == ("int4", "float16", 1)
+    with pytest.raises(ValueError, match="'packed-int8' is no type of x"):
+        cases.pairs_of("packed-int8:float32")
+
+
+def test_packed_codes_are_fewer_bytes_to_read():
+    case, plain = (Case("int2", "float16", "blocked", 4096, packed) for packed in (True, False))
+    assert (case.bytes_read, plain.bytes_read, case.bytes_of_codes) == (1024, 4096, 4096)
+    assert (case.bytes_of_parameters, plain.bytes_of_parameters) == (128 * 2 + 32, 128 * 3)
+    assert Case("uint4", "float32", "per-tensor", 5, True).bytes_read == 3
+    assert str(case) == "packed int2 to float16, blocked, 4096 elements"
+    assert present.x_in_words({"x_dtype": "int2"}) == "int2"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_kernels_are_given_codes_as_the_case_says(packed, monkeypatch):
+    import xverify
+    from xverify.bench.peers import in_house, limit, naive
+
+    asked = []
+    for name in ("dequantize_linear", "dequantize_packed"):
+        usual = getattr(xverify, name)
+        monkeypatch.setattr(
+            xverify, name, lambda *a, f=usual, **k: asked.append((f.__name__, a[0].nbytes)) or f(*a, **k)
+        )
+    monkeypatch.setenv("XVERIFY_BENCH", "numpy")
+    case = Case("uint4", "float32", "blocked", 1024, packed)
+    with written(case, 7) as folder:
+        operands = read(case, folder)
+        problem = bench_peers.Problem(case, *operands, np.zeros(case.shape, np.float32))
+        (way,) = in_house.load(1)(problem)
+        way.run()
+        assert other_bits(case, folder, problem.out) == 0
+    assert asked == [("dequantize_packed", 512) if packed else ("dequantize_linear", 1024)]
+    if packed:
+        with pytest.raises(NotImplementedError, match="NumPy has no packed codes"):
+            naive.load(1)(problem)
+    assert limit._parameters(problem).nbytes == case.bytes_of_parameters // 8 * 8
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from math import prod
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_arrays import NUMPY, dtype_of
 
-from xverify.kernels.blocks import BLOCK, Spread, blocks, for_each_block
-from xverify.kernels.casting import Array
+from xverify.kernels.blocks import BLOCK, Spread, blocks, for_each_block, some_numbers
+from xverify.kernels.casting import FLOAT64, Array
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 50))
@@ -28,10 +31,12 @@ def test_blocks_cover_each_element_once_and_are_as_few_as_can_be(shape: list[int
     assert len(found) == (prod(shape[: whole - 1]) * -(-shape[whole - 1] // step) if seen.size else 0)
 
 
-def parts(x: Array, out: Array, spread: Spread, *parameters: Array) -> list[tuple[Array, ...]]:
+def parts(
+    x: Array, out: Array, spread: Spread, *parameters: Array, real: np.dtype[Any] | None = None
+) -> list[tuple[Array, ...]]:
     """What is handed out."""
     found: list[tuple[Array, ...]] = []
-    for_each_block(lambda *given: found.append(given), out, x, spread, *parameters)
+    for_each_block(lambda *given: found.append(given), out, x, spread, real, *parameters)
     return found
 
 
@@ -71,3 +76,52 @@ def test_each_block_has_its_own_scales(spread: Spread, shape: tuple[int, ...]) -
     for index in blocks((3, 3), 2):
         given = spread.at(spread.shaped(scale, 2), index)
         np.testing.assert_array_equal(np.broadcast_to(given, every[index].shape), every[index])
+
+
+def test_few_parameters_become_numbers_at_once_and_many_with_their_block() -> None:
+    few, many = np.arange(BLOCK) % 7, np.arange(BLOCK + 1) % 7
+    for dtype in (np.dtype(np.uint8), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.int4)):
+        now, later = some_numbers(few.astype(dtype), FLOAT64), some_numbers(many.astype(dtype), FLOAT64)
+        assert now is not None
+        assert later is not None
+        assert (now.dtype, later.dtype) == (np.float64, dtype)
+        x, out = np.zeros((2, BLOCK + 1), np.uint8), np.zeros((2, BLOCK + 1), np.float32)
+        shaped = Spread(1).shaped(later, 2)
+        assert shaped is not None
+        found = parts(x, out, Spread(1), shaped, real=FLOAT64)
+        assert len(found) == 4
+        for part, codes, parameter in found:
+            assert part.shape == codes.shape == parameter.shape
+            assert parameter.dtype == np.float64
+        assert [parameter[0, -1] for *_, parameter in found] == [(BLOCK - 1) % 7, BLOCK % 7] * 2
+    assert some_numbers(None, FLOAT64) is None
+
+
+def test_of_a_long_row_of_blocks_a_block_is_given_its_own_parameters_only() -> None:
+    scale = np.arange(1 << 20, dtype=np.float32)[None]
+    index = (slice(0, 1), slice(3 * BLOCK + 5, 4 * BLOCK + 5))
+    tracemalloc.start()
+    given = Spread(1, 2).at(scale, index, FLOAT64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert given is not None
+    np.testing.assert_array_equal(given[0], np.arange(3 * BLOCK + 5, 4 * BLOCK + 5) // 2)
+    assert peak < 32 * BLOCK
+
+
+@pytest.mark.parametrize("scale_name", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_parameters_are_not_converted_whole(scale_name: str, is_blocked: bool) -> None:
+    """An output and arrays of a block at a time: twice as many elements take no more."""
+    taken = []
+    for rows in (16, 32):
+        x = np.random.default_rng(0).integers(0, 256, (rows, BLOCK // 4), np.uint8)
+        extents = (rows, BLOCK // 8) if is_blocked else x.shape
+        scale, zero_point = np.full(extents, 0.5, dtype_of(scale_name)), np.full(extents, 7, np.uint8)
+        keywords = {"axis": 1, "block_size": 2 if is_blocked else 1, "out": np.empty(x.shape, scale.dtype)}
+        NUMPY.dequantize_linear(x, scale, zero_point, **keywords)
+        tracemalloc.start()
+        NUMPY.dequantize_linear(x, scale, zero_point, **keywords)
+        taken.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert taken[1] < 1.1 * taken[0] < 64 * BLOCK

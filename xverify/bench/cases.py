@@ -16,6 +16,9 @@ from xverify.core.dtypes import FLOATS, INTEGERS, QUANTIZED, encode, integer_ran
 GRANULARITIES = ("per-tensor", "per-axis", "per-axis-last", "blocked", "blocked-first")
 """One scale; one for each row; for each column, where neighbours in memory have other scales; for 32 in a row; in a column."""
 
+PACKED = "packed-"
+"""Before a type of x whose codes are packed."""
+
 BLOCK = 32
 """Elements of a block, as in most files of 4-bit weights."""
 
@@ -34,6 +37,8 @@ class Case:
     out_dtype: str
     granularity: str
     elements: int
+    packed: bool = False
+    """Whether codes of x and zero point lie several to a byte, as models store them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,9 +74,18 @@ class Case:
         return self.x_dtype in INTEGERS and self.x_dtype != "int32"
 
     @property
-    def bytes_read(self) -> int:
+    def bytes_of_codes(self) -> int:
         """Of x, as NumPy holds it: types of less than a byte take one."""
         return self.elements * code_dtype(self.x_dtype).itemsize
+
+    @property
+    def bytes_read(self) -> int:
+        """Of x."""
+        return self._stored(self.elements)
+
+    def _stored(self, codes: int) -> int:
+        """Bytes of so many codes of x's type."""
+        return -(-codes * BITS[self.x_dtype] // 8) if self.packed else codes * code_dtype(self.x_dtype).itemsize
 
     @property
     def bytes_written(self) -> int:
@@ -79,30 +93,42 @@ class Case:
 
     @property
     def bytes_of_parameters(self) -> int:
-        each = code_dtype(self.out_dtype).itemsize + self.has_zero_point * code_dtype(self.x_dtype).itemsize
-        return prod(self.parameter_shape) * each
+        count = prod(self.parameter_shape)
+        return count * code_dtype(self.out_dtype).itemsize + self.has_zero_point * self._stored(count)
 
     def __str__(self) -> str:
-        return f"{self.x_dtype} to {self.out_dtype}, {self.granularity}, {self.elements} elements"
+        x = types_in_words(self.x_dtype, self.packed)
+        return f"{x} to {self.out_dtype}, {self.granularity}, {self.elements} elements"
+
+
+def types_in_words(x_dtype: str, packed: bool) -> str:
+    """packed int4."""
+    return f"packed {x_dtype}" if packed else x_dtype
 
 
 def cases_of(pairs: Sequence[tuple[str, str]], granularities: Sequence[str], sizes: Sequence[int]) -> tuple[Case, ...]:
     """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call. From
     small to large, so that where time ends it is the largest that are left out."""
-    single = tuple(Case(x, out, "per-tensor", 1) for x, out in pairs)
-    return single + tuple(Case(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
+
+    def case(x: str, out: str, granularity: str, size: int) -> Case:
+        return Case(x.removeprefix(PACKED), out, granularity, size, x.startswith(PACKED))
+
+    single = tuple(case(x, out, "per-tensor", 1) for x, out in pairs)
+    return single + tuple(case(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
 
 
 def pairs_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of types from "uint8:float32,int4:float16", or "all". ValueError with a sentence."""
+    """Pairs of types from "uint8:float32,int4:float16,packed-int4:float16", or "all". ValueError with a sentence."""
+    packed = [PACKED + x for x in QUANTIZED if BITS[x] < 8]
+    known = (*QUANTIZED, *packed)
     if text == "all":
-        return tuple((x, out) for x in QUANTIZED for out in FLOATS)
+        return tuple((x, out) for x in known for out in FLOATS)
     pairs = []
     for part in _parts(text, "pair of types"):
         x, colon, out = part.partition(":")
         out = out if colon else "float32"
-        if x not in QUANTIZED:
-            raise ValueError(f"{x!r} is no type of x; there are {', '.join(QUANTIZED)}")
+        if x not in known:
+            raise ValueError(f"{x!r} is no type of x; there are {', '.join(known)}")
         if out not in FLOATS:
             raise ValueError(f"{out!r} is no type of an output; there are {', '.join(FLOATS)}")
         pairs.append((x, out))

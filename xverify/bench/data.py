@@ -26,7 +26,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 def written(case: Case, seed: int) -> Iterator[Path]:
     """A folder with the case's files, until the context ends. In memory where there is room: writing files back to a disk
     would go on while others are timed."""
-    needed = 2 * (case.bytes_read + case.bytes_written)
+    needed = 2 * (case.bytes_of_codes + case.bytes_written)
     room = os.statvfs(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None
     fits = room is not None and room.f_bavail * room.f_frsize > needed and os.access(_SHARED_MEMORY, os.W_OK)
     with tempfile.TemporaryDirectory(prefix="xverify-bench-", dir=_SHARED_MEMORY if fits else None) as name:

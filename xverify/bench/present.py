@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xverify.bench.cases import size_in_words
+from xverify.bench.cases import size_in_words, types_in_words
 
 Json = Mapping[str, Any]
 
@@ -15,7 +15,7 @@ Json = Mapping[str, Any]
 class Group:
     """The cases of one pair of types and one granularity, by size."""
 
-    x_dtype: str
+    x: str
     out_dtype: str
     granularity: str
     cases: tuple[Json, ...]
@@ -23,7 +23,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        return f"{self.x_dtype} to {self.out_dtype}, {in_words(self.granularity)}"
+        return f"{self.x} to {self.out_dtype}, {in_words(self.granularity)}"
 
     @property
     def measured(self) -> tuple[Json, ...]:
@@ -56,11 +56,16 @@ def groups(bench: Json) -> tuple[Group, ...]:
     found: dict[tuple[str, str, str], list[Json]] = {}
     for case in bench["cases"]:
         if case["elements"] > 1:
-            found.setdefault((case["x_dtype"], case["out_dtype"], case["granularity"]), []).append(case)
+            found.setdefault((x_in_words(case), case["out_dtype"], case["granularity"]), []).append(case)
     return tuple(
         Group(*key, tuple(sorted(cases, key=lambda case: int(case["elements"]))), absent)
         for key, cases in found.items()
     )
+
+
+def x_in_words(case: Json) -> str:
+    """The type of x, and whether it is packed."""
+    return types_in_words(case["x_dtype"], case.get("packed", False))
 
 
 def single_calls(bench: Json) -> tuple[Json, ...]:

@@ -162,7 +162,7 @@ class _Fleet:
             if line.peer.name not in running:
                 line.reason = self._absent.get(line.peer.name) or self._ended.get(line.peer.name, "")
                 line.lost = line.peer.name not in self._absent
-        needed = (case.bytes_read + 2 * case.bytes_written) * (len(running) + 1)
+        needed = (case.bytes_of_codes + case.bytes_read + 2 * case.bytes_written) * (len(running) + 1)
         free = available()
         if free is not None and needed > free:
             measured.lines.clear()

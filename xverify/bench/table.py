@@ -85,7 +85,7 @@ def _print_single(cases: Sequence[Json], console: Console) -> None:
     table = Table(title="A call of one element", title_justify="left", title_style="bold")
     table.add_column("microseconds")
     for case in cases:
-        table.add_column(f"{case['x_dtype']} to {case['out_dtype']}", justify="right")
+        table.add_column(f"{present.x_in_words(case)} to {case['out_dtype']}", justify="right")
     for name in names:
         found = [present.line_of(case, name) for case in cases]
         cells = [present.microseconds(line) if line and "seconds" in line else "-" for line in found]

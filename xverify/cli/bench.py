@@ -10,14 +10,18 @@ import click
 
 from xverify.cli.common import PASS, UNABLE, clear, console_of_output
 
-DTYPES = "uint8:float32,int4:float16"
+DTYPES = "uint8:float32,int4:float16,packed-int4:float16"
 GRANULARITY = "per-tensor,per-axis,blocked"
 SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
 
 
 @click.command()
 @click.option(
-    "--dtypes", default=DTYPES, show_default=True, metavar="X:OUT,...", help="Types of x and of the output, or all."
+    "--dtypes",
+    default=DTYPES,
+    show_default=True,
+    metavar="X:OUT,...",
+    help="Types of x (packed-int4: several codes a byte) and of the output, or all.",
 )
 @click.option(
     "--granularity",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from xverify.kernels.casting import Array
+from xverify.kernels.casting import Array, numbers
 
 BLOCK = 1 << 16
 """Elements in a block: the largest temporary. 64 Ki float64 are half a MiB, which a core's own cache holds."""
@@ -37,19 +38,26 @@ class Spread:
             return parameter.reshape([parameter.size if i == self.axis else 1 for i in range(rank)])
         return parameter
 
-    def at(self, parameter: Array | None, index: Index) -> Array | None:
-        """The part of a shaped parameter that serves the block at ``index``."""
+    def at(self, parameter: Array | None, index: Index, real: np.dtype[Any] | None = None) -> Array | None:
+        """The part of a shaped parameter that serves the block at ``index``, as numbers of a float type where one is given."""
         if parameter is None or self.axis is None:
             return parameter
+        along = index[self.axis]
+        first = along.start // self.run
         place = tuple(
-            slice(None) if extent == 1 or (i == self.axis and self.run > 1) else part
+            slice(None)
+            if extent == 1
+            else slice(first, -(-along.stop // self.run))
+            if i == self.axis and self.run > 1
+            else part
             for i, (part, extent) in enumerate(zip(index, parameter.shape, strict=True))
         )
         found: Array = parameter[place]
+        if real is not None and found.dtype != real:
+            found = numbers(found, real)
         if self.run == 1:
             return found
-        along = index[self.axis]
-        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run, axis=self.axis)
+        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
         return expanded
 
 
@@ -69,8 +77,15 @@ def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
             yield (*before, slice(start, min(start + step, shape[split])), *whole)
 
 
-def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters: Array | None) -> None:
-    """Call ``fill`` for every block of ``x`` and ``out``."""
+def some_numbers(parameter: Array | None, real: np.dtype[Any]) -> Array | None:
+    """A parameter as numbers, where these are few; what is as large as a block is left to `Spread.at`."""
+    return parameter if parameter is None or parameter.size > BLOCK else numbers(parameter, real)
+
+
+def for_each_block(
+    fill: Fill, out: Array, x: Array, spread: Spread, real: np.dtype[Any] | None, *parameters: Array | None
+) -> None:
+    """Call ``fill`` for every block of ``x`` and ``out``, with parameters as `some_numbers` gives them. real: see `Spread.at`."""
     if spread.axis is None and x.flags.c_contiguous and out.flags.c_contiguous:
         # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
         x, out = x.ravel(), out.ravel()
@@ -78,4 +93,4 @@ def for_each_block(fill: Fill, out: Array, x: Array, spread: Spread, *parameters
         fill(out, x, *parameters)
         return
     for index in blocks(x.shape):
-        fill(out[index], x[index], *(spread.at(p, index) for p in parameters))
+        fill(out[index], x[index], *(spread.at(p, index, real) for p in parameters))

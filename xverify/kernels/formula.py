@@ -10,7 +10,7 @@ import numpy as np
 
 from xverify.kernels import casting
 from xverify.kernels.backends import chosen
-from xverify.kernels.blocks import Fill, Spread, for_each_block
+from xverify.kernels.blocks import Fill, Spread, for_each_block, some_numbers
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
 from xverify.kernels.plans import Operand, Plan
 
@@ -48,15 +48,14 @@ def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: 
     """Write the formula's value for every element of x; the operands have been checked."""
     fill, real = arithmetic(out.dtype, x, scale, zero_point, by_division)
     with np.errstate(all="ignore"):
-        factor = spread.shaped(numbers(scale, real), x.ndim)
-        offset = spread.shaped(None if zero_point is None else numbers(zero_point, real), x.ndim)
+        factor, offset = (spread.shaped(some_numbers(given, real), x.ndim) for given in (scale, zero_point))
         looked_up = is_byte_coded(x.dtype) or out.dtype != FLOAT32
         if x.dtype.itemsize == 1 and looked_up and spread.axis is None and x.size > LOOK_UP_FROM:
             table = np.empty(256, out.dtype)
             fill(table, np.arange(256, dtype=np.uint8).view(x.dtype), factor, offset)
             look_up(table, out, x)
         else:
-            for_each_block(fill, out, x, spread, factor, offset)
+            for_each_block(fill, out, x, spread, real, factor, offset)
 
 
 def look_up(table: Array, out: Array, x: Array) -> None:
@@ -68,7 +67,7 @@ def look_up(table: Array, out: Array, x: Array) -> None:
         else:
             part[...] = table[codes.view(np.uint8)]
 
-    for_each_block(fill, out, x, Spread())
+    for_each_block(fill, out, x, Spread(), None)
 
 
 def arithmetic(

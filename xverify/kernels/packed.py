@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from xverify.kernels.backends import chosen
-from xverify.kernels.blocks import BLOCK, Spread, blocks
-from xverify.kernels.casting import Array, numbers
+from xverify.kernels.blocks import BLOCK, Spread, blocks, some_numbers
+from xverify.kernels.casting import Array
 from xverify.kernels.checks import linear_plan
 from xverify.kernels.editions import output
 from xverify.kernels.formula import arithmetic
@@ -49,6 +49,8 @@ def dequantize_packed(
     uint2, as a name or as ml_dtypes' dtype. shape: the tensor's. zero_point: None is 0; packed bytes too (uint8, 1-D), for as
     many codes as scale has elements, or an array of ``dtype`` and of scale's shape. The others: as `xverify.dequantize_linear`,
     of which this has the refusals.
+
+    Compiled loops read packed codes as they are. NumPy unpacks those of x a block at a time, and all zero points first.
 
     Returns an array of ``shape``. Raises TypeError or ValueError, those of `xverify.dequantize_linear`, and for x, dtype, shape.
     """
@@ -104,12 +106,11 @@ def _in_blocks(
     fill, real = arithmetic(out.dtype, np.empty(0, dtype), scale, zero_point, False)
     start = 0
     with np.errstate(all="ignore"):
-        factor = spread.shaped(numbers(scale, real), out.ndim)
-        offset = spread.shaped(None if zero_point is None else numbers(zero_point, real), out.ndim)
+        factor, offset = (spread.shaped(some_numbers(given, real), out.ndim) for given in (scale, zero_point))
         for index in blocks(out.shape):
             part = out[index]
             codes = unpack(packed, WIDTHS[dtype.name], start, start + part.size).view(dtype)
-            fill(part, codes.reshape(part.shape), spread.at(factor, index), spread.at(offset, index))
+            fill(part, codes.reshape(part.shape), spread.at(factor, index, real), spread.at(offset, index, real))
             start += part.size
 
 
@@ -118,8 +119,10 @@ def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     per_byte = 8 // bits
     first = start // per_byte
     part = packed[first : -(-stop // per_byte)]
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Array = ((part[:, None] >> shifts) & np.uint8((1 << bits) - 1)).ravel()
+    codes: Array = np.empty(part.size * per_byte, np.uint8)
+    for place in range(per_byte):
+        np.right_shift(part, np.uint8(place * bits), out=codes[place::per_byte])
+    codes &= np.uint8((1 << bits) - 1)
     return codes[start - first * per_byte : stop - first * per_byte]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from xverify.kernels.backends import chosen
-from xverify.kernels.blocks import Fill, Spread, for_each_block
-from xverify.kernels.casting import F64, FLOAT32, Array, cast, fractions_to_odd
+from xverify.kernels.blocks import Fill, Spread, for_each_block, some_numbers
+from xverify.kernels.casting import F64, FLOAT32, FLOAT64, Array, cast, fractions_to_odd
 from xverify.kernels.checks import named_dtype
 from xverify.kernels.editions import Edition, dtype_name, edition, output
 from xverify.kernels.formula import LOOK_UP_FROM, look_up, planned
@@ -129,13 +129,13 @@ def apply(out: Array, x: Array, low: Array, high: Array, mode: str, spread: Spre
     """Write the mode's formula for every element of x; the operands have been checked."""
     fill = formula(mode, x.dtype)
     with np.errstate(all="ignore"):
-        ends = [spread.shaped(end.astype(np.float64), x.ndim) for end in (low, high)]
+        ends = [spread.shaped(some_numbers(end, FLOAT64), x.ndim) for end in (low, high)]
         if x.dtype.itemsize == 1 and spread.axis is None and x.size > LOOK_UP_FROM:
             table = np.empty(256, out.dtype)
             fill(table, np.arange(256, dtype=np.uint8).view(x.dtype), *ends)
             look_up(table, out, x)
         else:
-            for_each_block(fill, out, x, spread, *ends)
+            for_each_block(fill, out, x, spread, FLOAT64, *ends)
 
 
 def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.dtype[Any]:

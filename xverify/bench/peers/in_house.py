@@ -1,4 +1,4 @@
-"""The in-house kernels, by the public function and its output given."""
+"""The in-house kernels, by the public functions and their output given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import os
 from functools import partial
 from typing import Any
 
-from xverify.bench.problem import Problem, Solve, Way
+import numpy as np
+
+from oracles.arrays import pack
+from xverify.bench.data import aligned
+from xverify.bench.problem import Array, Problem, Solve, Way
+from xverify.core.call import BITS
 
 
 def load(threads: int) -> Solve:
@@ -20,8 +25,22 @@ def load(threads: int) -> Solve:
         keywords: dict[str, Any] = {} if case.axis is None else {"axis": case.axis}
         if case.block_size:
             keywords["block_size"] = case.block_size
-        operands = (problem.x, problem.scale, problem.zero_point)
-        call = partial(xverify.dequantize_linear, *operands, **keywords, out=problem.out, backend=backend)
-        return [Way("dequantize_linear, out given", call)]
+        keywords.update(out=problem.out, backend=backend)
+        if not case.packed:
+            call = partial(xverify.dequantize_linear, problem.x, problem.scale, problem.zero_point, **keywords)
+            return [Way("dequantize_linear, out given", call)]
+        zero_point = None if problem.zero_point is None else _packed(problem.zero_point)
+        keywords.update(dtype=case.x_dtype, shape=case.shape)
+        call = partial(xverify.dequantize_packed, _packed(problem.x), problem.scale, zero_point, **keywords)
+        return [Way("dequantize_packed, out given", call)]
 
     return solve
+
+
+def _packed(array: Array) -> Array:
+    """The codes of an array as they are stored, on a line of the cache."""
+    bits = BITS[array.dtype.name]
+    codes = pack(array.view(np.uint8) & np.uint8((1 << bits) - 1), bits)
+    found = aligned(codes.shape, "uint8")
+    found[...] = codes
+    return found

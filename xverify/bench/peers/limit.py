@@ -30,6 +30,7 @@ def load(threads: int) -> Solve:
 
     def solve(problem: Problem) -> list[Way]:
         x, out = (array.reshape(-1).view(np.uint8) for array in (problem.x, problem.out))
+        x = x[: problem.case.bytes_read]
         copied = min(x.size, out.size)
         source, target, rest = x.ctypes.data, out.ctypes.data, out.size - copied
 
@@ -62,7 +63,8 @@ def load(threads: int) -> Solve:
 
 
 def _parameters(problem: Problem) -> Array:
-    """The bytes of scale and zero point, one after the other; at their end as many are left out as do not fill a uint64."""
+    """As many bytes as scale and zero point have, one after the other; at their end as many are left out as do not fill a
+    uint64."""
     parts = [part.reshape(-1).view(np.uint8) for part in (problem.scale, problem.zero_point) if part is not None]
-    together = np.concatenate(parts)
+    together = np.concatenate(parts)[: problem.case.bytes_of_parameters]
     return together[: together.size // 8 * 8].view(np.uint64)

@@ -11,6 +11,8 @@ def load(threads: int) -> Solve:
     """NumPy has one thread for this."""
 
     def solve(problem: Problem) -> list[Way]:
+        if problem.case.packed:
+            raise NotImplementedError("NumPy has no packed codes")
         x, (scale, zero_point) = _broadcasting(problem)
         dtype = problem.out.dtype
 
