@@ -112,10 +112,13 @@ def test_quotients_by_one_scale_may_be_subnormals_where_products_are_not(out_dty
         assert codes_of(out) == expected(*operands, out_dtype, by_division=True)
 
 
-def test_there_is_an_output_for_each_byte_and_no_more() -> None:
+@pytest.mark.parametrize(("in_byte", "bits"), [(1, 8), (2, 4), (4, 2)])
+def test_there_is_an_output_for_each_byte_and_no_more(in_byte: int, bits: int) -> None:
     """One more would be written behind the table."""
-    assert linear._EVERY_BYTE.dtype == np.uint8
-    assert linear._EVERY_BYTE.tolist() == list(range(256))
+    codes = linear._EVERY_CODE[in_byte]
+    assert codes.dtype == np.uint8
+    each = codes[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
+    assert each.reshape(-1).tolist() == [code % (1 << bits) for code in range(256)]
 
 
 @pytest.mark.parametrize("out_dtype", ["float32", "float16"])
