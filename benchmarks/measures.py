@@ -32,9 +32,9 @@ LARGE = (1 << 24, 1 << 26)
 
 NOT_SLOWER, OVER_ONNX_RUNTIME, OF_LIMIT, OF_LIMIT_OTHERS = 0.97, 1.4, 0.9, 0.8
 
-BLOCK_BYTES = {"xverify-numba": 1 << 20, "xverify-numpy": 1 << 22}
+BLOCK_BYTES = {"xverify-numba": 1 << 20, "xverify-numpy": 5 << 19}
 """What a kernel may take beside its output: a block, and what Linux counts late. NumPy's arithmetic has up to seven arrays of
-float64 for a block of 64 Ki elements at once, the most for bfloat16."""
+a quarter of a MiB for a block at once, the most for bfloat16."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_arrays import NUMPY, dtype_of
 
-from xverify.kernels.blocks import BLOCK, Spread, blocks, for_each_block, some_numbers
-from xverify.kernels.casting import FLOAT64, Array
+from xverify.kernels.blocks import BLOCK, Spread, block_size, blocks, for_each_block, some_numbers
+from xverify.kernels.casting import FLOAT32, FLOAT64, Array
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 50))
@@ -89,12 +89,18 @@ def test_few_parameters_become_numbers_at_once_and_many_with_their_block() -> No
         shaped = Spread(1).shaped(later, 2)
         assert shaped is not None
         found = parts(x, out, Spread(1), shaped, real=FLOAT64)
-        assert len(found) == 4
+        assert len(found) == 6
         for part, codes, parameter in found:
             assert part.shape == codes.shape == parameter.shape
             assert parameter.dtype == np.float64
-        assert [parameter[0, -1] for *_, parameter in found] == [(BLOCK - 1) % 7, BLOCK % 7] * 2
+        assert [parameter[0, -1] for *_, parameter in found] == [n % 7 for n in (BLOCK // 2 - 1, BLOCK - 1, BLOCK)] * 2
     assert some_numbers(None, FLOAT64) is None
+
+
+def test_blocks_of_float64_have_half_as_many_elements() -> None:
+    assert [block_size(real) for real in (None, FLOAT32, FLOAT64)] == [BLOCK, BLOCK, BLOCK // 2]
+    for size, real, expected in ((BLOCK, FLOAT32, 1), (BLOCK, FLOAT64, 2), (BLOCK // 2, FLOAT64, 1)):
+        assert len(parts(np.zeros(size, np.uint8), np.zeros(size, np.float32), Spread(0), real=real)) == expected
 
 
 def test_of_a_long_row_of_blocks_a_block_is_given_its_own_parameters_only() -> None:
@@ -124,4 +130,4 @@ def test_parameters_are_not_converted_whole(scale_name: str, is_blocked: bool) -
         NUMPY.dequantize_linear(x, scale, zero_point, **keywords)
         taken.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert taken[1] < 1.1 * taken[0] < 64 * BLOCK
+    assert taken[1] < 1.1 * taken[0] < 32 * BLOCK

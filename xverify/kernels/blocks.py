@@ -11,7 +11,7 @@ import numpy as np
 from xverify.kernels.casting import Array, numbers
 
 BLOCK = 1 << 16
-"""Elements in a block: the largest temporary. 64 Ki float64 are half a MiB, which a core's own cache holds."""
+"""Elements in a block: the largest temporary, in float32 a quarter of a MiB, of which a core's own cache holds several."""
 
 Index = tuple[slice, ...]
 Fill = Callable[..., None]
@@ -82,6 +82,11 @@ def some_numbers(parameter: Array | None, real: np.dtype[Any]) -> Array | None:
     return parameter if parameter is None or parameter.size > BLOCK else numbers(parameter, real)
 
 
+def block_size(real: np.dtype[Any] | None) -> int:
+    """Elements of a block for arithmetic in that type: in float64 half as many, of which each takes twice as much."""
+    return BLOCK if real is None or real.itemsize == 4 else BLOCK // 2
+
+
 def for_each_block(
     fill: Fill, out: Array, x: Array, spread: Spread, real: np.dtype[Any] | None, *parameters: Array | None
 ) -> None:
@@ -89,8 +94,9 @@ def for_each_block(
     if spread.axis is None and x.flags.c_contiguous and out.flags.c_contiguous:
         # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
         x, out = x.ravel(), out.ravel()
-    if x.size <= BLOCK and spread.run == 1:
+    limit = block_size(real)
+    if x.size <= limit and spread.run == 1:
         fill(out, x, *parameters)
         return
-    for index in blocks(x.shape):
+    for index in blocks(x.shape, limit):
         fill(out[index], x[index], *(spread.at(p, index, real) for p in parameters))

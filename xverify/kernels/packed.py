@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from xverify.kernels.backends import chosen
-from xverify.kernels.blocks import BLOCK, Spread, blocks, some_numbers
+from xverify.kernels.blocks import BLOCK, Spread, block_size, blocks, some_numbers
 from xverify.kernels.casting import Array
 from xverify.kernels.checks import linear_plan
 from xverify.kernels.editions import output
@@ -107,7 +107,7 @@ def _in_blocks(
     start = 0
     with np.errstate(all="ignore"):
         factor, offset = (spread.shaped(some_numbers(given, real), out.ndim) for given in (scale, zero_point))
-        for index in blocks(out.shape):
+        for index in blocks(out.shape, block_size(real)):
             part = out[index]
             codes = unpack(packed, WIDTHS[dtype.name], start, start + part.size).view(dtype)
             fill(part, codes.reshape(part.shape), spread.at(factor, index, real), spread.at(offset, index, real))
