@@ -20,8 +20,8 @@ Write = Callable[..., Any]
 """write(builder, *values): the instructions for one element of each operand, or for vectors of them; it returns the result."""
 
 TYPES = {
-    "b": ir.IntType(1), "u1": ir.IntType(8), "u2": ir.IntType(16), "u4": ir.IntType(32), "i4": ir.IntType(32),
-    "f4": ir.FloatType(), "f8": ir.DoubleType(),
+    "b": ir.IntType(1), "u1": ir.IntType(8), "u2": ir.IntType(16), "u4": ir.IntType(32), "u8": ir.IntType(64),
+    "i4": ir.IntType(32), "f4": ir.FloatType(), "f8": ir.DoubleType(),
 }  # fmt: skip
 
 _numbers = count()

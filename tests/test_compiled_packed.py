@@ -173,6 +173,22 @@ def test_bytes_become_codes(in_byte: int) -> None:
         assert (applied(one, "u1", packed, index, lanes=1) == want[:, place]).all()
 
 
+@pytest.mark.parametrize("in_byte", [2, 4])
+def test_bytes_become_places_in_a_table(in_byte: int) -> None:
+    """Of which the lowest bits count."""
+    bits = 8 // in_byte
+    packed = np.arange(256, dtype=np.uint8)
+    want = packed[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
+
+    def write(builder: Any, vector: Any) -> Any:
+        return builder.bitcast(
+            unpacking.places(builder, vector, in_byte), ir.VectorType(ir.IntType(16 * in_byte), vector.type.count)
+        )
+
+    got = applied(write, f"u{2 * in_byte}", packed, lanes=32 // in_byte).view(np.uint16).reshape(want.shape)
+    assert (got & ((1 << bits) - 1) == want).all()
+
+
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])
 def test_bytes_from_within_a_byte_on(lanes: int) -> None:
     drawn = np.random.default_rng(1).integers(0, 256, 64 * (lanes + 1), np.uint8).reshape(64, lanes + 1)

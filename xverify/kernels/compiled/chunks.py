@@ -11,8 +11,16 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
-from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_two, store, store_some
-from xverify.kernels.compiled.results import Kinds, normals, past_caches, store_two, values
+from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_packed, load_two, store, store_some
+from xverify.kernels.compiled.results import (
+    Kinds,
+    looks_up,
+    normals,
+    past_caches,
+    store_two,
+    store_two_looked_up,
+    values,
+)
 from xverify.kernels.compiled.scalars import Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, spread
 
@@ -79,6 +87,10 @@ def put_two_chunks(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, result, to, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
         fetch_ahead(context, builder, x, codes, first, 2 * CHUNK)
+        if looks_up(kinds):
+            packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, to)
+            store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
+            return context.get_dummy_value()
         numbers = [
             decoding.number(builder, code, coding_, element_of(scale_))
             for code in load_two(context, builder, x, codes, first)

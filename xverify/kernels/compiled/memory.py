@@ -27,10 +27,11 @@ def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: A
     packed codes what is beside them in a byte."""
     address = data_of(context, builder, array, value, first)
     if isinstance(array, Packed):
-        packed = _packed if mask is None else _some_packed
-        return unpacked(
-            builder, packed(builder, array.in_byte, address, first, count if mask is None else mask), array.in_byte
-        )
+        if mask is None:
+            read = load_packed(context, builder, array, value, first, count)
+        else:
+            read = _some_packed(builder, array.in_byte, address, first, mask)
+        return unpacked(builder, read, array.in_byte)
     return _read(builder, address, ir.VectorType(address.type.pointee, count), mask)
 
 
@@ -52,8 +53,9 @@ def _read(builder: Any, address: Any, kind: Any, mask: Any = None) -> Any:
     return apart(builder, read, "read", "written")
 
 
-def _packed(builder: Any, in_byte: int, address: Any, first: Any, count: int) -> Any:
-    """The bytes of ``count`` codes, of which the first is in the byte at that address, moved to where a byte begins with it."""
+def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> Any:
+    """The bytes of ``count`` packed codes from array[first] on, moved to where a byte begins with the first."""
+    in_byte, address = array.in_byte, data_of(context, builder, array, value, first)
     kind, bits = ir.VectorType(I8, count // in_byte), bits_before(builder, in_byte, first)
     read, before = _read(builder, address, kind), builder.block
     with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(I64, 0)), likely=False):

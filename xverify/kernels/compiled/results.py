@@ -8,9 +8,11 @@ from llvmlite import ir
 from numba import types
 
 from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.memory import store, whole_lines
 from xverify.kernels.compiled.scalars import data_of, is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, I64, element_of, is_single, shuffled, spread
+from xverify.kernels.compiled.unpacking import places
+from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, element_of, has, is_single, of_x86, shuffled, spread
 
 
 class Kinds(NamedTuple):
@@ -48,6 +50,33 @@ def store_two(
         done = _rounded(builder, value, kinds, is_normal)
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
         to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def looks_up(kinds: Kinds) -> bool:
+    """Whether the elements of two chunks are looked up by their codes, which are packed, among those of all codes: these are 16
+    or fewer, and a result of 16 bits takes more instructions than to find it."""
+    return isinstance(kinds.x, Packed) and kinds.out.dtype.bitwidth == 16 and has("avx512bw")
+
+
+def store_two_looked_up(
+    context: Any, builder: Any, packed: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    is_normal: Any, streamed: Any,
+) -> None:  # fmt: skip
+    """As `store_two`, of the bytes in which two chunks of codes are packed."""
+    in_byte, short = kinds.x.in_byte, ir.VectorType(I16, 2 * CHUNK)
+    # Over and over, since of a place among 32 only the lowest bits are the code.
+    every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
+    number = decoding.number(builder, every, coding, element_of(scale))
+    entries = _rounded(builder, _to_odd(builder, number, scale, offset, kinds), kinds, is_normal)
+    entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
+    found = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, packed, in_byte))
+    # As `past_caches` knows them.
+    count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
+    out, to = place
+    for first in range(0, 2 * CHUNK, count):
+        done = shuffled(builder, found, found, range(first, first + count))
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, count))
 
 
 def past_caches(context: Any, builder: Any, of_out: Any, out: Any, to: Any, streamed: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from xverify.kernels.compiled.vectors import I8, I32, I64, constant, spread
+from xverify.kernels.compiled.vectors import I8, I16, I32, I64, constant, spread
 
 
 def byte_of(builder: Any, in_byte: int, index: Any) -> Any:
@@ -40,6 +40,15 @@ def unpacked(builder: Any, packed: Any, in_byte: int) -> Any:
     kept = int.from_bytes(bytes([(1 << bits) - 1] * in_byte), "little")
     codes = builder.and_(reduce(builder.or_, moved), constant(words, kept))
     return builder.bitcast(codes, ir.VectorType(I8, count * in_byte))
+
+
+def places(builder: Any, packed: Any, in_byte: int) -> Any:
+    """Codes as words of 16 bits, of a vector of the bytes in which they are, with other bits above each."""
+    count, bits = packed.type.count, 8 // in_byte
+    words = ir.VectorType(ir.IntType(16 * in_byte), count)
+    word = builder.zext(packed, words)
+    moved = [builder.shl(word, constant(words, (16 - bits) * code)) for code in range(in_byte)]
+    return builder.bitcast(reduce(builder.or_, moved), ir.VectorType(I16, count * in_byte))
 
 
 def moved_down(builder: Any, read: Any, next_read: Any, bits: Any) -> Any:
