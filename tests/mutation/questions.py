@@ -187,10 +187,10 @@ QUICK_OF_FILE = {
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
-        ("results", (*OF_VECTORS, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
+        ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
-        ("chunks", (*WAYS, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
+        ("chunks", (*WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
         ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
         ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
