@@ -19,7 +19,7 @@ from numba import types
 import xverify
 from oracles.arrays import pack
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import loops, tables, unpacking
+from xverify.kernels.compiled import loops, results, tables, unpacking
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat, Packed, codes_of
@@ -47,6 +47,8 @@ def with_gaps(array: Array) -> Array:
         (None, LONG, "uint4", FLOAT16), (Runs(480, 32, 15), 3000, "int4", BFLOAT16),
         (Runs(60, 5, 12), 3000, "uint2", FLOAT32), (Rows(33, 5, 2, 3), 3000, "int4", FLOAT16),
         (Runs(9600, 64, 0), LONG, "float4_e2m1fn", BFLOAT16), (Runs(500, 33, 16), 3000, "int2", FLOAT16),
+        # Every other two chunks begin in the midst of a cache line.
+        (Runs(480, 48, 10), 3000, "int4", FLOAT16),
     ],
     ids=str,
 )  # fmt: skip
@@ -148,6 +150,15 @@ def test_the_types_are_told_apart() -> None:
     assert [kind.ndim for kind in kinds] == [1, 1, 1, 0]
     assert codes_of(types.uint16, 1) == Flat(types.uint16)
     assert codes_of(types.uint8, 4, 0) == Packed(4, 0)
+
+
+def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of 16 bits of packed codes, where the processor has the instruction."""
+    rest = None, types.none, None, None
+    cases = [(kind, Flat(out)) for kind in (Packed(2), Packed(4), Flat(types.uint8)) for out in ELEMENTS.values()]
+    for features, expected in (({"avx512bw"}, [False, True, True] * 2 + [False] * 3), (set(), [False] * 9)):
+        monkeypatch.setattr(results, "has", features.__contains__)
+        assert [results.looks_up(results.Kinds(*kinds, *rest)) for kinds in cases] == expected
 
 
 @pytest.mark.parametrize("in_byte", [2, 4])
