@@ -10,7 +10,7 @@ import click
 
 from xverify.cli.common import PASS, UNABLE, clear, console_of_output
 
-DTYPES = "uint8:float32,int4:float16,packed-int4:float16"
+DTYPES = "uint8:float32,packed-int4:float16"
 GRANULARITY = "per-tensor,per-axis,blocked"
 SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
 
