@@ -56,6 +56,7 @@ gate-numba: setup
 # The same for the CUDA kernels, without a card: their source compiled as C++, one thread after the other, behind a CuPy of the tests.
 gate-cuda-on-cpu: setup
 	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 400s
+	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
 
 # The in-house kernels beside every implementation that is installed, and the limit; nothing else should run meanwhile.
 bench: setup

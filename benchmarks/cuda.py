@@ -5,7 +5,7 @@ writes. Both are timed by events of the card, over ``--calls`` calls in a row, i
 gives is first held against NumPy's bits. Sizes whose bytes the card's last cache holds are measured in that cache, the copy too.
 
     python benchmarks/cuda.py
-    python benchmarks/cuda.py --types uint8,int4:bfloat16 --granularities all --sizes 1Mi,64Mi,1Gi --json cuda.json
+    python benchmarks/cuda.py --types uint8,packed-int4:bfloat16 --granularities all --sizes 1Mi,64Mi,1Gi --json cuda.json
 
 Exits 1 when a kernel gives other bits than NumPy, 3 without CuPy or a card: no figure is then printed.
 """
@@ -24,10 +24,21 @@ from typing import Any
 import numpy as np
 
 import xverify
-from xverify.bench.cases import Case, Operands, draw, granularities_of, pairs_of, size_in_words, sizes_of
-from xverify.bench.data import expected
+from oracles.packed_codes import in_packed_form
+from xverify.bench.cases import (
+    Case,
+    Operands,
+    case_of,
+    draw,
+    granularities_of,
+    pairs_of,
+    size_in_words,
+    sizes_of,
+    types_in_words,
+)
+from xverify.bench.data import expected, typed
 from xverify.core.call import code_dtype
-from xverify.kernels.cuda import dequantize_linear, dequantize_range, require_device
+from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, require_device
 
 MODES, RANGED = ("MIN_COMBINED", "MIN_FIRST", "SCALED"), ("int8", "uint8", "int16", "uint16", "int32")
 """TensorFlow's, and its types of codes."""
@@ -50,16 +61,18 @@ def prepared(cupy: Any, case: Case, mode: str, seed: int) -> tuple[Work, Work, b
 
 def linear(cupy: Any, case: Case, _: str, operands: Operands, out: Any) -> tuple[Work, Any]:
     """DequantizeLinear's call, and what it must give."""
-    x, scale = (cupy.asarray(codes) for codes in (operands.x, operands.scale))
-    zero_point = None if operands.zero_point is None else cupy.asarray(operands.zero_point)
-    named = {"x_dtype": case.x_dtype, "scale_dtype": case.out_dtype}
+    x, _, zero_point = typed(case, operands) if case.packed else (operands.x, None, operands.zero_point)
+    stored = in_packed_form if case.packed else np.asarray
+    x, scale = cupy.asarray(stored(x)), cupy.asarray(operands.scale)
+    zero_point = None if zero_point is None else cupy.asarray(stored(zero_point))
+    function, named = dequantize_linear, {"x_dtype": case.x_dtype, "scale_dtype": case.out_dtype}
+    if case.packed:
+        function, named = dequantize_packed, {"dtype": case.x_dtype, "shape": case.shape, "scale_dtype": case.out_dtype}
     if case.out_dtype != "bfloat16":  # which CuPy has not: its scales and its output stay codes
         scale = scale.view(case.out_dtype)
 
     def kernel() -> Any:
-        return dequantize_linear(
-            x, scale, zero_point, axis=case.axis, block_size=case.block_size or None, out=out, **named
-        )
+        return function(x, scale, zero_point, axis=case.axis, block_size=case.block_size or None, out=out, **named)
 
     return kernel, expected(case, operands)
 
@@ -108,8 +121,8 @@ def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int
     taken = [(seconds(cupy, kernel, calls), seconds(cupy, copy, calls)) for _ in range(rounds)]
     mine, limit = (statistics.median(pair[i] for pair in taken) for i in (0, 1))
     return {
-        "x": case.x_dtype, "out": case.out_dtype, "mode": mode, "granularity": case.granularity, "elements": case.elements,
-        "right": is_right,
+        "x": case.x_dtype, "packed": case.packed, "out": case.out_dtype, "mode": mode, "granularity": case.granularity,
+        "elements": case.elements, "right": is_right,
         "kernel_bytes_per_second": moved(case, mode) / mine, "copy_bytes_per_second": moved(case, mode) / limit,
         "per_cent": 100 * limit / mine, "elements_per_second": case.elements / mine,
     }  # fmt: skip
@@ -117,7 +130,10 @@ def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int
 
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--types", default="uint8,int8,uint8:float16,int4:bfloat16,float8_e4m3fn:float16,int16,int32")
+    parser.add_argument(
+        "--types",
+        default="uint8,int8,uint8:float16,int4:bfloat16,packed-int4:float16,float8_e4m3fn:float16,int16,int32",
+    )
     parser.add_argument("--granularities", default="all")
     parser.add_argument("--modes", default="MIN_COMBINED,MIN_FIRST,SCALED", help='of TensorFlow\'s ranges; "" for none')
     parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="numbers of elements")
@@ -132,7 +148,7 @@ def main(given: list[str] | None = None) -> int:
             for size in sizes_of(arguments.sizes)
             for x, out in pairs_of(arguments.types)
             for granularity in granularities_of(arguments.granularities)
-            for case in [Case(x, out, granularity, size)]
+            for case in [case_of(x, out, granularity, size)]
             for mode in ("", *modes_of(arguments.modes, case))
         ]
     except ValueError as error:
@@ -151,7 +167,7 @@ def main(given: list[str] | None = None) -> int:
         one = measure(cupy, case, mode, arguments.seed, arguments.rounds, arguments.calls)
         figures.append(one)
         speeds = f"{one['kernel_bytes_per_second'] / 1e9:8.1f} {one['copy_bytes_per_second'] / 1e9:10.1f}"
-        types = f"{case.x_dtype} to {mode or case.out_dtype}"
+        types = f"{types_in_words(case.x_dtype, case.packed)} to {mode or case.out_dtype}"
         wrong = "" if one["right"] else "  OTHER BITS THAN NUMPY'S"
         print(
             f"{types:26} {case.granularity:14} {size_in_words(case.elements):>9} {speeds} {one['per_cent']:9.1f}{wrong}"

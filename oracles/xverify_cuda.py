@@ -1,4 +1,7 @@
-"""The in-house CUDA kernels (`xverify.kernels.cuda`), on the first card that there is: arrays are copied there and back."""
+"""The in-house CUDA kernels (`xverify.kernels.cuda`), on the first card that there is: arrays are copied there and back.
+
+With the option ``packed`` (``xverify-cuda:packed``) ONNX's calls on 4- and 2-bit types go by way of its ``dequantize_packed``.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 
 from oracles.arrays import Array, answered, hand_out
+from oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
 from oracles.protocol import Loaded, Oracle
 from oracles.python_kernel import arguments, watched
 from xverify.core.call import Call, Outcome, code_dtype
+
+__all__ = ["ORACLES", "load", "load_watched", "with_option"]
 
 ORACLES = (
     Oracle(
@@ -24,9 +30,9 @@ ORACLES = (
 )
 
 
-def load() -> Loaded:
+def load(option: str = "") -> Loaded:
     """The kernel, called once for each call. ImportError or RuntimeError, with what to do, without CuPy or a card."""
-    invoke = _invoke()
+    invoke = _invoke(option)
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)
@@ -35,12 +41,12 @@ def load() -> Loaded:
     return Loaded(answer)
 
 
-def load_watched() -> Loaded:
+def load_watched(option: str = "") -> Loaded:
     """The same under the gate: watched for what it does besides, as a user's kernel is."""
-    return Loaded(watched(_invoke()), fatal=(MemoryError,))
+    return Loaded(watched(_invoke(option)), fatal=(MemoryError,))
 
 
-def _invoke() -> Callable[[Call, Any], Any]:
+def _invoke(option: str) -> Callable[[Call, Any], Any]:
     from xverify.kernels import cuda
 
     cupy = cuda.require_device()
@@ -62,12 +68,20 @@ def _invoke() -> Callable[[Call, Any], Any]:
         if "axis" in call.attributes:
             # As it was given: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
-        function, names = functions.get(call.contract.partition("/")[0], linear)
-        if not names and any(operand.dtype.isbuiltin != 1 for operand in operands):
-            raise TypeError("no array of CuPy has the dtypes %s" % [operand.dtype.name for operand in operands])
-        keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands[: len(names)])})
+        family = call.contract.partition("/")[0]
+        out_dtype = _output_dtype(keywords.get("out_dtype"), operands[1].dtype)
+        if option == PACKED and family == "ai.onnx" and _is_told_packed(*operands):
+            x, scale = operands[:2]
+            function = cuda.dequantize_packed
+            keywords.update({"dtype": x.dtype, "shape": x.shape, "scale_dtype": scale.dtype})
+            operands = [in_packed_form(x), scale, *map(in_packed_form, operands[2:])]
+        else:
+            function, names = functions.get(family, linear)
+            if not names and any(operand.dtype.isbuiltin != 1 for operand in operands):
+                raise TypeError("no array of CuPy has the dtypes %s" % [operand.dtype.name for operand in operands])
+            keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands[: len(names)])})
         result = cupy.asnumpy(function(*(codes(a) for a in operands), contract=call.contract, **keywords))
-        return result.view(_output_dtype(keywords.get("out_dtype"), operands[1].dtype))
+        return result.view(out_dtype)
 
     return invoke
 
@@ -75,3 +89,8 @@ def _invoke() -> Callable[[Call, Any], Any]:
 def _output_dtype(named: Optional[Any], scale: Any) -> Any:
     """The dtype whose codes a result holds."""
     return np.dtype(scale.newbyteorder("=") if named is None else named)
+
+
+def _is_told_packed(x: Array, scale: Array, zero_point: Optional[Array] = None) -> bool:
+    """Whether a call is the same with packed codes: bytes have neither a zero point's type nor its shape, which may be wrong."""
+    return is_packable(x) and (zero_point is None or (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape))

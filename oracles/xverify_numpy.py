@@ -5,17 +5,17 @@ With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-b
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Callable
 
 import numpy as np
 
-from oracles.arrays import answered, hand_out, pack
+from oracles.arrays import answered, hand_out
+from oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
 from oracles.protocol import Loaded, Oracle
 from oracles.python_kernel import arguments, watched
-from xverify.core.call import BITS, Call, Outcome
+from xverify.core.call import Call, Outcome
 
-PACKED = "packed"
+__all__ = ["ORACLES", "load", "load_watched", "with_option"]
 
 ORACLES = tuple(
     Oracle(
@@ -31,13 +31,6 @@ ORACLES = tuple(
     )
     for backend in ("numpy", "numba")
 )
-
-
-def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The same kernel, given codes as they are stored. ValueError for another option than PACKED."""
-    if option != PACKED:
-        raise ValueError("%s takes the option %s, not %r" % (oracle.name, PACKED, option))
-    return replace(oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, option))
 
 
 def load(backend: str = "numpy", option: str = "") -> Loaded:
@@ -87,18 +80,12 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
 
 def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
     """Whether a call is the same with packed codes: a zero point of uint8 would be taken for packed ones of x's type."""
-    return BITS.get(x.dtype.name, 8) < 8 and (zero_point is None or zero_point.dtype != np.uint8)
+    return is_packable(x) and (zero_point is None or zero_point.dtype != np.uint8)
 
 
 def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict[str, Any]]:
     """The operands with packed codes, and what is to be said of them. A zero point stays as it is where its type or shape, which
     bytes have not, is not what it must be."""
-    bits = BITS[x.dtype.name]
-
-    def stored(array: Any) -> Any:
-        codes: Any = array.view(np.uint8) & np.uint8((1 << bits) - 1)
-        return pack(codes, bits)
-
     if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
-        zero_point = stored(zero_point)
-    return [stored(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}
+        zero_point = in_packed_form(zero_point)
+    return [in_packed_form(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}

@@ -24,11 +24,21 @@ def benchmark() -> Any:
 
 def test_the_benchmark(cupy: FakeCuPy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, file = benchmark().main, tmp_path / "cuda.json"
-    options = ["--types", "uint8,int4:bfloat16,int32:float16", "--sizes", "1000", "--rounds", "3", "--calls", "2"]
+    options = [
+        "--types",
+        "uint8,packed-uint2:bfloat16,int32:float16",
+        "--sizes",
+        "1000",
+        "--rounds",
+        "3",
+        "--calls",
+        "2",
+    ]
     assert run([*options, "--json", str(file)]) == 0
     figures = json.loads(file.read_text())["figures"]
     # Of uint8 to float32 in three granularities the three modes of ranges too.
     assert [one["right"] for one in figures] == [True] * (15 + 9)
+    assert {one["x"]: one["packed"] for one in figures} == {"uint8": False, "uint2": True, "int32": False}
     assert [one["mode"] for one in figures[:4]] == ["", "MIN_COMBINED", "MIN_FIRST", "SCALED"]
     assert len(capsys.readouterr().out.splitlines()) == 2 + 15 + 9
     first = figures[0]

@@ -19,6 +19,7 @@ from oracles import all_oracles, answers
 from oracles.arrays import from_array, to_array
 from oracles.xverify_cuda import load
 from xverify.core.call import Call
+from xverify.engine.select import kernel_named
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
 from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
@@ -314,6 +315,31 @@ def test_the_oracle_answers_by_these_kernels(cupy: FakeCuPy) -> None:
     assert len(cupy.launches) == 3
     oracle = all_oracles()["xverify-cuda"]
     assert (oracle.role, answers(oracle, NEWEST), answers(oracle, SEED)) == ("kernel", True, True)
+
+
+def test_the_oracle_with_codes_as_they_are_stored(cupy: FakeCuPy) -> None:
+    kernel = kernel_named("xverify-cuda:packed")
+    assert kernel.name == "xverify-cuda:packed"
+    answer = load(*kernel.arguments).answer
+    x, scale, zero_point = random("int4", (3, 5), 1), scales("float16", (3,), 2), random("int4", (3,), 3)
+
+    def outcome(*operands: np.ndarray) -> Any:
+        tensors = {role: from_array(array) for role, array in zip(("x", "scale", "zero_point"), operands, strict=False)}
+        return answer(Call(NEWEST, tensors, {"axis": 0}), "").tensor
+
+    for operands, bits in (((x, scale, zero_point), "4"), ((x, scale), "4"), ((x.view("int8"), scale), "8")):
+        want = xverify.dequantize_linear(*operands, axis=0, backend="numpy")
+        assert codes_of(to_array(outcome(*operands))) == codes_of(want)
+        assert cupy.launches[-1].macros["X_BITS"] == bits
+    cupy.launches.clear()
+    for wrong in (
+        zero_point[None],
+        zero_point.view("uint4"),
+        np.zeros(2, np.uint8),
+    ):  # the last: as many as packed bytes
+        with pytest.raises((TypeError, ValueError), match="zero-point"):
+            outcome(x, scale, wrong)
+    assert cupy.launches == []
 
 
 def test_the_oracle_answers_for_ranges(cupy: FakeCuPy) -> None:

@@ -110,11 +110,13 @@ def cases_of(pairs: Sequence[tuple[str, str]], granularities: Sequence[str], siz
     """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call. From
     small to large, so that where time ends it is the largest that are left out."""
 
-    def case(x: str, out: str, granularity: str, size: int) -> Case:
-        return Case(x.removeprefix(PACKED), out, granularity, size, x.startswith(PACKED))
+    single = tuple(case_of(x, out, "per-tensor", 1) for x, out in pairs)
+    return single + tuple(case_of(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
 
-    single = tuple(case(x, out, "per-tensor", 1) for x, out in pairs)
-    return single + tuple(case(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
+
+def case_of(x: str, out: str, granularity: str, elements: int) -> Case:
+    """The case of a pair of `pairs_of`, whose x may be packed."""
+    return Case(x.removeprefix(PACKED), out, granularity, elements, x.startswith(PACKED))
 
 
 def pairs_of(text: str) -> tuple[tuple[str, str], ...]:

@@ -6,12 +6,9 @@ import os
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from oracles.arrays import pack
+from oracles.packed_codes import in_packed_form
 from xverify.bench.data import aligned
 from xverify.bench.problem import Array, Problem, Solve, Way
-from xverify.core.call import BITS
 
 
 def load(threads: int) -> Solve:
@@ -39,8 +36,7 @@ def load(threads: int) -> Solve:
 
 def _packed(array: Array) -> Array:
     """The codes of an array as they are stored, on a line of the cache."""
-    bits = BITS[array.dtype.name]
-    codes = pack(array.view(np.uint8) & np.uint8((1 << bits) - 1), bits)
+    codes = in_packed_form(array)
     found = aligned(codes.shape, "uint8")
     found[...] = codes
     return found
