@@ -112,6 +112,19 @@ def test_memory_beside_operands_and_output_is_told(whole):
     assert all(line["peak_bytes"] < 1 << 20 for line in lines(whole, "right"))
 
 
+@pytest.mark.skipif(memory.peak_beyond(lambda: None) is None, reason="this platform does not tell")
+def test_of_temporaries_the_most_at_once_counts_and_not_their_sum():
+    def call() -> None:
+        held = []
+        for size in range(1024, 2048, 64):
+            temporary = np.ones(size << 10, np.uint8)
+            held.append(np.ones(2000, np.uint8))  # behind it in the heap: the next, which is larger, finds no room
+            del temporary
+
+    memory.as_after_long_use()
+    assert 2 << 20 > memory.peak_beyond(call) - (1 << 18) > 1 << 20
+
+
 def test_json_is_valid_and_read_again(whole, tmp_path):
     save(whole, tmp_path / "bench.json")
     assert load(tmp_path / "bench.json") == whole
@@ -401,6 +414,11 @@ def one_case(elements, mine, **more):
     case = {"x_dtype": "uint8", "out_dtype": "float32", "granularity": "per-tensor", "elements": elements}
     sizes = {"bytes_read": elements, "bytes_written": 4 * elements, "reason": "", "fastest_peer": "onnxruntime"}
     return {**case, **sizes, "lines": lines}
+
+
+@pytest.mark.parametrize(("cache", "elements"), [(32 << 20, None), (320 << 20, 1 << 27), (1152 << 20, 1 << 28)])
+def test_a_size_past_the_last_cache_is_asked_where_none_of_the_usual_is(cache, elements):
+    assert measures().size_beyond(cache) == elements
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,24 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _HIGH_WATER_MARK = "5"
 """What resets VmHWM to what is resident now: proc(5), /proc/pid/clear_refs, since Linux 4.0."""
 
+_THP_DISABLE = 41
+"""prctl(2)'s PR_SET_THP_DISABLE, since Linux 3.15."""
+
+_MMAP_THRESHOLD, _SMALLEST, _LARGEST = -3, 1 << 16, 31 << 20
+"""mallopt(3)'s M_MMAP_THRESHOLD, its value while memory is counted, and that of `as_after_long_use`, in bytes."""
+
 
 def peak_beyond(call: Callable[[], Any]) -> int | None:
-    """Bytes that become resident while the call runs, at most; None where the platform does not tell. The kernel counts in
-    pages, and lets each thread run some dozens of them late."""
+    """Bytes that become resident while the call runs, at most; None where the platform does not tell. Linux counts in
+    pages, and lets each thread run some dozens of them late.
+
+    The most that there is at once is counted, and not what depends on the process's past: blocks of 64 KiB or more that are
+    freed are returned before the next is taken, since glibc may else put that somewhere new; and pages are small ones, since
+    2 MiB would count for the first byte of a huge one.
+    """
     gc.collect()
     _give_back()
+    _count_exactly(True)
     try:
         _RESET.write_text(_HIGH_WATER_MARK, encoding="ascii")
         before = _field("VmHWM")
@@ -27,6 +39,8 @@ def peak_beyond(call: Callable[[], Any]) -> int | None:
         return max(0, _field("VmHWM") - before)
     except (OSError, LookupError, ValueError):
         return None
+    finally:
+        _count_exactly(False)
 
 
 def as_after_long_use() -> None:
@@ -37,7 +51,7 @@ def as_after_long_use() -> None:
     the sizes that happened to come before.
     """
     if sys.platform == "linux":
-        bytes(31 << 20)
+        bytes(_LARGEST)
 
 
 def _field(name: str) -> int:
@@ -53,6 +67,16 @@ def _give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
         if trim is not None:
             trim(0)
+
+
+def _count_exactly(exactly: bool) -> None:
+    """Have glibc return freed blocks to the system at once, and Linux make no huge pages; or as before."""
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        library.prctl(_THP_DISABLE, int(exactly), 0, 0, 0)
+        option = getattr(library, "mallopt", None)  # glibc's
+        if option is not None:
+            option(_MMAP_THRESHOLD, _SMALLEST if exactly else _LARGEST)
 
 
 def available() -> int | None:
