@@ -18,7 +18,7 @@ from bench_peers import peer
 from click.testing import CliRunner
 from rich.console import Console
 
-from xverify.bench import cases, memory, page, plot, present, timing
+from xverify.bench import cases, memory, page, plot, present, run, timing
 from xverify.bench.cases import Case
 from xverify.bench.data import other_bits, read, written
 from xverify.bench.processes import Limits
@@ -232,6 +232,14 @@ def test_a_mistake_is_one_sentence(arguments, sentence):
 def test_a_case_beyond_the_budget_is_said_to_be_left_out():
     result = bench(replace(options(), budget=1e-9))
     assert {case["reason"] for case in result["cases"]} == {"the budget of 1e-09 s was spent"}
+
+
+def test_large_cases_have_more_of_the_time(monkeypatch):
+    shares = []
+    monkeypatch.setattr(run._Fleet, "measure", lambda self, measured, seconds: shares.append(seconds))
+    sizes = (1, 1 << 10, 1 << 24, 1 << 26)
+    bench(replace(options(), cases=tuple(Case("uint8", "float32", "per-tensor", size) for size in sizes), budget=90.0))
+    assert shares == pytest.approx([90 / 9, 90 / 8, 90 * 2 / 7, 90], rel=0.01)
 
 
 def test_sizes_and_pairs_are_read():

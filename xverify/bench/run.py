@@ -23,6 +23,9 @@ LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 ROUND_SECONDS = 0.02
 """How long a peer times calls in one round, at least one call."""
 
+WEIGHS_AS_MUCH = 1 << 24
+"""Elements that take about as long again as what every case takes."""
+
 PAUSE_SECONDS = 0.004
 """Between two peers: threads that wait for more work by spinning have then gone to sleep."""
 
@@ -74,7 +77,7 @@ def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
                 now = time.monotonic() - begun
                 if progress:
                     progress.case(case)
-                share = max(0.0, options.budget - now) / (len(options.cases) - number)
+                share = max(0.0, options.budget - now) * weight(case) / sum(map(weight, options.cases[number:]))
                 if now >= options.budget:
                     left_out = f"the budget of {options.budget:g} s was spent"
                     measured.append(Measured(case, [], left_out))
@@ -99,6 +102,12 @@ def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
             "machine": machine(),
         }
         return bench_to_json(run, fleet.peers(), measured)
+
+
+def weight(case: Case) -> float:
+    """How much of the time a case takes beside others. Of a large one even `LEAST_ROUNDS` are long, and before them every peer
+    reads its operands and compares what it gives."""
+    return 1 + case.elements / WEIGHS_AS_MUCH
 
 
 class _Fleet:

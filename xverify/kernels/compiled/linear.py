@@ -74,8 +74,8 @@ class Linear:
     zero_points_decide: bool
     offsets: str | None
     is_direct: bool
-    in_byte: int = 1
-    offsets_in_byte: int = 1
+    in_byte: int
+    offsets_in_byte: int
 
     @classmethod
     def of(
@@ -103,9 +103,8 @@ class Linear:
         is_direct = x.dtype.isnative and scale.dtype == given and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
         in_byte = x.in_byte, 1 if zero_point is None else zero_point.in_byte
-        return cls(
-            out, code, given, found, divides, is_wide or rounds_twice, decide and not is_wide, kind, is_direct, *in_byte
-        )
+        is_wide = is_wide or rounds_twice
+        return cls(out, code, given, found, divides, is_wide, decide and not is_wide, kind, is_direct, *in_byte)
 
     @cached_property
     def single(self) -> Compiled:
