@@ -68,7 +68,9 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     pytest.importorskip("numba")
     from xverify.kernels.checks import linear_plan
     from xverify.kernels.compiled import linear, pieces, places
+    from xverify.kernels.packed import packed_plan
 
+    planners = (linear_plan, packed_plan)
     if request.param:
         for module in (pieces, linear):
             monkeypatch.setattr(module, "THREADS_FROM", 1000)
@@ -78,6 +80,8 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         for module in (linear, places):
             monkeypatch.setattr(module, "BLOCK", 60)
         monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
-        linear_plan.cache_clear()
+        for planner in planners:
+            planner.cache_clear()
     yield
-    linear_plan.cache_clear()
+    for planner in planners:
+        planner.cache_clear()

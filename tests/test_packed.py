@@ -41,6 +41,19 @@ def test_packed_codes(name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("shape", [(4, 6), (3, blocks.BLOCK)])
+def test_zero_points_of_blocks(shape: tuple[int, int], backend: str) -> None:
+    random = np.random.default_rng(1)
+    blocked = (shape[0], -(-shape[1] // 4))
+    codes, zeros = (random.integers(0, 16, each, np.uint8) for each in (shape, blocked))
+    scale = random.random(blocked, np.float32)
+    given = {"axis": 1, "block_size": 4, "backend": backend}
+    want = xverify.dequantize_linear(codes.view(ml_dtypes.uint4), scale, zeros.view(ml_dtypes.uint4), **given)
+    got = xverify.dequantize_packed(pack(codes, 4), scale, pack(zeros, 4), dtype="uint4", shape=shape, **given)
+    assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
 def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecorder) -> None:
     """Lines that begin within a byte; a scale that is a signalling NaN; no zero point, and another output."""
     shape = (3, blocks.BLOCK + 1)
@@ -73,6 +86,8 @@ def test_packed_codes_are_checked() -> None:
     four = [np.uint8(0x21), np.uint8(0x43)]
     got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
     assert got.tolist() == [0, 1, 2, 3]
+    got = xverify.dequantize_packed(four, [np.float32(2)], dtype="uint4", shape=[4], axis=0)
+    assert got.tolist() == [2, 4, 6, 8]
     for packed, dtype, shape, kind, match in (
         (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),
         (np.zeros(2, np.uint8), "int5", (4,), TypeError, "dtype is 'int5'"),
@@ -80,11 +95,23 @@ def test_packed_codes_are_checked() -> None:
         (np.zeros(3, np.uint8), "int4", (4,), ValueError, r"the shape of x is \(3,\); expected \(2,\)"),
         (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
         (np.zeros(0, np.uint8), "int4", (-1,), ValueError, "expected no negative extent"),
+        (np.zeros(2, np.uint8), "int4", (2, 2.0), TypeError, r"shape is \(2, 2.0\); expected integers"),
     ):
         with pytest.raises(kind, match=match):
             xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)
     with pytest.raises(ValueError, match=r"the shape of zero_point is \(2,\); expected \(1,\), for 1 codes of 4 bits"):
         xverify.dequantize_packed(np.zeros(2, np.uint8), np.float32(1), np.zeros(2, np.uint8), dtype="int4", shape=(4,))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("given", ["x", "zero_point"])
+def test_an_output_in_the_memory_of_packed_codes_is_refused(given: str, backend: str) -> None:
+    memory = np.zeros(4, np.uint8)
+    operands = {"x": np.zeros(1, np.uint8), "zero_point": np.zeros(1, np.uint8)} | {given: memory[3:]}
+    with pytest.raises(ValueError, match="overlap"):
+        xverify.dequantize_packed(
+            **operands, scale=np.float16(1), dtype="uint4", shape=(2,), out=memory.view(np.float16), backend=backend
+        )
 
 
 def test_codes_are_unpacked_with_zeros_above() -> None:

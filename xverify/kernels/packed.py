@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import partial
 from math import prod
+from operator import index
 from typing import Any
 
 import ml_dtypes
@@ -15,15 +17,15 @@ from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import BLOCK, Spread, block_size, blocks, some_numbers
 from xverify.kernels.casting import Array
 from xverify.kernels.checks import linear_plan
-from xverify.kernels.editions import output
 from xverify.kernels.formula import arithmetic
 from xverify.kernels.linear import evaluated
+from xverify.kernels.plans import Plan, remembered
 
 WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 """Bits of the dtypes that are packed."""
 
 BYTE = np.dtype(np.uint8)
-"""Of memory that holds packed codes. NumPy's own object, which most arrays have, is known by its identity."""
+"""Of memory that holds packed codes."""
 
 
 def dequantize_packed(
@@ -54,49 +56,80 @@ def dequantize_packed(
 
     Returns an array of ``shape``. Raises TypeError or ValueError, those of `xverify.dequantize_linear`, and for x, dtype, shape.
     """
-    named = dtype if type(dtype) is str else _packed_dtype(dtype)
-    unpacked, bits, shape, elements = _described(named, tuple(shape))
-    is_compiled = chosen(backend) == "numba"
-    packed = x if type(x) is np.ndarray else np.asarray(x)
+    if type(x) is not np.ndarray:
+        x = np.asarray(x)
     if type(scale) is not np.ndarray:
         scale = np.asarray(scale)
-    _require_bytes("x", packed, elements, bits)
-    in_byte, zero_points_in_byte = 8 // bits, 1
-    zero_dtype, zero_shape = None, None
-    if zero_point is not None:
-        if type(zero_point) is not np.ndarray:
-            zero_point = np.asarray(zero_point)
-        zero_dtype, zero_shape = zero_point.dtype, zero_point.shape
-        if zero_dtype is BYTE or zero_dtype == BYTE:
-            _require_bytes("zero_point", zero_point, scale.size, bits)
-            zero_dtype, zero_shape = unpacked, scale.shape
-            if is_compiled:
-                zero_points_in_byte = in_byte
-            else:
-                zero_point = unpack(zero_point, bits, 0, scale.size).view(unpacked).reshape(scale.shape)
-    plan = linear_plan(
+    if zero_point is not None and type(zero_point) is not np.ndarray:
+        zero_point = np.asarray(zero_point)
+    if type(shape) is not tuple:
+        shape = tuple(shape)
+    plan = packed_plan(
         contract,
-        unpacked,
-        shape,
+        x.dtype,
+        x.shape,
         scale.dtype,
         scale.shape,
-        zero_dtype,
-        zero_shape,
+        None if zero_point is None else zero_point.dtype,
+        None if zero_point is None else zero_point.shape,
+        shape,
+        dtype if type(dtype) is str else _packed_dtype(dtype).name,
         axis,
         block_size,
         out_dtype,
         backend,
-        in_byte,
-        zero_points_in_byte,
     )
-    if is_compiled:
-        return evaluated(plan, out, shape, packed, scale, zero_point)
-    out = output(out, shape, plan.dtype, packed, scale, zero_point)
+    return evaluated(plan, out, shape, x, scale, zero_point)
+
+
+@partial(remembered, attributes=8)
+def packed_plan(
+    contract: str,
+    x_dtype: np.dtype[Any],
+    x_shape: tuple[int, ...],
+    scale_dtype: np.dtype[Any],
+    scale_shape: tuple[int, ...],
+    zero_point_dtype: np.dtype[Any] | None,
+    zero_point_shape: tuple[int, ...] | None,
+    shape: tuple[int, ...],
+    dtype: str,
+    axis: int | None,
+    block_size: int | None,
+    out_dtype: DTypeLike | None,
+    backend: str | None,
+) -> Plan:
+    """The checks of `dequantize_packed`; x_dtype and x_shape are those of the bytes."""
+    unpacked, extents = _packed_dtype(dtype), _extents(shape)
+    bits = WIDTHS[unpacked.name]
+    _require_bytes("x", x_dtype, x_shape, prod(extents), bits)
+    in_byte, zero_points_in_byte = 8 // bits, 1
+    if zero_point_dtype == BYTE:
+        _require_bytes("zero_point", zero_point_dtype, zero_point_shape, prod(scale_shape), bits)
+        zero_point_dtype, zero_point_shape, zero_points_in_byte = unpacked, scale_shape, in_byte
+    described = (unpacked, extents, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
+    plan = linear_plan(contract, *described, axis, block_size, out_dtype, backend, in_byte, zero_points_in_byte)
+    if chosen(backend) == "numba":
+        return plan
+    return replace(plan, apply=partial(_unpacked, plan, unpacked, zero_points_in_byte > 1))
+
+
+def _unpacked(
+    plan: Plan,
+    dtype: np.dtype[Any],
+    has_packed_zero_points: bool,
+    out: Array,
+    packed: Array,
+    scale: Array,
+    zero_point: Array | None,
+) -> None:
+    """The formula with NumPy, of codes that are unpacked first, but for those of x that are more than a block's."""
+    bits = WIDTHS[dtype.name]
+    if zero_point is not None and has_packed_zero_points:
+        zero_point = unpack(zero_point, bits, 0, scale.size).view(dtype).reshape(scale.shape)
     if out.size <= BLOCK:
-        plan.apply(out, unpack(packed, bits, 0, out.size).view(unpacked).reshape(shape), scale, zero_point)
-        return out
-    _in_blocks(out, unpacked, packed, scale, zero_point, plan.spread)
-    return out
+        plan.apply(out, unpack(packed, bits, 0, out.size).view(dtype).reshape(out.shape), scale, zero_point)
+    else:
+        _in_blocks(out, dtype, packed, scale, zero_point, plan.spread)
 
 
 def _in_blocks(
@@ -107,10 +140,10 @@ def _in_blocks(
     start = 0
     with np.errstate(all="ignore"):
         factor, offset = (spread.shaped(some_numbers(given, real), out.ndim) for given in (scale, zero_point))
-        for index in blocks(out.shape, block_size(real)):
-            part = out[index]
+        for place in blocks(out.shape, block_size(real)):
+            part = out[place]
             codes = unpack(packed, WIDTHS[dtype.name], start, start + part.size).view(dtype)
-            fill(part, codes.reshape(part.shape), spread.at(factor, index, real), spread.at(offset, index, real))
+            fill(part, codes.reshape(part.shape), spread.at(factor, place, real), spread.at(offset, place, real))
             start += part.size
 
 
@@ -126,14 +159,14 @@ def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     return codes[start - first * per_byte : stop - first * per_byte]
 
 
-@lru_cache(maxsize=1024)
-def _described(dtype: str | np.dtype[Any], shape: tuple[Any, ...]) -> tuple[np.dtype[Any], int, tuple[int, ...], int]:
-    """What codes are, of how many bits, the tensor's shape, and how many elements it has."""
-    extents = tuple(int(extent) for extent in shape)
+def _extents(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    try:
+        extents = tuple(map(index, shape))
+    except TypeError:
+        raise TypeError(f"shape is {shape}; expected integers") from None
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}; expected no negative extent")
-    unpacked = _packed_dtype(dtype)
-    return unpacked, WIDTHS[unpacked.name], extents, prod(extents)
+    return extents
 
 
 def _packed_dtype(dtype: DTypeLike) -> np.dtype[Any]:
@@ -146,11 +179,11 @@ def _packed_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return found
 
 
-def _require_bytes(where: str, packed: Array, elements: int, bits: int) -> None:
-    if packed.dtype is not BYTE and packed.dtype != BYTE:
-        raise TypeError(f"the dtype of {where} is {packed.dtype}; expected packed codes in uint8")
+def _require_bytes(where: str, dtype: np.dtype[Any], shape: tuple[int, ...] | None, elements: int, bits: int) -> None:
+    if dtype != BYTE:
+        raise TypeError(f"the dtype of {where} is {dtype}; expected packed codes in uint8")
     expected = (elements * bits + 7) // 8
-    if packed.shape != (expected,):
+    if shape != (expected,):
         raise ValueError(
-            f"the shape of {where} is {packed.shape}; expected ({expected},), for {elements} codes of {bits} bits"
+            f"the shape of {where} is {shape}; expected ({expected},), for {elements} codes of {bits} bits"
         )

@@ -46,9 +46,6 @@ _FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16
 """Types of attributes whose values cannot change and equal none that must be told from them, as True equals 1: for these a plan
 may be kept. A dtype's type is its own."""
 
-_ATTRIBUTES = 7
-"""Where the attributes of a plan's call begin: after the contract, and the dtypes and shapes of three operands."""
-
 
 class Planner(Protocol):
     """A function that makes plans."""
@@ -58,13 +55,14 @@ class Planner(Protocol):
     def __call__(self, *call: Any) -> Plan: ...
 
 
-def remembered(plan: Callable[..., Plan]) -> Planner:
-    """The function, to be called by places, with its last plans kept. A refusal is none of them."""
+def remembered(plan: Callable[..., Plan], attributes: int = 7) -> Planner:
+    """The function, to be called by places, with its last plans kept. A refusal is none of them. attributes: from which place on
+    these are given; before them the contract, and the dtypes and shapes of three operands."""
     kept = lru_cache(maxsize=1024)(plan)
 
     @wraps(plan)
     def planner(*call: Any) -> Plan:
-        for attribute in call[_ATTRIBUTES:]:
+        for attribute in call[attributes:]:
             if type(attribute) not in _FIXED:
                 return plan(*call)
         return kept(*call)
