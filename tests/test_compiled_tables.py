@@ -45,7 +45,7 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(pieces, "_streamed_from", lambda least=streamed_from: least)
         for count in (1, 31, 32, 33, 95, 1000, size - 1, size, size + 5):
             got = np.full_like(entries, 1, shape=2 * count + 64)
-            look_up(got[:count], x[:count], entries)
+            look_up(got[:count], x[:count], entries, None, 1)
             same_bits(entries[x[:count]], got[:count])
             assert (got[count:] == 1).all()
 

@@ -104,11 +104,11 @@ TESTS_OF_FILE = {
         ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
         ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
-        ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled"),
+        ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled_packed", "compiled"),
         ("compiled/pool", "compiled_sharing", "compiled_threads", "compiled"),
         ("compiled/sharing", "compiled_sharing", "compiled_threads", "compiled_loops", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
-        ("compiled/linear", "compiled_linear", "compiled_memory", "compiled"), ("cuda/arrays", "cuda_calls"),
+        ("compiled/linear", "compiled_linear", "compiled_memory", "compiled_packed", "compiled"), ("cuda/arrays", "cuda_calls"),
         ("cuda/geometry", "cuda"), ("cuda/launch", "cuda"), ("cuda/linear", "cuda"), ("cuda/ranges", "cuda_ranges"),
     )
 } | {

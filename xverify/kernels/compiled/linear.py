@@ -261,8 +261,8 @@ def _is_narrow(zero_point: Any) -> bool:
     return bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
 
 
-def look_up(out: Array, x: Array, entries: Array, read: Read | None = None, in_byte: int = 1) -> None:
-    """out = the table's entry for each code of x, of which so many are in a byte."""
+def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
+    """out = the table's entry for each code of x, or of those that ``read`` gives. in_byte: codes in a byte of x."""
     given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
     compiled = entry(linear, signature(*given, in_byte=in_byte))
 

@@ -81,7 +81,7 @@ class Ranged:
             if self.places is None and self.x.itemsize == 1 and out.size > LOOK_UP_FROM:
                 entries = np.empty(256, self.out)
                 self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *(end.reshape(()) for end in ends))
-                look_up(out, x, entries)
+                look_up(out, x, entries, None, 1)
                 return
             self._compute(out, x, *ends)
 
