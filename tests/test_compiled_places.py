@@ -108,6 +108,8 @@ def test_what_is_long_or_rare_is_not_laid_out_anew(monkeypatch: pytest.MonkeyPat
     assert places((4, 600), (600,), Spread(1)) == Rows(600), "long rows"
     assert places((2, 2, 3), (2,), Spread(1)) == Rows(516, repeats=3, tiles=86)
     assert places((2, 300, 2), (300,), Spread(1)) == Rows(600, repeats=2), "runs of two are short, however many of them"
+    assert Rows(600, repeats=2).is_laid_out
+    assert Rows(600, tiles=2).is_laid_out
     assert places((3, 3), (3,), Spread(0)) == Runs(9, 3, 0), "3 runs"
     assert places((4, 15), (4,), Spread(0)) == Rows(60 * 9, repeats=15, tiles=9)
     assert places((4, 16), (4,), Spread(0)) == Runs(64, 16, 0), "runs of a whole chunk"
