@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,9 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         met = table.met()
         kept, index = _merged([codes[met] for codes in distinct], index)
         distinct = [distinct[place] for place in kept]
-    subnormal = np.asarray(
-        np.logical_or.reduce([subnormal_in_blocks(codes, operands.output_dtype) for codes in distinct])
-    )
+    masks = [subnormal_in_blocks(codes, operands.output_dtype) for codes in distinct]
+    # Of one mask, which is usual, no copy: the ufunc's own reduce makes two.
+    subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, masks))
     if table is not None:
         distinct = [table.spread(codes) for codes in distinct]
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
