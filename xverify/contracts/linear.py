@@ -29,11 +29,9 @@ def along_axis(codes: NDArray[Any], axis: int, rank: int) -> NDArray[Any]:
 def repeated(codes: NDArray[Any], axis: int, block_size: int, extent: int) -> NDArray[Any]:
     """A blocked parameter with every element repeated ``block_size`` times along the axis; the last block may be
     partial."""
-    if axis < codes.ndim - 1:
-        return np.take(codes, np.arange(extent) // block_size, axis=axis)
     run = min(block_size, extent)
-    whole = np.broadcast_to(codes[..., None], (*codes.shape, run)).reshape(*codes.shape[:-1], codes.shape[-1] * run)
-    return whole[..., :extent]
+    whole = codes if run == 1 else np.repeat(codes, run, axis=axis)
+    return whole[(slice(None),) * axis + (slice(extent),)]
 
 
 def spread(parameter: Tensor, x: Tensor, axis: int | None, block_size: int) -> NDArray[Any]:

@@ -167,8 +167,9 @@ def fraction_to_odd(value: Fraction) -> float:
 def is_subnormal(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
     """Which codes of an output dtype are subnormal numbers (zero is not)."""
     code = code_dtype(dtype).type
-    magnitude = codes & code((1 << (8 * codes.dtype.itemsize - 1)) - 1)
-    return np.asarray((magnitude != 0) & (magnitude < code(1 << MANTISSA_BITS[dtype])))
+    magnitude = np.asarray(codes & code((1 << (8 * codes.dtype.itemsize - 1)) - 1))
+    magnitude -= code(1)  # then zero is the largest number of all
+    return np.asarray(magnitude < code((1 << MANTISSA_BITS[dtype]) - 1))
 
 
 def smallest_normal(dtype: str) -> float:

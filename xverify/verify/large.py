@@ -87,26 +87,26 @@ def by_code(operands: Operands) -> Table | None:
     return Table(triples, x, (np.arange(sets) << bits).reshape(shape))
 
 
-def in_blocks(reading: Reading, operands: Operands) -> Codes:
-    """What the reading gives, NaN made canonical, in the shape of the operands."""
+def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.bool_]]:
+    """What the reading gives, NaN made canonical, and which of it is subnormal, in the shape of the operands."""
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
-    if math.prod(operands.shape) <= 2 * BLOCK:
-        return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
+    dtype, size = operands.output_dtype, math.prod(operands.shape)
+    if size <= 2 * BLOCK:
+        codes = canonical(np.asarray(reading.evaluate(operands)), dtype)
+        return codes, is_subnormal(codes, dtype)
     given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
-    found, start = np.empty(math.prod(operands.shape), code_dtype(operands.output_dtype)), 0
+    # Of an array of zeros only what is written takes memory, and time.
+    found, subnormal, start = np.empty(size, code_dtype(dtype)), np.zeros(size, np.bool_), 0
     for some in every:
         block: Any = some if len(large) > 1 else (some,)
-        codes = {**operands.codes, **dict(zip(large, block, strict=True))}
-        part = replace(operands, codes=codes, shape=codes[large[0]].shape)
-        found[start : start + part.shape[0]] = canonical(np.asarray(reading.evaluate(part)), operands.output_dtype)
-        start += part.shape[0]
-    return found.reshape(operands.shape)
-
-
-def subnormal_in_blocks(codes: Codes, dtype: str) -> NDArray[np.bool_]:
-    """Which codes of an output type are subnormal, in their shape."""
-    flat, found = codes.reshape(-1), np.empty(codes.size, np.bool_)
-    for start in range(0, flat.size, BLOCK):
-        found[start : start + BLOCK] = is_subnormal(flat[start : start + BLOCK], dtype)
-    return found.reshape(codes.shape)
+        parts = {**operands.codes, **dict(zip(large, block, strict=True))}
+        part = replace(operands, codes=parts, shape=parts[large[0]].shape)
+        end = start + part.shape[0]
+        codes = canonical(np.asarray(reading.evaluate(part)), dtype)
+        found[start:end] = codes
+        small = is_subnormal(codes, dtype)
+        if small.any():
+            subnormal[start:end] = small
+        start = end
+    return found.reshape(operands.shape), subnormal.reshape(operands.shape)

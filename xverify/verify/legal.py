@@ -14,7 +14,7 @@ from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal
-from xverify.verify.large import by_code, in_blocks, subnormal_in_blocks
+from xverify.verify.large import by_code, in_blocks
 
 
 class BrokenEnvironmentError(RuntimeError):
@@ -51,15 +51,15 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     operands = contract.operands(call)
     readings = contract.readings(call)
     table = by_code(operands)
-    distinct, index = _evaluated(readings, operands if table is None else table.operands)
-    if table is not None and len(distinct) > 1:
+    results, index = _evaluated(readings, operands if table is None else table.operands)
+    if table is not None and len(results) > 1:
         # Readings that differ only for triples which the call has not are one.
         met = table.met()
-        kept, index = _merged([codes[met] for codes in distinct], index)
-        distinct = [distinct[place] for place in kept]
-    masks = [subnormal_in_blocks(codes, operands.output_dtype) for codes in distinct]
+        kept, index = _merged([codes[met] for codes, _ in results], index)
+        results = [results[place] for place in kept]
+    distinct = [codes for codes, _ in results]
     # Of one mask, which is usual, no copy: the ufunc's own reduce makes two.
-    subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, masks))
+    subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in results]))
     if table is not None:
         distinct = [table.spread(codes) for codes in distinct]
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
@@ -67,13 +67,16 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     return Legal(operands.output_dtype, operands.shape, readings, tuple(distinct), tuple(index), subnormal, may_flush)
 
 
-def _evaluated(readings: Sequence[Reading], operands: Operands) -> tuple[list[Codes], list[int]]:
-    """The distinct results, and for each reading which one is its own."""
+def _evaluated(
+    readings: Sequence[Reading], operands: Operands
+) -> tuple[list[tuple[Codes, NDArray[np.bool_]]], list[int]]:
+    """The distinct results, each with which of it is subnormal, and for each reading which one is its own."""
     simple = [reading.simplified(operands) for reading in readings]
     proven = list(dict.fromkeys(simple))
-    codes = [np.ascontiguousarray(in_blocks(one, operands)) for one in proven]
+    results = [in_blocks(one, operands) for one in proven]
+    codes = [np.ascontiguousarray(found).reshape(operands.shape) for found, _ in results]
     kept, index = _merged(codes, [proven.index(one) for one in simple])
-    return [codes[place].reshape(operands.shape) for place in kept], index
+    return [(codes[place], results[place][1].reshape(operands.shape)) for place in kept], index
 
 
 def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], list[int]]:
