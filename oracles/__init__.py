@@ -10,7 +10,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from fnmatch import fnmatchcase
-from typing import Dict, Optional
+from functools import lru_cache
+from typing import Dict, Optional, Tuple
 
 from oracles.protocol import Oracle, version_of
 
@@ -18,10 +19,16 @@ from oracles.protocol import Oracle, version_of
 def all_oracles() -> Dict[str, Oracle]:
     """Every oracle of this package by name, in alphabetical order of the names."""
     found: Dict[str, Oracle] = {}
-    for module in pkgutil.iter_modules(__path__):
-        for oracle in getattr(importlib.import_module("oracles." + module.name), "ORACLES", ()):
+    for name in _modules():
+        for oracle in getattr(importlib.import_module("oracles." + name), "ORACLES", ()):
             found[oracle.name] = oracle
     return dict(sorted(found.items()))
+
+
+@lru_cache(maxsize=None)
+def _modules() -> Tuple[str, ...]:
+    """The names of this package's modules; a report of hundreds of findings asks as often."""
+    return tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def installed_version(oracle: Oracle) -> Optional[str]:

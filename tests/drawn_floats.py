@@ -1,4 +1,4 @@
-"""Floats to round, drawn beside what matters to an output type; their values as fractions, and rounded to odd by definition."""
+"""Floats to round, drawn beside what matters to an output type; their values as fractions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,6 @@ def as_value(number: float) -> exact.Value:
     if math.isinf(number):
         return "inf" if number > 0 else "-inf"
     return "-0" if number == 0 and math.copysign(1, number) < 0 else Fraction(number)
-
-
-def truncated_and_odd(value: Fraction) -> int:
-    """The float32 code of a nonzero fraction rounded to odd: the definition, in integers."""
-    magnitude, unit = abs(value), Fraction(2) ** -149
-    while magnitude / unit >= 1 << 24:
-        unit *= 2
-    whole, rest = divmod(magnitude / unit, 1)
-    exponent = (unit / Fraction(2) ** -149).numerator.bit_length() - 1
-    code = (exponent << 23) + int(whole) if exponent else int(whole)
-    code = min(code if not rest else code | 1, 0x7F7FFFFF)
-    return code | (0x80000000 if value < 0 else 0)
 
 
 @st.composite

@@ -45,7 +45,8 @@ def test_casts(dtype: str, given_numbers: list[float]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_casts_between_every_pair_of_neighbours(dtype: str) -> None:
-    """What is representable stays; what is just beyond a number and just short of the next one is truncated to the first."""
+    """What is representable stays. What is just beyond a number and just short of the next one is truncated to the first, and
+    rounded to the nearer one; from the middle, to the even one."""
     form = exact.FORMATS[dtype]
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     codes = np.arange(infinity, dtype=np.uint16)
@@ -56,6 +57,16 @@ def test_casts_between_every_pair_of_neighbours(dtype: str) -> None:
         assert np.array_equal(rounding.cast_toward_zero(np.copysign(values, sign), dtype), want)
         for between in (np.nextafter(values, np.inf), np.nextafter(following, 0.0), (values + following) / 2):
             assert np.array_equal(rounding.cast_toward_zero(np.copysign(between, sign), dtype), want)
+        middle = np.copysign((values + following) / 2, sign)
+        nearest = {
+            "the number": (np.copysign(values, sign), want),
+            "the middle": (middle, want + (want & 1)),
+            "short of the middle": (np.nextafter(middle, 0.0), want),
+            "past the middle": (np.nextafter(middle, sign * np.inf), want + 1),
+            "short of the next": (np.nextafter(np.copysign(following, sign), 0.0), want + 1),
+        }
+        for where, (number, rounded) in nearest.items():
+            assert np.array_equal(rounding.cast(number, dtype), rounded), where
         largest = want[-1]
         beyond = sign * np.array([following[-1], 1e300, math.inf])
         assert rounding.cast_saturated(beyond, dtype).tolist() == [largest] * 3

@@ -10,7 +10,7 @@ import exact
 import ml_dtypes
 import numpy as np
 import pytest
-from drawn_floats import OUTPUTS, as_value, float64s, truncated_and_odd
+from drawn_floats import OUTPUTS, as_value, float64s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,33 +32,6 @@ def test_casts_round_once(dtype: str, numbers: list[float]) -> None:
     assert not shown, f"{dtype}: (number, got, expected) {shown[:3]}"
     rounded = [as_value(float(number)) for number in rounding.to_dtype(np.array(numbers), dtype)]
     assert rounded == [exact.decode(dtype, code) for code in want]
-
-
-@FEW
-@given(st.lists(float64s(), min_size=1, max_size=20))
-def test_float32_to_odd_is_its_definition(numbers: list[float]) -> None:
-    finite = [number for number in numbers if math.isfinite(number)]
-    got = [int(code) for code in rounding.float32_to_odd(np.array(finite))]
-    zero = {False: 0, True: 0x80000000}
-    want = [truncated_and_odd(Fraction(n)) if n else zero[math.copysign(1, n) < 0] for n in finite]
-    shown = [(n.hex(), hex(g), hex(w)) for n, g, w in zip(finite, got, want, strict=True) if g != w]
-    assert not shown, f"(number, got, expected) {shown[:3]}"
-
-
-@pytest.mark.parametrize(
-    ("number", "code"), [(math.inf, 0x7F800000), (-math.inf, 0xFF800000), (1e300, 0x7F7FFFFF), (-1e-300, 0x80000001)]
-)
-def test_float32_to_odd_at_the_ends(number: float, code: int) -> None:
-    assert int(rounding.float32_to_odd(np.array([number]))[0]) == code
-
-
-@FEW
-@given(st.lists(st.integers(0, 0xFFFFFFFF), min_size=1, max_size=50), st.sampled_from([0, 0x7FFF, 0x8000, 0x8001]))
-def test_float32_to_bfloat16(codes: list[int], low_half: int) -> None:
-    mixed = [*codes, *((code & 0xFFFF0000) | low_half for code in codes)]
-    got = rounding.float32_to_bfloat16(np.array(mixed, np.uint32)).tolist()
-    want = [exact.round_to("bfloat16", exact.decode("float32", code)) for code in mixed]
-    assert got == want
 
 
 PITFALLS = [

@@ -94,15 +94,49 @@ def search(
     operands: 1-D, one triple for each code. codes: of the output type. admitted: the readings that the search starts from;
     most: in how many stages a reading may differ from one of them, or None for all readings.
     """
-    types = types_of(operands)
+    return _giving(_composed(operands, admitted, most), np.broadcast_to(codes, operands.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class _Before:
+    """What all compositions with one treatment of subnormals give for some operands before the last stages. rows: distinct
+    results. For each pair of distinct factors and each way to combine them, place: its result's row; way: what leads to it;
+    far: in how many stages it differs from each reading that the search starts from."""
+
+    subnormals: str
+    rows: F64
+    place: NDArray[np.int64]
+    way: list[_Way]
+    far: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Composed:
+    """Every composition on some operands, whatever codes are wanted. limit: in how many stages one may differ."""
+
+    types: Types
+    start: tuple[Stepwise, ...]
+    limit: int
+    before: tuple[_Before, ...]
+
+
+def _composed(operands: Operands, admitted: Sequence[Stepwise], most: int | None) -> _Composed:
+    types, limit = types_of(operands), 99 if most is None else most
     start = _starts(types, tuple(admitted))
     given = stages.decoded(operands)
-    wanted = canonical(np.broadcast_to(codes, operands.shape), types.out)
-    lefts = _left_sides(given, types, start, len(wanted))
-    found: set[Stepwise] = set()
-    for subnormals in get_args(stages.Subnormals):
-        for reading in _matching(given, types, subnormals, wanted, start, lefts, most):
-            found.add(simplified(reading, types))
+    lefts = _left_sides(given, types, start, operands.shape[0])
+    every = (_before(given, types, kind, start, lefts, limit) for kind in get_args(stages.Subnormals))
+    return _Composed(types, start, limit, tuple(before for before in every if before is not None))
+
+
+def _giving(composed: _Composed, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
+    """The distinct readings that give the codes, the simplest first."""
+    wanted = canonical(codes, composed.types.out)
+    found = {
+        simplified(reading, composed.types)
+        for before in composed.before
+        for reading in _matching(before, composed, wanted)
+    }
     return tuple(sorted(found, key=simplicity))
 
 
@@ -164,18 +198,11 @@ def _left_sides(given: Triples, types: Types, start: Sequence[Stepwise], width: 
     return _LeftSides(differences, operands)
 
 
-def _matching(
-    given: Triples,
-    types: Types,
-    subnormals: str,
-    wanted: NDArray[Any],
-    start: tuple[Stepwise, ...],
-    lefts: _LeftSides,
-    most: int | None,
-) -> Iterator[Stepwise]:
-    """Readings with that treatment of subnormals that give the wanted codes."""
-    width = len(wanted)
-    limit = 99 if most is None else most
+def _before(
+    given: Triples, types: Types, subnormals: str, start: tuple[Stepwise, ...], lefts: _LeftSides, limit: int
+) -> _Before | None:
+    """The compositions with that treatment of subnormals that are near enough; None where there are none."""
+    width = lefts.differences.values.shape[1]
     departed = np.array([reading.subnormals != subnormals for reading in start], np.int64)
     scales = _merged(
         (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types)),
@@ -202,20 +229,25 @@ def _matching(
         base = departed + _all_depart(start, operation, precision, types.out)
         distances.append(base + sides.far[left_rows] + scales.far[right_rows])
     if not rows:
-        return
-    table, place_of, far = np.array(rows), np.concatenate(places), np.concatenate(distances)
+        return None
+    return _Before(subnormals, np.array(rows), np.concatenate(places), ways, np.concatenate(distances))
+
+
+def _matching(before: _Before, composed: _Composed, wanted: NDArray[Any]) -> Iterator[Stepwise]:
+    """Readings that give the wanted codes."""
+    out, subnormals = composed.types.out, before.subnormals
     for final, zero in _FINALS:
-        last = np.array([(r.final != final) + (r.zero != zero) for r in start])
-        in_reach = np.flatnonzero((far + last).min(axis=1) <= limit)
+        last = np.array([(r.final != final) + (r.zero != zero) for r in composed.start])
+        in_reach = np.flatnonzero((before.far + last).min(axis=1) <= composed.limit)
         if not in_reach.size:
             continue
-        reached = np.zeros(len(table), np.bool_)
-        reached[place_of[in_reach]] = True
+        reached = np.zeros(len(before.rows), np.bool_)
+        reached[before.place[in_reach]] = True
         near_rows = np.flatnonzero(reached)
-        codes = canonical(stages.finished(table[near_rows], types.out, final, subnormals, zero), types.out)
+        codes = canonical(stages.finished(before.rows[near_rows], out, final, subnormals, zero), out)
         reached[near_rows] = (codes == wanted).all(axis=1)
-        for number in in_reach[reached[place_of[in_reach]]].tolist():
-            operation, precision, differences, casts = ways[number]
+        for number in in_reach[reached[before.place[in_reach]]].tolist():
+            operation, precision, differences, casts = before.way[number]
             for (subtraction, difference), (cast,) in product(differences, casts):
                 options: Any = (subtraction, difference, cast, operation, precision, final, subnormals, zero)
                 yield Stepwise(*options)
@@ -307,11 +339,11 @@ def _operations(types: Types) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class _Question:
-    """What a search depends on, hashable."""
+    """What a search depends on but for the codes that are wanted, hashable. width: of the codes, how many."""
 
     codes: tuple[tuple[str, str, bytes], ...]
     out: str
-    wanted: bytes
+    width: int
     admitted: tuple[Stepwise, ...]
     most: int | None
 
@@ -325,16 +357,22 @@ def searched(
         (role, operands.dtypes[role], np.broadcast_to(listed, (width,)).tobytes())
         for role, listed in sorted(operands.codes.items())
     )
-    return _searched(_Question(given, operands.output_dtype, codes.tobytes(), tuple(admitted), most))
+    question = _Question(given, operands.output_dtype, width, tuple(admitted), most)
+    return _searched(question, np.broadcast_to(codes, (width,)).tobytes())
 
 
 @lru_cache(maxsize=4096)
-def _searched(question: _Question) -> tuple[Stepwise, ...]:
+def _searched(question: _Question, wanted: bytes) -> tuple[Stepwise, ...]:
+    return _giving(_compositions(question), np.frombuffer(wanted, code_dtype(question.out)))
+
+
+@lru_cache(maxsize=8)
+def _compositions(question: _Question) -> _Composed:
+    """A few are kept: the probes of a type are searched for one admitted reading after the other."""
     codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
     dtypes = {role: dtype for role, dtype, _ in question.codes}
-    wanted = np.frombuffer(question.wanted, code_dtype(question.out))
-    operands = Operands(codes, dtypes, question.out, wanted.shape)
-    return search(operands, wanted, question.admitted, question.most)
+    operands = Operands(codes, dtypes, question.out, (question.width,))
+    return _composed(operands, question.admitted, question.most)
 
 
 def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[Stepwise, ...]:

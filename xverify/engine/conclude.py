@@ -98,13 +98,14 @@ def _chosen(groups: Sequence[Sequence[Sample]]) -> list[Sample]:
 
 def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Sample]:
     """Calls of other cells of the same implementation and edition, all of whose values are right."""
-    groups = [
-        tally.evidence.samples(piece)
-        for (subject, cell), tally in sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
+    right = [
+        (cell, subject.label, tally)
+        for (subject, cell), tally in sweep.tally.cells.items()
         if subject.name == finding.key.subject and cell.contract == finding.key.contract and not tally.wrong
     ]
-    stride = max(1, len(groups) // MOST_SAMPLES)
-    return _chosen(groups[::stride])
+    right.sort(key=lambda item: item[:2])
+    stride = max(1, len(right) // MOST_SAMPLES)
+    return _chosen([tally.evidence.samples(piece) for _, _, tally in right[::stride]])
 
 
 def _refusals(sweep: Sweep) -> None:

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,6 +24,7 @@ from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
 from xverify.engine.process import Limits
+from xverify.engine.spent import Spent
 from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify.findings import Subject
 
@@ -86,7 +87,7 @@ class Batch:
 
 class Fleet:
     """The workers of a run, and what is under way with them. failures: for each that was lost, a sentence. make: what makes a
-    worker of each."""
+    worker of each. spent: where the seconds are counted in which nothing is done but to wait for them."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Fleet:
         repeat_each: int = 40,
         limits: Limits | None = None,
         make: MakeWorker = Worker,
+        spent: Spent | None = None,
     ) -> None:
         self.oracles = {oracle.name: oracle for oracle in oracles}
         self.subjects = {oracle.name: _subjects(oracle, oracle.paths) for oracle in oracles}
@@ -112,6 +114,7 @@ class Fleet:
         self._repeat_each = repeat_each
         self._limits = limits or Limits()
         self._make = make
+        self._spent = spent or Spent()
         self._announced: set[str] = set()
         self._bell = threading.Event()
 
@@ -266,7 +269,8 @@ class Fleet:
         """The batches that are answered whole, waiting so long for one at most, and no longer under way."""
         done = self._answered()
         if not done and wait:
-            self._bell.wait(wait)
+            with self._waiting():
+                self._bell.wait(wait)
             self._bell.clear()
             done = self._answered()
         self.under_way = [batch for batch in self.under_way if batch not in done]
@@ -308,9 +312,13 @@ class Fleet:
                 until = min(until, time.monotonic() + DRAIN_SECONDS)
             if time.monotonic() > until:
                 worker.stop()
-            self._bell.wait(0.05)
+            with self._waiting():
+                self._bell.wait(0.05)
             self._bell.clear()
         return self._collect(name)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        return self._spent.on("waiting for answers")
 
     # -- one call at a time ---------------------------------------------------------------------------
 
@@ -339,7 +347,8 @@ class Fleet:
         """One implementation's outcome of one call, when no batch is under way; "hang" when the worker is lost."""
         asked = call.under(self._asked_as(call.contract))
         try:
-            return self.workers[subject.name].ask(encode_call(asked), subject.options)
+            with self._waiting():
+                return self.workers[subject.name].ask(encode_call(asked), subject.options)
         except WorkerFailedError as error:
             self._lost(subject.name)
             return Outcome("hang", message=str(error))

@@ -69,6 +69,7 @@ class Sweep:
             repeat_each,
             options.limits,
             options.worker,
+            self.spent,
         )
         self.tally = Tally(options.rules.characterise)
         self.findings = Findings()
@@ -175,7 +176,7 @@ class Sweep:
 
     def _receive_done(self, wait: float = 0.0) -> None:
         """Judge the batches that every implementation has answered, waiting so long for one at most."""
-        with self.spent.on("waiting for answers"):
+        with self.spent.on("taking answers in"):
             answered = self.fleet.take_answered(wait)
         for batch in answered:
             with self.spent.on("judging"):

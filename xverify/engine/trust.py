@@ -78,8 +78,8 @@ class Trust:
         self._blocks(judged)
         self._numbers(judged)
         self._ties(judged)
-        if BITS[x.dtype] <= 8:
-            self._codes[x.dtype][x.codes.reshape(-1)] = True
+        if BITS[x.dtype] <= 8 and not (known := self._codes[x.dtype])[: 1 << BITS[x.dtype]].all():
+            known[x.codes.reshape(-1)] = True
 
     def _blocks(self, judged: Judged) -> None:
         call = judged.call

@@ -13,6 +13,7 @@ import pprint
 import re
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from xverify.report import (
@@ -82,9 +83,9 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     body = _body(name) if not (made["call"] or {}).get("around") else _body_of_graph(name, made["call"])
     head = _HEAD % (script_targets.HEAD if ":" in name and _of_oracle(name) is None else "")
     brought = getattr(importlib.import_module(body.__module__), "HELPERS", {}).get(body.__name__, ())
-    helpers = [inspect.getsource(helper) for helper in brought]
+    helpers = [_text(helper) for helper in brought]
     constants = [_constant(name, value) for name, value in script_parts.CONSTANTS.items()]
-    parts = [inspect.getsource(part) for part in script_parts.PARTS]
+    parts = [_text(part) for part in script_parts.PARTS]
     pieces = [head + "\n" + data, *constants, *helpers, _source(body, "run"), *parts]
     return "\n\n".join(piece.strip("\n") + "\n" for piece in pieces).rstrip("\n") + "\n" + _TAIL
 
@@ -116,7 +117,13 @@ def _of_oracle(name: str) -> Callable[..., Any] | None:
 
 def _source(function: Callable[..., Any], name: str) -> str:
     """The function's source, under another name."""
-    return inspect.getsource(function).replace(f"def {function.__name__}(", f"def {name}(", 1)
+    return _text(function).replace(f"def {function.__name__}(", f"def {name}(", 1)
+
+
+@cache
+def _text(function: Callable[..., Any]) -> str:
+    """The function's source, which Python finds by reading the whole module."""
+    return inspect.getsource(function)
 
 
 def _constant(name: str, value: Any) -> str:
