@@ -75,7 +75,7 @@ def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
             return codes.view(dtype).astype(np.float64)
     if dtype == "float64":
         return codes.view(np.float64)
-    return np.asarray(_small_float_table(dtype)[codes])
+    return np.asarray(_small_float_table(dtype).take(codes))
 
 
 def is_float(dtype: str) -> bool:
@@ -86,8 +86,10 @@ def values(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
     """The values of any dtype's codes as float64 (exact: no integer type here is wider than 32 bits)."""
     if is_float(dtype):
         return floats(dtype, codes)
-    if BITS[dtype] <= 8:
-        return np.asarray(_small_integer_table(dtype)[codes])
+    if BITS[dtype] < 8:
+        return np.asarray(_small_integer_table(dtype).take(codes))
+    if BITS[dtype] == 8:
+        return np.asarray(codes).view(dtype).astype(np.float64)
     return integers(dtype, codes).astype(np.float64)
 
 

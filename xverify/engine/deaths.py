@@ -15,6 +15,7 @@ from functools import partial
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.run import Sweep
+from xverify.engine.spent import WAITING
 from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding, Subject
@@ -62,7 +63,9 @@ class Confirming:
         if not isinstance(worker, Worker):
             return None
         worker.renew()
-        found = shrinking.reproduces(finding, contract, call, partial(_ask, worker, contract, finding.subject))
+        found = shrinking.reproduces(
+            finding, contract, call, partial(_ask, self._run, worker, contract, finding.subject)
+        )
         return None if found is None else shrinking.Shrunk(call, found[1], found[0], 0, False)
 
     def _forks(self, subject: Subject) -> bool:
@@ -97,7 +100,7 @@ def shrink_death(
     result = None
     if isinstance(worker, Worker):
         with hurried(worker, finding.key.verdict == "hang"):
-            ask = partial(_ask, worker, contract, finding.subject)
+            ask = partial(_ask, run, worker, contract, finding.subject)
             result = shrinking.shrink(finding, contract, ask, None, seed, out_of_time)
     evaluations = 0 if result is None else result.evaluations
     if result is not None:
@@ -120,9 +123,10 @@ def hurried(worker: Worker, hang: bool) -> Iterator[None]:
         worker.limits = before
 
 
-def _ask(worker: Worker, contract: Contract, subject: Subject, call: Call) -> Outcome:
+def _ask(run: Sweep, worker: Worker, contract: Contract, subject: Subject, call: Call) -> Outcome:
     """One call's outcome; "unasked" when there is no process to ask."""
     try:
-        return worker.ask(encode_call(call.under(contract.asked_as)), subject.options)
+        with run.spent.on(WAITING):
+            return worker.ask(encode_call(call.under(contract.asked_as)), subject.options)
     except WorkerFailedError as error:
         return Outcome("unasked", message=str(error))

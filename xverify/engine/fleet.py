@@ -24,7 +24,7 @@ from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
 from xverify.engine.process import Limits
-from xverify.engine.spent import Spent
+from xverify.engine.spent import WAITING, Spent
 from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify.findings import Subject
 
@@ -318,7 +318,7 @@ class Fleet:
         return self._collect(name)
 
     def _waiting(self) -> AbstractContextManager[None]:
-        return self._spent.on("waiting for answers")
+        return self._spent.on(WAITING)
 
     # -- one call at a time ---------------------------------------------------------------------------
 

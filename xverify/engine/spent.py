@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 ELSE = "everything else"
 """What is not accounted for otherwise: starting, writing."""
 
+WAITING = "waiting for answers"
+
 
 @dataclass(eq=False)
 class Spent:
