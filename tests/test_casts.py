@@ -97,6 +97,25 @@ def test_casts_by_hand(dtype: str, number: float, truncated: int, saturated: int
 
 
 @pytest.mark.parametrize("dtype", OUTPUTS)
+def test_what_is_cast_warns_of_nothing(dtype: str) -> None:
+    """Neither a signalling NaN nor what is too large or too small: a caller may have asked NumPy to raise."""
+    signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
+    numbers = np.array([1e300, -1e-300, 65519.0, math.inf, math.nan])
+    with np.errstate(all="raise"):
+        for cast in (rounding.cast, rounding.cast_toward_zero, rounding.cast_saturated):
+            assert cast(signalling, dtype).tolist() == [exact.NAN[dtype]]
+            assert len(cast(numbers, dtype)) == len(numbers)
+        largest = np.array([3.4e38])
+        assert np.isfinite(rounding.product_to_odd(np.array([2.0**35 - 1]), 0, largest)).all()
+        assert np.isnan(rounding.product_to_odd(np.array([math.inf]), 0, np.array([0.0]))).all()
+
+
+def test_to_another_type_there_is_no_cast() -> None:
+    with pytest.raises(ValueError, match="no cast to int8"):
+        rounding.cast(np.zeros(1), "int8")
+
+
+@pytest.mark.parametrize("dtype", OUTPUTS)
 def test_nan_stays_nan(dtype: str) -> None:
     for cast in (rounding.cast_toward_zero, rounding.cast_saturated):
         codes = cast(np.array([1.0, math.nan, -math.nan]), dtype)
