@@ -77,6 +77,7 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         for module in (pieces, linear):
             monkeypatch.setattr(module, "PIECE", 1500)
         monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
+        monkeypatch.setattr(pieces, "SHARED", 2600)
         for module in (linear, places):
             monkeypatch.setattr(module, "BLOCK", 60)
         monkeypatch.setattr(pieces, "_streamed_from", lambda: 4000)
