@@ -71,9 +71,12 @@ FIRST, ALL = 6.0, 23.0
 FIRST_AROUND, FIRST_COMPILED = 4.0, 20.0
 """Those of the compiled kernels, on the likely editions: where the loops are as they were, and where Numba compiles them anew."""
 
-TESTS = tuple(f"tests/test_{name}.py" for name in (
-    "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "large", "verdicts", "compare_mutants", "editions",
-))  # fmt: skip
+BATTERY = "tests/test_compare_mutants.py::test_the_battery_passes_what_is_not_mutated"
+"""Of that file no other test: they look for texts of the source, which a mutant need not have."""
+
+TESTS = (*(f"tests/test_{name}.py" for name in (
+    "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "large", "verdicts",
+)), BATTERY, "tests/test_editions.py")  # fmt: skip
 """Of the comparator, those that take the least time first."""
 
 TESTS_OF_CELLS = (
@@ -200,7 +203,7 @@ QUICK_OF_FILE = {
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""
 
-ASKED_TESTS = frozenset((*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
+ASKED_TESTS = frozenset(test.partition("::")[0] for test in (*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
 
 DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_kernels.py")
 """Of these, those that draw: what the others find does not depend on the seed."""

@@ -93,10 +93,9 @@ Place = tuple[Subject, Cell, CellTally]
 
 def _cells(sweep: Sweep, told: set[tuple[Subject, Cell]]) -> list[Place]:
     """What may have more than one reading left, in a fixed order."""
-    every = sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
-    return [
+    places = [
         (subject, cell, tally)
-        for (subject, cell), tally in every
+        for (subject, cell), tally in sweep.tally.cells.items()
         if (subject, cell) not in told
         and not tally.open
         and tally.answered
@@ -104,6 +103,7 @@ def _cells(sweep: Sweep, told: set[tuple[Subject, Cell]]) -> list[Place]:
         and sweep.tally.judged_by[subject, cell.contract]
         and subject.name not in sweep.fleet.failures
     ]
+    return sorted(places, key=lambda place: (place[1], place[0].label))
 
 
 def _questions(
