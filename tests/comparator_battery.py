@@ -41,7 +41,7 @@ def legal_of(
     return suite.legal.legal_set(contract, None)
 
 
-ONE, NEXT, MANY = 0x3F800000, 0x3F800001, 0x3F80000A
+ONE, NEXT, MANY, TWO = 0x3F800000, 0x3F800001, 0x3F80000A, 0x40000000
 MINUS, PLUS_0, MINUS_0, INF, NAN = 0x80000000, 0x00000000, 0x80000000, 0x7F800000, 0x7FC00000
 SMALLEST, LARGEST_SUBNORMAL, NORMAL = 0x00000001, 0x007FFFFF, 0x00800000
 NOT_A_NUMBER = (NAN, 0xFFC00000, 0x7F800001, 0xFFFFFFFF, 0x7FFFFFFF)
@@ -110,6 +110,8 @@ CASES = [
     Case("zero for one", ((ONE,),), (PLUS_0,), (0,), (), (False,), ONE),
     Case("a subnormal for zero", ((PLUS_0,),), (SMALLEST,), (0,), (), (False,), 1),
     Case("the normal for a subnormal", ((LARGEST_SUBNORMAL,),), (NORMAL,), (0,), (), (False,), 1),
+    Case("two for a subnormal", ((SMALLEST,),), (TWO,), (0,), (), (False,), TWO - 1),
+    Case("minus two for a subnormal", ((SMALLEST | MINUS,),), (TWO | MINUS,), (0,), (), (False,), TWO - 1),
     Case("zero for NaN", ((NAN,),), (PLUS_0,), (0,), (), (False,), -1),
     Case("flushed and wrong", ((SMALLEST, ONE),), (PLUS_0, NEXT), (1,), (0,), (False,), 1),
     Case("one reading is subnormal", ((NORMAL,), (LARGEST_SUBNORMAL,)), (PLUS_0,), (), (0,), (True, True)),
@@ -120,6 +122,8 @@ CASES = [
     Case("flushed, by reading", ((SMALLEST, ONE), (SMALLEST, NEXT)), (PLUS_0, NEXT), (), (0,), (False, True)),
     # The narrower types have their own NaN, zero and subnormals.
     Case("float16 subnormals", ((0x03FF, 0x0400),), (0x8000, 0x0000), (1,), (0,), (False,), 0x400, "float16"),
+    Case("float16 two", ((0x0001,),), (0x4000,), (0,), (), (False,), 0x3FFF, "float16"),
+    Case("bfloat16 two", ((0x0001,),), (0x4000,), (0,), (), (False,), 0x3FFF, "bfloat16"),
     Case("float16 NaN", ((0x7E00, 0x7C00),), (0xFC01, 0x7C01), (1,), (), (False,), -1, "float16"),
     Case("float16 wrong", ((0x3C00, 0x0000),), (0x3C02, 0x8000), (0, 1), (), (False,), 2, "float16"),
     Case("bfloat16 subnormals", ((0x007F, 0x0080),), (0x0000, 0x8000), (1,), (0,), (False,), 0x81, "bfloat16"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import exact
 import numpy as np
 import pytest
 from drawn_floats import as_value
+from flushing_library import SOURCE
+from native_compiler import compiled
 
-from xverify.core import bits, dtypes, rounding
+from xverify.core import bits, dtypes, fenv, rounding
 from xverify.core.call import BITS, code_dtype
 
 NARROW = tuple(dtype for dtype, width in BITS.items() if width <= 8)
@@ -218,5 +222,13 @@ def test_distances_of_float32(a: int, b: int, distance: int) -> None:
     assert bits.ulp_distance(other, one, "float32").tolist() == [distance]
 
 
-def test_this_process_keeps_subnormals() -> None:
+def test_a_process_that_flushes_subnormals_is_noticed(tmp_path: Path) -> None:
+    source = tmp_path / "flush.c"
+    source.write_text(SOURCE, encoding="utf-8")
+    library = ctypes.CDLL(str(compiled(source, tmp_path)))
+    assert bits.subnormals_work()
+    with fenv.preserved():
+        library.flush_subnormals()
+        flushes = not bits.subnormals_work()
+    assert flushes
     assert bits.subnormals_work()

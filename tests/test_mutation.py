@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from mutation import __main__ as command
 from mutation import copies, explained, questions, table
-from mutation.mutants import Mutant, mutants_of
+from mutation.mutants import Mutant, mutants_of, unchanged
 from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, Question, decides, questions_for
 from mutation.run import (
     Kept,
@@ -141,6 +142,21 @@ def test_a_tree_that_is_not_sound_is_noticed():
     check_sound([Pretended()], [Question("a")], 1)
     with pytest.raises(WrongTreeError, match="expected nothing"):
         check_sound([Pretended("findings")], [Question("a")], 1)
+
+
+def test_what_is_stopped_by_how_mutants_are_written_is_noticed():
+    copy = Pretended()
+    check_sound([copy], [Question("a")], 1, [replace(MUTANT, source="sound")])
+    with pytest.raises(WrongTreeError, match="expected nothing"):
+        check_sound([copy], [Question("a")], 1, [MUTANT])
+    assert copy.file == "sound"
+
+
+@pytest.mark.parametrize("file", [COMPARATOR[0], KERNELS[0]])
+def test_what_is_written_as_mutants_are_means_the_same(file):
+    one = unchanged(ROOT, file)
+    assert ast.dump(ast.parse(one.source)) == ast.dump(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+    assert one.source not in {mutant.source for mutant in mutants_of(ROOT, file)}
 
 
 def test_several_copies_share_the_mutants_and_each_is_done_once():

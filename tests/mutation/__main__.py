@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mutation import explained, table
 from mutation.copies import Copy, compile_once
-from mutation.mutants import Mutant, mutants_of
+from mutation.mutants import Mutant, mutants_of, unchanged
 from mutation.questions import AROUND, COMPARATOR, COMPILED, CUDA, KERNELS, Question, decides, questions_for, tests_of
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run
 
@@ -119,10 +119,15 @@ def ask(
     copies: list[Copy] = []
     try:
         copies += [Copy(ROOT, directory / str(i)) for i in range(asked.jobs)]
-        if any(m.file in KERNELS or m.file in AROUND for m in soon):  # of the others' mutants all is compiled anew
+        anew, others = (
+            [m for m in soon if (m.file in set(COMPILED) - set(AROUND)) == loops] for loops in (True, False)
+        )
+        if not asked.unchecked:
+            check(copies, anew)
+        if any(m.file in KERNELS or m.file in AROUND for m in others):  # of the loops' own mutants all is compiled anew
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
-            check_sound(copies, [q for m in soon for q in questions_for(m)], 1)
+            check(copies, others)
         for files in (KERNELS, CUDA, COMPARATOR, COMPILED):
             some = next((m for m in soon if m.file in files), None)
             if some is not None:
@@ -148,6 +153,12 @@ def ask(
         for copy in copies:
             copy.close()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def check(copies: Sequence[Copy], soon: Sequence[Mutant]) -> None:
+    """That nothing but its change stops one of these mutants. Raises WrongTreeError."""
+    files = dict.fromkeys(m.file for m in soon)
+    check_sound(copies, [q for m in soon for q in questions_for(m)], 1, [unchanged(ROOT, file) for file in files])
 
 
 def first_question(mutant: Mutant) -> tuple[Question, ...]:

@@ -79,10 +79,20 @@ class _Place:
             getattr(self.parent, self.field)[self.index] = node
 
 
+def unchanged(root: Path, file: str) -> Mutant:
+    """A Python file below ``root`` written as its mutants are, with nothing changed: what stops it is no mutation."""
+    parts = [ast.unparse(module) for module in _alone(root, file)]
+    return Mutant(file, "", "", "", "", source="\n".join([*parts, ""]))
+
+
+def _alone(root: Path, file: str) -> list[ast.Module]:
+    """Each statement of a file's module."""
+    return [ast.Module([statement], []) for statement in ast.parse((root / file).read_text(encoding="utf-8")).body]
+
+
 def mutants_of(root: Path, file: str) -> list[Mutant]:
     """All mutants of a Python file below ``root``, in the order of the text."""
-    tree = ast.parse((root / file).read_text(encoding="utf-8"))
-    alone = [ast.Module([statement], []) for statement in tree.body]
+    alone = _alone(root, file)
     parts = [ast.unparse(module) for module in alone]  # the others need not be written anew for each change
     seen = set(enumerate(parts))
     equal: Counter[Mutant] = Counter()

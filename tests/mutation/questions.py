@@ -118,7 +118,7 @@ TESTS_OF_FILE = {
     f"xverify/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
     for name, *tests in (
         ("verify/compare", "compare"), ("verify/legal", "legal"), ("verify/large", "large"), ("verify/findings", "findings"),
-        ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"),
+        ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
     )
 }  # fmt: skip
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
@@ -203,7 +203,11 @@ QUICK_OF_FILE = {
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""
 
-ASKED_TESTS = frozenset(test.partition("::")[0] for test in (*TESTS_OF_CELLS, *TESTS_OF_KERNELS, *TESTS_OF_CUDA))
+ASKED_TESTS = frozenset(
+    test.partition("::")[0]
+    for tests in (TESTS_OF_CELLS, TESTS_OF_KERNELS, TESTS_OF_CUDA, *TESTS_OF_FILE.values())
+    for test in tests
+)
 
 DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_kernels.py")
 """Of these, those that draw: what the others find does not depend on the seed."""

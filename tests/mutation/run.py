@@ -75,8 +75,11 @@ def distinct(questions: Iterable[Question]) -> list[Question]:
     return kept
 
 
-def check_sound(copies: Sequence[Copy], questions: Iterable[Question], seed: int) -> None:
-    """The tree as it is must give every answer that is expected. Raises WrongTreeError."""
+def check_sound(
+    copies: Sequence[Copy], questions: Iterable[Question], seed: int, unchanged: Sequence[Mutant] = ()
+) -> None:
+    """The tree as it is, with its files written as mutants are, must give every answer that is expected: else what stops a
+    mutant may be how it is written. Raises WrongTreeError."""
 
     def check(copy: Copy, question: Question) -> str:
         answer = copy.ask(question, seed)
@@ -84,7 +87,15 @@ def check_sound(copies: Sequence[Copy], questions: Iterable[Question], seed: int
             return ""
         return f"{question.words}: {answer.outcome} ({answer.by}), expected {question.expected} of the tree as it is"
 
-    wrong = [sentence for sentence in _each(copies, distinct(questions), check) if sentence]
+    try:
+        for copy in copies:
+            for file in unchanged:
+                copy.put(file)
+        wrong = [sentence for sentence in _each(copies, distinct(questions), check) if sentence]
+    finally:
+        for copy in copies:
+            for file in unchanged:
+                copy.restore(file)
     if wrong:
         raise WrongTreeError("\n".join(wrong))
 
