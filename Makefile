@@ -70,7 +70,7 @@ detection: setup
 alarms: setup
 	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2 -o reports/alarms.md
 
-# Mutants of the in-house kernels and of the comparator, and what stops them: hours; SAMPLE=20 for as many,
+# Mutants of the in-house kernels, the comparator and the reference, and what stops them: hours; SAMPLE=20 for as many,
 # COMPILED=1 for those of the compiled kernels.
 SAMPLE ?= 0
 SEEDS ?= 3

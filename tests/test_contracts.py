@@ -213,6 +213,20 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
     assert (judgement.verdict, named) == (verdict, [clause] if clause else []), f"{identity}: {text}"
 
 
+@pytest.mark.parametrize(
+    ("identity", "text", "sentence"),
+    [
+        (MS + "seed", "x=int8[2,3] scale=float32[3]", "3 elements of a parameter, and no axis"),
+        (ONNX + "13", "x=int8[2,3] scale=float32[3] axis=2", r"axis 2 is outside \[-2, 1\]"),
+        (ONNX + "13", "x=int8[2,3] scale=float32[2] axis=-3", r"axis -3 is outside \[-2, 1\]"),
+    ],
+)
+def test_several_elements_need_an_axis_of_the_tensor(identity: str, text: str, sentence: str) -> None:
+    """Of calls that are forbidden, which one may still want explained."""
+    with pytest.raises(ValueError, match=sentence):
+        contracts.get(identity).operands(call_of(identity, text))
+
+
 # -- ONNX's judge stated a second time -------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import pytest
 from mutation import __main__ as command
 from mutation import copies, explained, questions, table
 from mutation.mutants import Mutant, mutants_of, unchanged
-from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, Question, decides, questions_for
+from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, REFERENCE, Question, decides, questions_for
 from mutation.run import (
     Kept,
     Result,
@@ -32,11 +32,13 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def made():
-    return [mutant for file in (*KERNELS, *CUDA, *COMPARATOR, *COMPILED) for mutant in mutants_of(ROOT, file)]
+    return [
+        mutant for file in (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED) for mutant in mutants_of(ROOT, file)
+    ]
 
 
 def test_there_are_mutants_of_every_file_and_questions_for_them(made):
-    for file in (*KERNELS, *CUDA, *COMPARATOR, *COMPILED):
+    for file in (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED):
         found = [mutant for mutant in made if mutant.file == file and decides(mutant)]
         assert len(found) >= 10, file
         assert all(questions_for(mutant) for mutant in found)

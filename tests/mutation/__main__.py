@@ -13,7 +13,18 @@ from pathlib import Path
 from mutation import explained, table
 from mutation.copies import Copy, compile_once
 from mutation.mutants import Mutant, mutants_of, unchanged
-from mutation.questions import AROUND, COMPARATOR, COMPILED, CUDA, KERNELS, Question, decides, questions_for, tests_of
+from mutation.questions import (
+    AROUND,
+    COMPARATOR,
+    COMPILED,
+    CUDA,
+    KERNELS,
+    REFERENCE,
+    Question,
+    decides,
+    questions_for,
+    tests_of,
+)
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +64,7 @@ def options() -> argparse.Namespace:
 
 def main() -> int:
     asked = options()
-    files = (*KERNELS, *CUDA, *COMPARATOR, *COMPILED)
+    files = (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED)
     every = [mutant for file in files for mutant in mutants_of(ROOT, file) if decides(mutant)]
     why, stale = explained.matched(explained.read(), every)
     made = [mutant for mutant in every if (mutant.file in COMPILED) == asked.compiled]
@@ -128,7 +139,7 @@ def ask(
             compile_once(copies, tests_of(KERNELS[0]))
         if not asked.unchecked:
             check(copies, others)
-        for files in (KERNELS, CUDA, COMPARATOR, COMPILED):
+        for files in (KERNELS, CUDA, COMPARATOR, REFERENCE, COMPILED):
             some = next((m for m in soon if m.file in files), None)
             if some is not None:
                 check_copy(copies[0], some, questions_for(some)[-1])

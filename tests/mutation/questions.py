@@ -2,7 +2,8 @@
 
 A mutant of the in-house kernels is asked as any kernel: it must be found by ``xverify gate``, or, where no call of a gate
 holds what it changes, or Numba would compile for minutes, by the kernels' own tests. One of the comparator is stopped by its
-tests, or by a gate that lets a flawed kernel pass or stops a sound one.
+tests, or by a gate that lets a flawed kernel pass or stops a sound one. One of the reference is stopped by its tests, which know
+what is due from fractions, from tables written by hand, and from the kernels.
 """
 
 from __future__ import annotations
@@ -39,6 +40,16 @@ COMPARATOR = (
 )  # fmt: skip
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
+
+REFERENCE = tuple(
+    f"xverify/{name}.py"
+    for name in (
+        "core/rounding", "core/dtypes", "contracts/stages", "contracts/readings", "contracts/linear", "contracts/ranges",
+        "contracts/onnx", "contracts/microsoft", "contracts/onednn", "contracts/onednn_dequantize",
+        "contracts/onednn_guide", "contracts/tensorflow",
+    )
+)  # fmt: skip
+"""What is allowed, and by which arithmetic a legal set is computed. Readings that no text admits only name what was found."""
 
 OF_SWEEPS = {
     "xverify/verify/verdicts.py": {
@@ -91,6 +102,10 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_instructions.py",
     "tests/test_compiled_types.py", "tests/test_compiled_flat.py", "tests/test_compiled_packed.py",
 )  # fmt: skip
+TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
+    "casts", "codes", "stages", "rounding", "scaled", "affine", "kernel_refusals", "onednn", "onednn_contract", "contracts",
+    "kernel_ranges", "clauses", "readings", "kernels", "strategies",
+))  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
 TESTS_OF_FILE = {
@@ -119,6 +134,13 @@ TESTS_OF_FILE = {
     for name, *tests in (
         ("verify/compare", "compare"), ("verify/legal", "legal"), ("verify/large", "large"), ("verify/findings", "findings"),
         ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
+        ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
+        ("contracts/stages", "stages", "readings"),
+        ("contracts/readings", "readings", "stages"), ("contracts/linear", "readings", "kernels"),
+        ("contracts/ranges", "scaled", "affine", "kernel_ranges"), ("contracts/onnx", "contracts", "kernel_refusals"),
+        ("contracts/microsoft", "contracts", "kernel_refusals"), ("contracts/onednn", "onednn_contract"),
+        ("contracts/onednn_dequantize", "onednn_contract"), ("contracts/onednn_guide", "onednn_contract"),
+        ("contracts/tensorflow", "contracts", "kernel_ranges"),
     )
 }  # fmt: skip
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
@@ -205,7 +227,7 @@ QUICK_OF_FILE = {
 
 ASKED_TESTS = frozenset(
     test.partition("::")[0]
-    for tests in (TESTS_OF_CELLS, TESTS_OF_KERNELS, TESTS_OF_CUDA, *TESTS_OF_FILE.values())
+    for tests in (TESTS_OF_CELLS, TESTS_OF_KERNELS, TESTS_OF_REFERENCE, TESTS_OF_CUDA, *TESTS_OF_FILE.values())
     for test in tests
 )
 
@@ -214,6 +236,9 @@ DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_ke
 
 TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
 """In which tests must end, and those for which Numba compiles everything anew."""
+
+REFERENCE_SECONDS = 300.0
+"""In which those of the reference must end, a minute on two cores."""
 
 NO_GATES = tuple(f"xverify/kernels/{name}.py" for name in ("backends", "packed", "plans", "compiled/pool"))
 """What looks after calls before their arithmetic, or after arrays that no gate hands out: only tests are asked, as of CUDA."""
@@ -279,6 +304,10 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
         own = TESTS_OF_FILE.get(mutant.file, ())
         tests = (*own, *(test for test in (TESTS if plain else TESTS_OF_CELLS) if test not in own))
         return comparator_questions(tests)
+    if mutant.file in REFERENCE:
+        own = TESTS_OF_FILE[mutant.file]
+        others = tuple(test for test in TESTS_OF_REFERENCE if test not in own)
+        return tuple(Question("", budget=REFERENCE_SECONDS, tests=tests) for tests in (own, others))
     if mutant.file in COMPILED and mutant.file not in NO_GATES:
         ranges = mutant.file.endswith(("/ranges.py", "/range_loops.py"))
         contracts = RANGES if ranges else (NEWEST,)

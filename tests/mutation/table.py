@@ -7,18 +7,19 @@ from statistics import median
 
 from mutation.explained import Explanation
 from mutation.mutants import Mutant
-from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS
+from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, REFERENCE
 from mutation.run import Result, is_asked
 
 SLOWEST = 30
 
-HEAD = """# Mutants of the in-house kernels and of the comparator
+HEAD = """# Mutants of the in-house kernels, of the comparator and of the reference
 
 Made by `make mutants`, of the compiled kernels by `make mutants COMPILED=1`. Each mutant is the project with one small change.
 One of an in-house kernel is stopped when `xverify gate -x` of that kernel does not pass, or where a gate cannot see it the
 kernels' tests do not; where much of a file shows in no call of a gate, and of the compiled kernels, tests of the changed file are
 asked first. Those of the CUDA kernels, without a card: what they launch is compiled as C++. One of the comparator is stopped when
-its tests fail, or when a gate lets a flawed kernel pass or stops a sound one.
+its tests fail, or when a gate lets a flawed kernel pass or stops a sound one. One of the reference, which says what is allowed
+and legal, is stopped when its tests fail. All these questions are first asked of the files written as mutants are, unchanged.
 Seconds are counted to the first fault, {jobs} mutants at once, earlier questions included: of a gate from the start of its
 process, of tests from that of a fork of a process that has imported Numba, NumPy and pytest, and nothing of the project. Where
 Numba compiles anew what the tests call, it does not optimise at first.
@@ -56,7 +57,8 @@ def document(
     lines += ["| file | mutants | stopped | explained | survive | not asked | median | 90 % | slowest |"]
     lines += ["|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     groups = [
-        ("in-house kernels", KERNELS), ("CUDA kernels", CUDA), ("comparator", COMPARATOR), ("compiled kernels", COMPILED),
+        ("in-house kernels", KERNELS), ("CUDA kernels", CUDA), ("comparator", COMPARATOR), ("reference", REFERENCE),
+        ("compiled kernels", COMPILED),
     ]  # fmt: skip
     for title, files in groups:
         if not any(m.file in files for m in mutants):

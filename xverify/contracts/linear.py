@@ -37,13 +37,16 @@ def repeated(codes: NDArray[Any], axis: int, block_size: int, extent: int) -> ND
 def spread(parameter: Tensor, x: Tensor, axis: int | None, block_size: int) -> NDArray[Any]:
     """The codes of a scale or zero point, broadcastable to x.
 
-    A single element serves the whole tensor; a 1-D parameter goes along the axis; one of x's rank is blocked.
+    A single element serves the whole tensor; a 1-D parameter goes along the axis; one of x's rank is blocked. Raises ValueError
+    where several elements have no axis.
     """
     codes = parameter.codes
-    if codes.size == 1 and codes.ndim <= 1:
+    if codes.size == 1:
         return codes.reshape(())
+    if axis is None:
+        raise ValueError(f"{codes.size} elements of a parameter, and no axis")
     rank = len(x.shape)
-    place = normal_axis(1 if axis is None else axis, rank)
+    place = normal_axis(axis, rank)
     if place is None:
         raise ValueError(f"axis {axis} is outside [-{rank}, {rank - 1}]")
     if codes.ndim == rank and block_size > 0:
