@@ -108,6 +108,8 @@ def test_what_is_cast_warns_of_nothing(dtype: str) -> None:
         largest = np.array([3.4e38])
         assert np.isfinite(rounding.product_to_odd(np.array([2.0**35 - 1]), 0, largest)).all()
         assert np.isnan(rounding.product_to_odd(np.array([math.inf]), 0, np.array([0.0]))).all()
+        assert np.isinf(rounding.quotient_to_odd(np.array([1.0]), 0, np.array([0.0]))).all()
+        assert np.isnan(rounding.quotient_to_odd(np.array([0.0]), 0, np.array([0.0]))).all()
 
 
 def test_to_another_type_there_is_no_cast() -> None:

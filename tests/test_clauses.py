@@ -98,6 +98,19 @@ def test_seed_sentences_are_quoted_from_the_seeds(identity: str, pattern: str) -
     assert quoted_but_absent(contracts.get(identity), document) == []
 
 
+def test_what_an_edition_has_no_sentence_of_its_own_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its attributes are listed; the shape of blocked scales is that of QuantizeLinear, where there is one."""
+    assert contracts.get(ONNX + "10").clauses[f"{ONNX}10/attributes"].text == "Attributes: none"
+    assert contracts.get(ONNX + "13").clauses[f"{ONNX}13/attributes"].text == "Attributes: axis"
+    block_shape = f"{ONNX}21/block-shape"
+    note = contracts.get(ONNX + "21").clauses[block_shape].note
+    assert note.startswith("QuantizeLinear, to which the text refers")
+    assert "ceil(Di/B)" in note
+    schemas = {key: schema for key, schema in documents.schemas("onnx").items() if key[1] != "QuantizeLinear"}
+    monkeypatch.setattr(onnx, "schemas", lambda package: schemas)
+    assert onnx.contract(21).clauses[block_shape].note == ""
+
+
 @pytest.mark.parametrize("version", [10, 13])
 def test_onnx_agrees_with_its_seed(version: int) -> None:
     section = seed("000_*").split(f"\nDequantizeLinear - {version}\n")[1].split(".. toctree::")[0]

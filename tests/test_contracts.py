@@ -214,6 +214,23 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "text", "granularity"),
+    [
+        (10, "x=int8[2,3] scale=float32[]", "per_tensor"),
+        (10, "x=int8[2,3] scale=float32[1]", "per_tensor"),
+        (13, "x=int8[2,3] scale=float32[]", "per_tensor"),
+        (13, "x=int8[2,3] scale=float32[3]", "per_axis"),
+        (21, "x=int8[2,3] scale=float32[3] block_size=0", "per_axis"),
+        (21, "x=int8[2,3] scale=float32[2,2] block_size=2", "blocked"),
+        (21, "x=int8[3] scale=float32[2] axis=0 block_size=2", "blocked"),
+    ],
+)
+def test_granularities(version: int, text: str, granularity: str) -> None:
+    identity = f"{ONNX}{version}"
+    assert contracts.get(identity).cell(call_of(identity, text)).granularity == granularity
+
+
+@pytest.mark.parametrize(
     ("identity", "text", "sentence"),
     [
         (MS + "seed", "x=int8[2,3] scale=float32[3]", "3 elements of a parameter, and no axis"),

@@ -192,7 +192,7 @@ def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
 
 def test_tests_that_draw_are_known():
     texts = {file: (ROOT / file).read_text() for file in questions.ASKED_TESTS}
-    drawing = {file for file in texts if re.search(r"@given|random\(\)|default_rng\(\)", texts[file])}
+    drawing = {file for file in texts if re.search(r"@given|random\.random\(\)|default_rng\(\)", texts[file])}
     assert drawing == set(questions.DRAWING)
 
 

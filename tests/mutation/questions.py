@@ -135,12 +135,13 @@ TESTS_OF_FILE = {
         ("verify/compare", "compare"), ("verify/legal", "legal"), ("verify/large", "large"), ("verify/findings", "findings"),
         ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
-        ("contracts/stages", "stages", "readings"),
-        ("contracts/readings", "readings", "stages"), ("contracts/linear", "readings", "kernels"),
-        ("contracts/ranges", "scaled", "affine", "kernel_ranges"), ("contracts/onnx", "contracts", "kernel_refusals"),
-        ("contracts/microsoft", "contracts", "kernel_refusals"), ("contracts/onednn", "onednn_contract"),
-        ("contracts/onednn_dequantize", "onednn_contract"), ("contracts/onednn_guide", "onednn_contract"),
-        ("contracts/tensorflow", "contracts", "kernel_ranges"),
+        ("contracts/stages", "stages", "readings"), ("contracts/readings", "readings", "stages"),
+        ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "scaled", "affine", "kernel_ranges"),
+        ("contracts/onnx", "contracts", "clauses", "kernels"), ("contracts/microsoft", "contracts", "clauses", "kernels"),
+        ("contracts/onednn", "onednn_contract", "contracts", "clauses"),
+        ("contracts/onednn_dequantize", "onednn_contract", "clauses"),
+        ("contracts/onednn_guide", "onednn_contract", "contracts"),
+        ("contracts/tensorflow", "contracts", "clauses", "kernel_ranges"),
     )
 }  # fmt: skip
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
@@ -231,7 +232,10 @@ ASKED_TESTS = frozenset(
     for test in tests
 )
 
-DRAWING = ("tests/test_blocks.py", "tests/test_kernel_ranges.py", "tests/test_kernels.py")
+DRAWING = tuple(
+    f"tests/test_{name}.py"
+    for name in ("blocks", "casts", "kernel_ranges", "kernels", "readings", "rounding", "strategies")
+)
 """Of these, those that draw: what the others find does not depend on the seed."""
 
 TESTS_SECONDS, COMPILING_SECONDS = 120.0, 600.0
