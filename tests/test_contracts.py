@@ -11,6 +11,7 @@ from written_calls import DNN, MS, ONNX, TF, TYPES, F, call_of, changed_calls, r
 from strategies import walk
 from xverify import contracts
 from xverify.contracts import onnx
+from xverify.contracts.model import Cell
 from xverify.core.call import Call
 
 ONNX_TABLE = [
@@ -228,6 +229,45 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
 def test_granularities(version: int, text: str, granularity: str) -> None:
     identity = f"{ONNX}{version}"
     assert contracts.get(identity).cell(call_of(identity, text)).granularity == granularity
+
+
+@pytest.mark.parametrize(
+    ("identity", "granularities"),
+    [
+        (ONNX + "10", ("per_tensor",)),
+        *((ONNX + version, ("per_tensor", "per_axis")) for version in ("13", "19")),
+        *((ONNX + version, ("per_tensor", "per_axis", "blocked")) for version in ("21", "23", "24", "25")),
+        *((MS + edition, ("per_tensor", "per_axis")) for edition in ("seed", "installed")),
+        *((DNN + edition, ("per_tensor", "per_axis")) for edition in ("multiply", "divide")),
+        (TF + "seed", ("per_tensor",)),
+        (TF + "installed", ("per_tensor", "per_axis")),
+    ],
+)
+def test_granularities_of_an_edition(identity: str, granularities: tuple[str, ...]) -> None:
+    assert contracts.get(identity).domain.granularities == granularities
+
+
+def test_a_cell_names_each_type_in_its_place() -> None:
+    call = call_of(ONNX + "25", "x=int4[2,3] scale=float16[3] zp=int4[3] output_dtype=bfloat16")
+    assert contracts.get(ONNX + "25").cell(call) == Cell(
+        ONNX + "25", "int4", "float16", "int4", "bfloat16", "per_axis", ""
+    )
+    call = call_of(ONNX + "19", "x=float8_e5m2[2,3] scale=bfloat16[]")
+    assert contracts.get(ONNX + "19").cell(call) == Cell(
+        ONNX + "19", "float8_e5m2", "bfloat16", "", "bfloat16", "per_tensor", ""
+    )
+
+
+@pytest.mark.parametrize("version", onnx.VERSIONS)
+def test_the_clause_that_a_reading_contradicts(version: int) -> None:
+    """From version 23 on a sentence names the type of the product: another one contradicts that."""
+    contract = contracts.get(f"{ONNX}{version}")
+    call = call_of(contract.id, "x=int8[2,3] scale=float32[]")
+    other = "multiplication-precision" if version >= 23 else "formula"
+    expected = {None: "formula", "wrap-x": "formula", "exact-quotient": "formula", "rounded-output": "formula"}
+    expected |= {"float32": other, "rounded-float16": other}
+    for reading, clause in expected.items():
+        assert contract.value_clause(call, reading) == f"{contract.id}/{clause}", reading
 
 
 @pytest.mark.parametrize(

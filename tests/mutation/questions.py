@@ -137,7 +137,7 @@ TESTS_OF_FILE = {
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
         ("contracts/stages", "stages", "readings"), ("contracts/readings", "readings", "stages"),
         ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "scaled", "affine", "kernel_ranges"),
-        ("contracts/onnx", "contracts", "clauses", "kernels"), ("contracts/microsoft", "contracts", "clauses", "kernels"),
+        ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "contracts", "clauses", "readings"),
         ("contracts/onednn", "onednn_contract", "contracts", "clauses"),
         ("contracts/onednn_dequantize", "onednn_contract", "clauses"),
         ("contracts/onednn_guide", "onednn_contract", "contracts"),
