@@ -224,6 +224,9 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
         (21, "x=int8[2,3] scale=float32[3] block_size=0", "per_axis"),
         (21, "x=int8[2,3] scale=float32[2,2] block_size=2", "blocked"),
         (21, "x=int8[3] scale=float32[2] axis=0 block_size=2", "blocked"),
+        (21, "x=int8[3] scale=float32[3] axis=0 block_size=1", "blocked"),
+        (21, "x=int8[3] scale=float32[3] axis=0", "per_axis"),
+        (21, "x=int8[2,3] scale=float32[3] block_size=2", "per_axis"),
     ],
 )
 def test_granularities(version: int, text: str, granularity: str) -> None:
@@ -245,6 +248,21 @@ def test_granularities(version: int, text: str, granularity: str) -> None:
 )
 def test_granularities_of_an_edition(identity: str, granularities: tuple[str, ...]) -> None:
     assert contracts.get(identity).domain.granularities == granularities
+
+
+@pytest.mark.parametrize(
+    ("text", "has_one"),
+    [
+        ("x=int32[2,3] scale=float32[] zp=int32[]=0", False),
+        ("x=int32[2,3] scale=float32[] zp=int32[]=1", True),
+        ("x=int8[2,3] scale=float32[] zp=int8[]=0", True),
+        ("x=int8[2,3] scale=float32[]", False),
+    ],
+)
+def test_a_zero_point_that_must_be_zero_is_none(text: str, has_one: bool) -> None:
+    operands = contracts.get(ONNX + "25").operands(call_of(ONNX + "25", text))
+    assert ("zero_point" in operands.codes, "zero_point" in operands.dtypes) == (has_one, has_one)
+    assert {"x", "scale"} <= set(operands.codes)
 
 
 def test_a_cell_names_each_type_in_its_place() -> None:

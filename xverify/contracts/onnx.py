@@ -93,7 +93,7 @@ def _granularity(version: int, call: Call) -> Granularity:
     x, scale = call.tensors["x"], call.tensors["scale"]
     if scale.codes.ndim == 0 or version == 10:
         return "per_tensor"
-    blocked = version >= 21 and int(call.attributes.get("block_size", 0)) != 0
+    blocked = int(call.attributes.get("block_size", 0)) > 0
     return "blocked" if blocked and scale.codes.ndim == len(x.shape) else "per_axis"
 
 
