@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from linear_operands import OUTPUTS, SCALES, STAGES, crossed, drawn_reading, drawn_types, triples
 
-from xverify.contracts import stages
+from xverify.contracts import lattice, stages
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise
 from xverify.contracts.simplify import Types
@@ -246,3 +246,54 @@ def test_one_operation_in_float32_is_exact_where_the_types_say_so(x: str, has_ze
 )  # fmt: skip
 def test_elsewhere_one_operation_in_float32_is_not_taken(x: str, zero_point: str, scale: str, out: str) -> None:
     assert not stages.is_single(crossed(Types(x, zero_point, scale, out), 2, 0))
+
+
+DIFFERENCE, SCALE = 1347502757, 16045357
+"""Their product has 55 bits; rounded to float64 first it becomes another float32."""
+
+
+@pytest.mark.parametrize(
+    ("x_dtype", "zero_point_dtype", "x", "zero_point"),
+    [
+        ("int32", "", DIFFERENCE, 0),
+        ("int32", "int32", DIFFERENCE - 100, -100),
+        ("uint8", "int32", 255, 255 - DIFFERENCE),
+        ("int8", "int32", -1, -1 - DIFFERENCE),
+    ],
+)
+def test_products_that_float64_does_not_hold(x_dtype: str, zero_point_dtype: str, x: int, zero_point: int) -> None:
+    """By a reading, and by the search over all of them."""
+    numbers = {"x": (x_dtype, x), "zero_point": (zero_point_dtype, zero_point), "scale": ("float32", SCALE)}
+    given = {role: (dtype, number) for role, (dtype, number) in numbers.items() if dtype}
+    codes = {role: encode(dtype, np.array([number])) for role, (dtype, number) in given.items()}
+    operands = Operands(codes, {role: dtype for role, (dtype, _) in given.items()}, "float32", (1,))
+    assert compare(Stepwise(), operands) == compare(Stepwise(precision="float64"), operands) == 1
+    once = Stepwise().evaluate(operands)
+    assert once != Stepwise(precision="float64").evaluate(operands)
+    found = lattice.search(operands, once, (Stepwise(),), most=1)
+    assert Stepwise() in found
+    assert Stepwise(precision="float64") not in found
+
+
+def test_operands_are_broadcast_to_each_other() -> None:
+    x, scale = np.arange(3, dtype=np.uint8), encode("float32", np.array([[2.0]]))
+    for shape in ((1, 3), (2, 3)):
+        scales = np.broadcast_to(scale, (shape[0], 1))
+        operands = Operands({"x": x, "scale": scales}, {"x": "uint8", "scale": "float32"}, "float32", shape)
+        due = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
+        np.testing.assert_array_equal(Stepwise().evaluate(operands), due)
+    assert x.tolist() == [0, 1, 2]
+
+
+def test_what_has_no_number_warns_of_nothing() -> None:
+    infinite = encode("float32", np.array([np.inf, 3.4e38]))
+    single = Operands(
+        {"x": np.array([0, 200], np.uint8), "scale": infinite}, {"x": "uint8", "scale": "float32"}, "float32", (2,)
+    )
+    infinity = np.array([0x7C], np.uint8)
+    types = {"x": "float8_e5m2", "zero_point": "float8_e5m2", "scale": "float32"}
+    none = Operands({"x": infinity, "zero_point": infinity, "scale": infinite[:1]}, types, "float32", (1,))
+    with np.errstate(all="raise"):
+        assert Stepwise().evaluate(single).view(np.float32).tolist()[1] == np.inf
+        for operation in ("multiply", "divide", "reciprocal", "folded", "fused"):
+            assert np.isnan(Stepwise(operation=operation).evaluate(none).view(np.float32)).all()  # type: ignore[arg-type]

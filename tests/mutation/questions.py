@@ -60,6 +60,7 @@ OF_SWEEPS = {
     },
     "xverify/contracts/onnx.py": {"carried", "_check_onnxruntime", "_essence"},
     "xverify/contracts/microsoft.py": {"carried", "_check_examples"},
+    "xverify/contracts/stages.py": {"in_words", "_type", "_combining"},
     "xverify/verify/findings.py": {"Findings.by_id", "Finding.id", "Findings.sorted", "Subject.label"},
 }  # fmt: skip
 """Functions that no kernel's passing depends on: they compare implementations or documents, or name and sort."""
