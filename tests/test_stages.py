@@ -257,6 +257,8 @@ DIFFERENCE, SCALE = 1347502757, 16045357
     [
         ("int32", "", DIFFERENCE, 0),
         ("int32", "int32", DIFFERENCE - 100, -100),
+        ("int32", "int32", DIFFERENCE, 0),
+        ("int32", "int32", 0, -DIFFERENCE),
         ("uint8", "int32", 255, 255 - DIFFERENCE),
         ("int8", "int32", -1, -1 - DIFFERENCE),
     ],
@@ -270,9 +272,23 @@ def test_products_that_float64_does_not_hold(x_dtype: str, zero_point_dtype: str
     assert compare(Stepwise(), operands) == compare(Stepwise(precision="float64"), operands) == 1
     once = Stepwise().evaluate(operands)
     assert once != Stepwise(precision="float64").evaluate(operands)
+    for precision in ("float32", "once"):
+        assert compare(Stepwise(precision=precision), operands) == 1
+        assert compare(Stepwise(operation="folded", precision=precision), operands) == 1
     found = lattice.search(operands, once, (Stepwise(),), most=1)
     assert Stepwise() in found
     assert Stepwise(precision="float64") not in found
+
+
+def test_a_result_that_passes_through_float32_is_rounded_twice() -> None:
+    """7 times the scale is 1 + 2^-11 + 2^-25; of that float32 keeps what lies halfway between two float16."""
+    scale = encode("float32", np.array([4795831 * 2.0**-25]))
+    operands = Operands(
+        {"x": np.array([7], np.uint8), "scale": scale}, {"x": "uint8", "scale": "float32"}, "float16", (1,)
+    )
+    assert Stepwise().evaluate(operands).tolist() == [0x3C01]
+    assert Stepwise(final="via-float32").evaluate(operands).tolist() == [0x3C00]
+    assert compare(Stepwise(final="via-float32"), operands) == 1
 
 
 def test_operands_are_broadcast_to_each_other() -> None:
@@ -293,7 +309,10 @@ def test_what_has_no_number_warns_of_nothing() -> None:
     infinity = np.array([0x7C], np.uint8)
     types = {"x": "float8_e5m2", "zero_point": "float8_e5m2", "scale": "float32"}
     none = Operands({"x": infinity, "zero_point": infinity, "scale": infinite[:1]}, types, "float32", (1,))
+    zero = Operands({"x": infinity * 0, "zero_point": infinity * 0, "scale": infinite[:1]}, types, "float32", (1,))
     with np.errstate(all="raise"):
         assert Stepwise().evaluate(single).view(np.float32).tolist()[1] == np.inf
         for operation in ("multiply", "divide", "reciprocal", "folded", "fused"):
-            assert np.isnan(Stepwise(operation=operation).evaluate(none).view(np.float32)).all()  # type: ignore[arg-type]
+            assert np.isnan(Stepwise(operation=operation).evaluate(none).view(np.float32)).all()
+        for operation in ("multiply", "folded", "fused"):
+            assert np.isnan(Stepwise(operation=operation).evaluate(zero).view(np.float32)).all()
