@@ -23,6 +23,7 @@ from strategies import breakable, openable, opened, spoiled, walk
 from strategies.layouts import layout_calls
 from xverify import contracts
 from xverify.contracts import documents, onednn_guide
+from xverify.contracts.model import Cell
 from xverify.core.call import Call
 from xverify.core.dtypes import encode, numpy_dtype, tensor
 from xverify.engine import select
@@ -64,6 +65,36 @@ def test_a_library_is_judged_by_the_guide_of_its_release() -> None:
     assert contracts.of_onednn((3, 13)) == (STATIC, *seeds, DYNAMIC)
     assert contracts.of_onednn((3, 14)) == contracts.of_onednn(None) == seeds
     assert set(GUIDES) == set(onednn_guide.RELEASES)
+
+
+@pytest.mark.parametrize(
+    ("identity", "first", "last", "name"),
+    [
+        (STATIC_3_0, (3, 0), (3, 3), "oneDNN developer guide 3.0 to 3.3, Dequantize"),
+        (STATIC, (3, 5), (3, 13), "oneDNN developer guide 3.5 to 3.13, Dequantize"),
+        (DYNAMIC_3_0, (3, 0), (3, 6), "oneDNN developer guide 3.0 to 3.6, DynamicDequantize"),
+        (DYNAMIC, (3, 7), (3, 13), "oneDNN developer guide 3.7 to 3.13, DynamicDequantize"),
+    ],
+)
+def test_which_releases_an_edition_judges(
+    identity: str, first: tuple[int, int], last: tuple[int, int], name: str
+) -> None:
+    """Those whose guide has its sentences, from the first to the last; of a release that is not known none."""
+    judged = [release for release in EVERY_RELEASE if onednn_guide.judges(identity, release)]
+    assert judged == [(3, minor) for minor in range(first[1], last[1] + 1)]
+    for release in ((2, 7), (3, first[1] - 1), (3, last[1] + 1), (4, 0), None):
+        assert not onednn_guide.judges(identity, release), release
+    assert onednn_guide.document(identity) == name
+    for release in (*EVERY_RELEASE, None):
+        assert onednn_guide.judges("onednn/DynamicDequantize-1@multiply", release)
+
+
+def test_cells_name_each_type_in_its_place() -> None:
+    per_tensor = call_of(DYNAMIC, "x=uint8[2,3] scale=float32[1]")
+    per_axis = call_of(DYNAMIC, "x=uint8[2,3] scale=float32[3] zp=int32[3] qtype=per_channel axis=1")
+    contract = contracts.get(DYNAMIC)
+    assert contract.cell(per_tensor) == Cell(DYNAMIC, "uint8", "float32", "", "float32", "per_tensor", "")
+    assert contract.cell(per_axis) == Cell(DYNAMIC, "uint8", "float32", "int32", "float32", "per_axis", "")
 
 
 def python_with(wheel: Path, file: str) -> str:
