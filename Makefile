@@ -70,13 +70,13 @@ detection: setup
 alarms: setup
 	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2 -o reports/alarms.md
 
-# Mutants of the in-house kernels, the comparator and the reference, and what stops them: hours; SAMPLE=20 for as many,
-# COMPILED=1 for those of the compiled kernels.
+# Mutants of the in-house kernels, and what stops them: hours; SAMPLE=20 for as many, COMPILED=1 for those of the compiled
+# kernels, REFERENCE=1 for those of the comparator and of what says which values are legal.
 SAMPLE ?= 0
 SEEDS ?= 3
 JOBS ?= 2
 mutants: setup
-	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS) $(if $(COMPILED),--compiled)
+	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS) $(if $(COMPILED),--compiled) $(if $(REFERENCE),--reference)
 
 clean:
 	rm -rf .venv reports/runs

@@ -30,6 +30,7 @@ from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = Path("reports", "runs", "mutants.jsonl")
 KEPT_COMPILED = Path("reports", "mutants_compiled.jsonl")
+KEPT_REFERENCE = Path("reports", "mutants_reference.jsonl")
 """In the repository, since they take more hours than one has: whoever asks the next ones goes on from there."""
 
 
@@ -40,6 +41,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=0, help="Only so many, always the same ones.")
     parser.add_argument("--only", default="", help="Only mutants whose file, function or name holds this.")
     parser.add_argument("--compiled", action="store_true", help="Those of the compiled kernels: minutes for each.")
+    parser.add_argument("--reference", action="store_true", help="Those of the comparator and the reference.")
     parser.add_argument("--list", action="store_true", help="Say which there are, and try none.")
     parser.add_argument(
         "--show", default="", metavar="NAME", help="Print the changed file of that mutant, and try none."
@@ -58,7 +60,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--page", action="store_true", help="Write the page of what was asked before, and try none.")
     parser.add_argument("--output", type=Path, help="The page (default: under reports/).")
     asked = parser.parse_args()
-    asked.output = asked.output or Path("reports", "mutants_compiled.md" if asked.compiled else "mutants.md")
+    part = "_compiled" if asked.compiled else "_reference" if asked.reference else ""
+    asked.output = asked.output or Path("reports", f"mutants{part}.md")
     return asked
 
 
@@ -67,7 +70,8 @@ def main() -> int:
     files = (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED)
     every = [mutant for file in files for mutant in mutants_of(ROOT, file) if decides(mutant)]
     why, stale = explained.matched(explained.read(), every)
-    made = [mutant for mutant in every if (mutant.file in COMPILED) == asked.compiled]
+    part = COMPILED if asked.compiled else (*COMPARATOR, *REFERENCE) if asked.reference else (*KERNELS, *CUDA)
+    made = [mutant for mutant in every if mutant.file in part]
     chosen = chosen_of(made, asked.only, asked.sample)
     if asked.show:
         print(next(mutant.source for mutant in made if mutant.name == asked.show))
@@ -77,7 +81,8 @@ def main() -> int:
             print(f"{m.name} {m.file}:{m.line} {m.function} [{m.operator}] {m.before}  ->  {m.after}")
         return 0
     seeds = range(1, asked.seeds + 1)
-    kept = Kept(ROOT / (KEPT_COMPILED if asked.compiled else KEPT), digest(ROOT))
+    where = KEPT_COMPILED if asked.compiled else KEPT_REFERENCE if asked.reference else KEPT
+    kept = Kept(ROOT / where, digest(ROOT))
     results = kept.read(asked.survivors, {mutant.name for mutant in why})
     if asked.unexplained:
         chosen = [m for m in chosen if m not in why]

@@ -14,7 +14,8 @@ SLOWEST = 30
 
 HEAD = """# Mutants of the in-house kernels, of the comparator and of the reference
 
-Made by `make mutants`, of the compiled kernels by `make mutants COMPILED=1`. Each mutant is the project with one small change.
+Made by `make mutants`, of the compiled kernels by `make mutants COMPILED=1`, of the comparator and the reference by `make mutants
+REFERENCE=1`. Each mutant is the project with one small change.
 One of an in-house kernel is stopped when `xverify gate -x` of that kernel does not pass, or where a gate cannot see it the
 kernels' tests do not; where much of a file shows in no call of a gate, and of the compiled kernels, tests of the changed file are
 asked first. Those of the CUDA kernels, without a card: what they launch is compiled as C++. One of the comparator is stopped when
