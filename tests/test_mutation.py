@@ -192,7 +192,9 @@ def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
 
 def test_tests_that_draw_are_known():
     texts = {file: (ROOT / file).read_text() for file in questions.ASKED_TESTS}
-    drawing = {file for file in texts if re.search(r"@given|random\.random\(\)|default_rng\(\)", texts[file])}
+    drawing = {
+        file for file in texts if re.search(r"@given|random\.random\(\)|(?:Random|default_rng)\(\)", texts[file])
+    }
     assert drawing == set(questions.DRAWING)
 
 
@@ -335,8 +337,8 @@ def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
             results[mutant.name, 1] = Result(mutant.name, 1, "", "nothing", "", 1.0)
 
     monkeypatch.setattr(command, "ask", standing)
-    monkeypatch.setattr(command, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr(command, "KEPT_COMPILED", tmp_path / "kept_compiled")
+    kept = {part: (files, tmp_path / f"kept{part}") for part, (files, _) in command.PARTS.items()}
+    monkeypatch.setattr(command, "PARTS", kept)
     monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
     monkeypatch.setattr(
         sys, "argv", ["mutation", "--sample", "2", "--seeds", "1", "--output", str(tmp_path / "page.md")]
@@ -347,7 +349,7 @@ def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
 
 def test_an_explained_mutant_that_was_stopped_is_a_failure(made, tmp_path, monkeypatch, capsys):
     mutant = next(m for m in explained.matched(explained.read(), made)[0] if m.file in COMPILED)
-    monkeypatch.setattr(command, "KEPT_COMPILED", tmp_path / "kept")
+    monkeypatch.setitem(command.PARTS, "_compiled", (COMPILED, tmp_path / "kept"))
     monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
     words = f"mutation --compiled --only {mutant.name} --survivors --page --output {tmp_path / 'page.md'}"
     monkeypatch.setattr(sys, "argv", words.split())

@@ -28,10 +28,13 @@ from mutation.questions import (
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, is_asked, run
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = Path("reports", "runs", "mutants.jsonl")
-KEPT_COMPILED = Path("reports", "mutants_compiled.jsonl")
-KEPT_REFERENCE = Path("reports", "mutants_reference.jsonl")
-"""In the repository, since they take more hours than one has: whoever asks the next ones goes on from there."""
+PARTS = {
+    "": ((*KERNELS, *CUDA), Path("reports", "runs", "mutants.jsonl")),
+    "_compiled": (COMPILED, Path("reports", "mutants_compiled.jsonl")),
+    "_reference": ((*COMPARATOR, *REFERENCE), Path("reports", "mutants_reference.jsonl")),
+}
+"""The files of each page, by how its name ends, and where answers are kept: for the last two in the repository, since they take
+more hours than one has, and whoever asks the next ones goes on from there."""
 
 
 def options() -> argparse.Namespace:
@@ -60,8 +63,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--page", action="store_true", help="Write the page of what was asked before, and try none.")
     parser.add_argument("--output", type=Path, help="The page (default: under reports/).")
     asked = parser.parse_args()
-    part = "_compiled" if asked.compiled else "_reference" if asked.reference else ""
-    asked.output = asked.output or Path("reports", f"mutants{part}.md")
+    asked.part = "_compiled" if asked.compiled else "_reference" if asked.reference else ""
+    asked.output = asked.output or Path("reports", f"mutants{asked.part}.md")
     return asked
 
 
@@ -70,7 +73,7 @@ def main() -> int:
     files = (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED)
     every = [mutant for file in files for mutant in mutants_of(ROOT, file) if decides(mutant)]
     why, stale = explained.matched(explained.read(), every)
-    part = COMPILED if asked.compiled else (*COMPARATOR, *REFERENCE) if asked.reference else (*KERNELS, *CUDA)
+    part, where = PARTS[asked.part]
     made = [mutant for mutant in every if mutant.file in part]
     chosen = chosen_of(made, asked.only, asked.sample)
     if asked.show:
@@ -81,7 +84,6 @@ def main() -> int:
             print(f"{m.name} {m.file}:{m.line} {m.function} [{m.operator}] {m.before}  ->  {m.after}")
         return 0
     seeds = range(1, asked.seeds + 1)
-    where = KEPT_COMPILED if asked.compiled else KEPT_REFERENCE if asked.reference else KEPT
     kept = Kept(ROOT / where, digest(ROOT))
     results = kept.read(asked.survivors, {mutant.name for mutant in why})
     if asked.unexplained:
