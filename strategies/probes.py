@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from strategies import values
 from xverify.contracts.lattice import searched
 from xverify.contracts.model import Operands
-from xverify.contracts.readings import Stepwise
+from xverify.contracts.readings import Stepwise, evaluate_all
 from xverify.contracts.simplify import Types, simplified
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, code_dtype
@@ -106,8 +106,8 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
 def _differing(readings: Sequence[Stepwise], truth: Stepwise, every: Probes, types: Types) -> NDArray[np.bool_]:
     """For each reading and each probe, whether it differs there from the truth."""
     operands = every.operands(types)
-    given = [canonical(reading.evaluate(operands), types.out) for reading in (truth, *readings)]
-    codes = np.stack(given).reshape(len(given), len(every), WIDTH)
+    given = canonical(np.stack(evaluate_all((truth, *readings), operands)), types.out)
+    codes = given.reshape(len(given), len(every), WIDTH)
     return np.asarray((codes[1:] != codes[0]).any(axis=2))
 
 

@@ -23,7 +23,7 @@ from strategies.structures import Linear
 from strategies.triples import aims_of, triples
 from xverify.contracts import affine
 from xverify.contracts.model import Contract, Reading
-from xverify.contracts.readings import Stepwise
+from xverify.contracts.readings import Stepwise, evaluate_all
 from xverify.contracts.simplify import Types, types_of
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, Call, Tensor, code_dtype
@@ -81,25 +81,27 @@ def fewest(results: NDArray[Any], most: int = MOST_PROBES) -> list[int]:
 
     results: codes, (readings, probes, values).
     """
-    telling = np.flatnonzero((results != results[0]).any(axis=(0, 2))).tolist()
-    # Each distinct row of a probe has a number; readings with equal numbers are together.
-    kinds = {place: _numbered([row.tobytes() for row in results[:, place]]) for place in telling}
+    telling = np.flatnonzero((results != results[0]).any(axis=(0, 2)))
+    # Equal rows have equal numbers; readings with equal numbers are together.
+    rows = results[:, telling].reshape(-1, results.shape[2])
+    kinds = _numbered([row.tobytes() for row in rows]).reshape(len(results), -1)
     chosen: list[int] = []
-    together = [0] * len(results)
-    while telling and len(chosen) < most:
-        best = max(telling, key=lambda place: len(set(zip(together, kinds[place], strict=True))))
-        parted = _numbered(list(zip(together, kinds[best], strict=True)))
-        if max(parted) == max(together):
+    together = np.zeros((len(results), 1), np.int64)
+    while len(telling) and len(chosen) < most:
+        parted = np.sort(together * (kinds.max() + 1) + kinds, axis=0)
+        parts = 1 + (parted[1:] != parted[:-1]).sum(axis=0)
+        best = int(parts.argmax())
+        if parts[best] == together.max() + 1:
             break
-        chosen.append(best)
-        together = parted
+        chosen.append(int(telling[best]))
+        together = _numbered(list(zip(together[:, 0].tolist(), kinds[:, best].tolist(), strict=True)))[:, None]
     return chosen
 
 
-def _numbered(things: Sequence[Hashable]) -> list[int]:
+def _numbered(things: Sequence[Hashable]) -> NDArray[np.int64]:
     """Each thing's number in the order in which different ones first come."""
     numbers: dict[Hashable, int] = {}
-    return [numbers.setdefault(thing, len(numbers)) for thing in things]
+    return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.int64)
 
 
 @lru_cache(maxsize=1024)
@@ -110,7 +112,7 @@ def _chosen_probes(
     found = triples(types, only_zero, seed, aims_of(types, readings))
     operands = found.operands(types)
     shape = (len(readings), len(found), WIDTH)
-    results = np.stack([canonical(np.asarray(r.evaluate(operands)), types.out) for r in readings]).reshape(shape)
+    results = canonical(np.stack(evaluate_all(readings, operands)), types.out).reshape(shape)
     chosen = fewest(results)
     return (found.chosen(chosen) if chosen else None), found.x.size
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from itertools import combinations, pairwise
 from typing import Any
@@ -13,7 +14,17 @@ from linear_operands import STAGES, crossed, drawn_reading, drawn_types, triples
 
 from xverify.contracts.lattice import near, search, searched, simplicity, taken
 from xverify.contracts.model import Operands
-from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise, by_name
+from xverify.contracts.readings import (
+    EXACT,
+    EXACT_QUOTIENT,
+    FLOAT32,
+    FLOAT32_QUOTIENT,
+    OUTPUT,
+    TOGETHER,
+    Stepwise,
+    by_name,
+    evaluate_all,
+)
 from xverify.contracts.simplify import Types, simplified
 from xverify.core.bits import canonical
 
@@ -30,6 +41,28 @@ def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Ste
     """A reading that differs from an admitted one in at most so many stages."""
     names = rng.choice(list(STAGES), departures, replace=False)
     return replace(start, **{name: STAGES[name][rng.integers(len(STAGES[name]))] for name in names})
+
+
+# -- many readings at once ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (TOGETHER // 3,), (TOGETHER + 1,)])
+def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int, ...]) -> None:
+    """Of every shape, with a scale and a zero point for each row, and of so many that they are not cast together."""
+    rng = np.random.default_rng(len(shape))
+    for turn in range(4):
+        types = drawn_types(rng)
+        every = triples(types, math.prod(shape), turn)
+        codes = {role: given.reshape(shape) for role, given in every.codes.items()}
+        if len(shape) == 2:
+            codes.update((role, given[:, :1]) for role, given in codes.items() if role != "x")
+        operands = replace(every, codes=codes, shape=shape)
+        drawn = (drawn_reading(rng, rng.random()) for _ in range(40 if every.shape[0] < 100 else 4))
+        readings = tuple(dict.fromkeys((*drawn, EXACT, FLOAT32, *OUTPUT)))
+        for reading, together in zip(readings, evaluate_all(readings, operands), strict=True):
+            alone = reading.evaluate(operands)
+            assert (together.dtype, together.shape) == (alone.dtype, alone.shape)
+            assert agrees(reading, operands, together), f"{reading.name} for {types}"
 
 
 # -- the search -----------------------------------------------------------------------------------------

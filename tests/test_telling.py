@@ -183,6 +183,22 @@ def test_fewest_takes_the_probes_that_part_most():
     assert fewest(np.zeros((3, 4, 2))) == []
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_fewest_takes_one_that_parts_most_until_none_parts_more(seed):
+    rng = np.random.default_rng(seed)
+    results = (rng.random((8, 20, 3)) < 0.03).astype(np.uint16)
+
+    def parts_of(places):
+        return len({results[reading, places].tobytes() for reading in range(len(results))})
+
+    chosen = fewest(results, 20)
+    for taken in range(len(chosen)):
+        most = max(parts_of([*chosen[:taken], place]) for place in range(results.shape[1]))
+        assert parts_of(chosen[: taken + 1]) == most > parts_of(chosen[:taken])
+    assert parts_of(chosen) == parts_of(list(range(results.shape[1])))
+    assert fewest(results, 2) == chosen[:2]
+
+
 # -- proofs -------------------------------------------------------------------------------------------------
 
 

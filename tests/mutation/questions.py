@@ -139,12 +139,12 @@ TESTS_OF_FILE = {
         ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
         ("contracts/stages", "stages", "readings"), ("contracts/readings", "readings", "stages"),
-        ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "scaled", "affine", "kernel_ranges"),
+        ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "scaled", "affine", "readings"),
         ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "contracts", "clauses", "readings"),
         ("contracts/onednn", "onednn_contract", "contracts", "clauses"),
         ("contracts/onednn_dequantize", "onednn_contract", "clauses"),
         ("contracts/onednn_guide", "onednn_contract", "contracts"),
-        ("contracts/tensorflow", "contracts", "clauses", "kernel_ranges"),
+        ("contracts/tensorflow", "contracts", "clauses", "readings"),
     )
 }  # fmt: skip
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""

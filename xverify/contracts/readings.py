@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -22,6 +23,22 @@ from xverify.contracts.stages import (
     Subtraction,
     Zero,
 )
+from xverify.core.rounding import F64
+
+
+class Bench:
+    """The operands of a linear call as numbers, and every stage that was evaluated on them."""
+
+    def __init__(self, operands: Operands) -> None:
+        self.given = stages.decoded(operands)
+        self._known: dict[tuple[object, ...], Any] = {}
+
+    def of(self, stage: Callable[..., Any], *choices: object) -> Any:
+        """What ``stage(self.given, *choices)`` returns, evaluated once for equal choices."""
+        key = (stage, *choices)
+        if key not in self._known:
+            self._known[key] = stage(self.given, *choices)
+        return self._known[key]
 
 
 @dataclass(frozen=True)
@@ -73,30 +90,60 @@ class Stepwise:
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         if self == EXACT and stages.is_single(operands):
             return np.broadcast_to(stages.single(operands), operands.shape)
-        given = stages.decoded(operands)
-        scale = stages.factor(given, self.scale_cast, self.subnormals)
-        if self.operation in ("folded", "fused") and given.zero_point is not None and self.folds:
-            x, zero_point = stages.operands_of(given, self.subtraction)
-            fused = self.operation == "fused"
-            result = stages.folded(given, x, zero_point, scale, fused, self.precision, self.subnormals)
-        else:
-            # Without a zero point to fold in there is one product, each step of which is rounded as it would be.
-            plain = self.operation in ("multiply", "divide", "reciprocal")
-            operation, precision = self.operation if plain else "multiply", self.precision
-            if not plain and precision == "once":
-                precision = "output"
-            difference = stages.subtracted(
-                given, self.subtraction, self.difference if plain or not self.folds else "exact"
-            )
-            narrow = self.difference != "exact" and plain
-            result = stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
+        result = self.on(Bench(operands))
         codes = stages.finished(result, operands.output_dtype, self.final, self.subnormals, self.zero)
         return np.broadcast_to(codes, operands.shape)
+
+    def on(self, bench: Bench) -> F64:
+        """What is cast in the end, broadcastable to the shape of the operands."""
+        given = bench.given
+        scale = bench.of(stages.factor, self.scale_cast, self.subnormals)
+        if self.operation in ("folded", "fused") and given.zero_point is not None and self.folds:
+            x, zero_point = bench.of(stages.operands_of, self.subtraction)
+            fused = self.operation == "fused"
+            return stages.folded(given, x, zero_point, scale, fused, self.precision, self.subnormals)
+        # Without a zero point to fold in there is one product, each step of which is rounded as it would be.
+        plain = self.operation in ("multiply", "divide", "reciprocal")
+        operation, precision = self.operation if plain else "multiply", self.precision
+        if not plain and precision == "once":
+            precision = "output"
+        difference = bench.of(
+            stages.subtracted, self.subtraction, self.difference if plain or not self.folds else "exact"
+        )
+        narrow = self.difference != "exact" and plain
+        return stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
 
     @property
     def folds(self) -> bool:
         """Whether the subtraction is one that x * scale - zero point * scale can do."""
         return self.subtraction == "exact" or self.subtraction.startswith("operands-")
+
+
+TOGETHER = 1 << 14
+"""Results that are cast together at most."""
+
+
+def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArray[Any]]:
+    """The output codes of each reading, as its ``evaluate`` gives them; stages in common are evaluated once, and what is cast
+    in the same way is cast together."""
+    size = math.prod(operands.shape)
+    if len(readings) == 1 or size > TOGETHER:
+        return [reading.evaluate(operands) for reading in readings]
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for place, reading in enumerate(readings):
+        alike.setdefault((reading.final, reading.subnormals, reading.zero), []).append(place)
+    bench = Bench(operands)
+    given: dict[int, NDArray[Any]] = {}
+    at_once = max(1, TOGETHER // max(1, size))
+    for ways, places in alike.items():
+        for start in range(0, len(places), at_once):
+            some = places[start : start + at_once]
+            results = np.empty((len(some), *operands.shape))
+            for row, place in enumerate(some):
+                results[row] = readings[place].on(bench)
+            codes = stages.finished(results, operands.output_dtype, *ways)
+            given.update((place, codes[row, ...]) for row, place in enumerate(some))
+    return [given[place] for place in range(len(readings))]
 
 
 EXACT = Stepwise()

@@ -24,7 +24,7 @@ from strategies.surrounded import surrounded_calls
 from strategies.walk import LARGE_SHAPES, cell_structures, exponent_structures, shape_structures, special_structures
 from xverify.contracts.lattice import start
 from xverify.contracts.model import Contract
-from xverify.contracts.readings import Stepwise
+from xverify.contracts.readings import Stepwise, evaluate_all
 from xverify.contracts.simplify import types_of
 from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
@@ -239,5 +239,4 @@ def _left(contract: Contract, call: Call) -> Iterator[NDArray[Any]]:
     if contract.domain.family == "range" or not all(isinstance(reading, Stepwise) for reading in readings):
         return
     operands = contract.operands(call)
-    for reading in probes(types_of(operands), start(readings)).left[:MOST_LEFT]:
-        yield np.asarray(reading.evaluate(operands))
+    yield from evaluate_all(probes(types_of(operands), start(readings)).left[:MOST_LEFT], operands)

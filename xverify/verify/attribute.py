@@ -122,11 +122,12 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
     return bool(np.all(same))
 
 
-def evaluated(contract: Contract, recipes: Sequence[Reading], operands: Operands) -> Iterator[NDArray[Any]]:
-    """The output codes of each reading; range recipes share what they have in common."""
-    if contract.domain.family == "range":
-        return affine.evaluate_all(recipes, operands)
-    return (np.asarray(reading.evaluate(operands)) for reading in recipes)
+def evaluated(recipes: Sequence[Reading], operands: Operands) -> Iterable[NDArray[Any]]:
+    """The output codes of each reading of a family; what they have in common is evaluated once."""
+    linear = [reading for reading in recipes if isinstance(reading, Stepwise)]
+    if len(linear) == len(recipes):
+        return readings.evaluate_all(linear, operands)
+    return affine.evaluate_all(recipes, operands)
 
 
 def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
@@ -197,10 +198,11 @@ def _answer(question: _Question) -> tuple[Reading, ...]:
         found = tuple(compress(affine.range_lattice(operands), same))
     if len(chosen) == len(wanted):
         return found
+    given = evaluated(found, operands)
     return tuple(
         reading
-        for reading in found
-        if np.array_equal(canonical(np.asarray(reading.evaluate(operands)), question.out), wanted)
+        for reading, codes in zip(found, given, strict=True)
+        if np.array_equal(canonical(codes, question.out), wanted)
     )
 
 
