@@ -63,6 +63,7 @@ def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int
             alone = reading.evaluate(operands)
             assert (together.dtype, together.shape) == (alone.dtype, alone.shape)
             assert agrees(reading, operands, together), f"{reading.name} for {types}"
+        assert not evaluate_all((), operands)
 
 
 # -- the search -----------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArr
     """The output codes of each reading, as its ``evaluate`` gives them; stages in common are evaluated once, and what is cast
     in the same way is cast together."""
     size = math.prod(operands.shape)
-    if len(readings) == 1 or size > TOGETHER:
+    if len(readings) <= 1 or size > TOGETHER:
         return [reading.evaluate(operands) for reading in readings]
     alike: dict[tuple[Any, ...], list[int]] = {}
     for place, reading in enumerate(readings):
