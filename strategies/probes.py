@@ -21,7 +21,6 @@ from xverify.contracts.lattice import searched
 from xverify.contracts.model import Operands
 from xverify.contracts.readings import Stepwise, evaluate_all
 from xverify.contracts.simplify import Types, simplified
-from xverify.core.bits import canonical
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
 from xverify.core.dtypes import values as decoded
@@ -106,7 +105,7 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
 def _differing(readings: Sequence[Stepwise], truth: Stepwise, every: Probes, types: Types) -> NDArray[np.bool_]:
     """For each reading and each probe, whether it differs there from the truth."""
     operands = every.operands(types)
-    given = canonical(np.stack(evaluate_all((truth, *readings), operands)), types.out)
+    given = np.stack(evaluate_all((truth, *readings), operands))
     codes = given.reshape(len(given), len(every), WIDTH)
     return np.asarray((codes[1:] != codes[0]).any(axis=2))
 

@@ -25,7 +25,6 @@ from xverify.contracts import affine
 from xverify.contracts.model import Contract, Reading
 from xverify.contracts.readings import Stepwise, evaluate_all
 from xverify.contracts.simplify import Types, types_of
-from xverify.core.bits import canonical
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import MANTISSA_BITS, encode, integer_range
 
@@ -112,7 +111,7 @@ def _chosen_probes(
     found = triples(types, only_zero, seed, aims_of(types, readings))
     operands = found.operands(types)
     shape = (len(readings), len(found), WIDTH)
-    results = canonical(np.stack(evaluate_all(readings, operands)), types.out).reshape(shape)
+    results = np.stack(evaluate_all(readings, operands)).reshape(shape)
     chosen = fewest(results)
     return (found.chosen(chosen) if chosen else None), found.x.size
 
@@ -129,7 +128,7 @@ def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], 
         codes={"input": codes, "min_range": low[:, None], "max_range": high[:, None]},
         shape=codes.shape,
     )
-    results = np.stack([canonical(given, every.output_dtype) for given in affine.evaluate_all(readings, every)])
+    results = np.stack(affine.evaluate_all(readings, every))
     made = []
     for place in fewest(results):
         tensors = {

@@ -20,12 +20,12 @@ from xverify.contracts.readings import (
     FLOAT32,
     FLOAT32_QUOTIENT,
     OUTPUT,
-    TOGETHER,
     Stepwise,
     by_name,
     evaluate_all,
 )
 from xverify.contracts.simplify import Types, simplified
+from xverify.contracts.together import TOGETHER
 from xverify.core.bits import canonical
 
 ADMITTED = (EXACT, FLOAT32, *OUTPUT)

@@ -3,7 +3,7 @@ MIN_FIRST may compute instead of what the text says; and every range recipe know
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
@@ -20,8 +20,9 @@ from xverify.contracts.range_stages import (
     Single,
     Subnormals,
     clamped,
-    encoded,
     end,
+    evaluated,
+    evaluated_together,
     fused,
     real,
     settled,
@@ -30,6 +31,7 @@ from xverify.contracts.range_stages import (
 )
 from xverify.contracts.ranges import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
 from xverify.contracts.scaled import SCALED_RECIPES, Scaled
+from xverify.core.bits import canonical
 from xverify.core.call import BITS
 from xverify.core.dtypes import SIGNED
 
@@ -170,26 +172,23 @@ class Affine:
         return Affine(origin, wide, step, snap, steps, self.subnormals, form, narrow, self.clamp, cast)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        return self.on(Bench(operands))
+        return evaluated(self, operands)
 
-    def on(self, bench: Bench) -> NDArray[Any]:
-        """The output codes; stages in common with other recipes on that bench are not evaluated again."""
+    def on(self, bench: Bench) -> Numbers:
+        """What is cast in the end; stages in common with other recipes on that bench are not evaluated again."""
         left_out = int(self.narrow.endswith("always") or _told(self.narrow, bench))
         levels = bench.levels - left_out
         lowest = bench.lowest + (0 if self.narrow.startswith("levels") else left_out)
-        with np.errstate(all="ignore"):
-            step = (self.form, self.span, self.step, levels, self.subnormals)
-            base = bench.of(_base, self.origin, self.snap, self.steps, lowest, *step)
-            term = (self.origin, lowest, self.steps, *step)
-            if self.steps == "fused" and self.form not in ("inverse", "product-first"):
-                factor = bench.of(_factor, self.steps, *step)
-                result = fused(bench.of(_moved, self.origin, lowest, "float32"), factor, base)
-            else:
-                result = base + bench.of(_term, *term)
-            result = settled(result, self.subnormals)
-            if self.clamp == "clamped":
-                result = clamped(bench, result, self.subnormals)
-            return encoded(bench, result, self.out, self.subnormals)
+        step = (self.form, self.span, self.step, levels, self.subnormals)
+        base = bench.of(_base, self.origin, self.snap, self.steps, lowest, *step)
+        term = (self.origin, lowest, self.steps, *step)
+        if self.steps == "fused" and self.form not in ("inverse", "product-first"):
+            factor = bench.of(_factor, self.steps, *step)
+            result = fused(bench.of(_moved, self.origin, lowest, "float32"), factor, base)
+        else:
+            result = base + bench.of(_term, *term)
+        result = settled(result, self.subnormals)
+        return clamped(bench, result, self.subnormals) if self.clamp == "clamped" else result
 
 
 def _told(narrow: Narrow, bench: Bench) -> bool:
@@ -389,8 +388,12 @@ def range_lattice(operands: Operands) -> tuple[Reading, ...]:
     return _lattice(operands.dtypes["input"], operands.output_dtype, bool(operands.options.get("narrow_range", False)))
 
 
-def evaluate_all(readings: Iterable[Reading], operands: Operands) -> Iterator[NDArray[Any]]:
-    """The output codes of each reading, as its ``evaluate`` gives them; stages in common are evaluated once."""
-    bench = Bench(operands)
-    for reading in readings:
-        yield reading.on(bench) if isinstance(reading, Affine | Scaled) else reading.evaluate(operands)
+def evaluate_all(readings: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:
+    """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
+    are evaluated once, and what is cast in the same way is cast together."""
+    composed = evaluated_together([reading for reading in readings if isinstance(reading, Affine | Scaled)], operands)
+    given, out = iter(composed), operands.output_dtype
+    return [
+        next(given) if isinstance(reading, Affine | Scaled) else canonical(reading.evaluate(operands), out)
+        for reading in readings
+    ]

@@ -6,13 +6,15 @@ recipes with stages in common share their results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Operands
+from xverify.contracts.together import cast_together
 from xverify.core.call import BITS
 from xverify.core.dtypes import floats, integer_range, integers
 from xverify.core.rounding import cast
@@ -48,13 +50,6 @@ class Bench:
             floats("float32", operands.codes[role]).astype(np.float32) for role in ("min_range", "max_range")
         )
         self._known: dict[tuple[object, ...], Any] = {}
-
-    def codes_of(self, numbers: NDArray[np.float64], dtype: str) -> NDArray[Any]:
-        """The numbers cast to an output type, once for equal numbers."""
-        key = (dtype, numbers.shape, numbers.tobytes())
-        if key not in self._known:
-            self._known[key] = cast(numbers, dtype)
-        return np.asarray(self._known[key])
 
     def of(self, stage: Callable[..., Numbers], *choices: object) -> Any:
         """What ``stage(self, *choices)`` returns."""
@@ -121,21 +116,50 @@ def clamped(bench: Bench, result: Numbers, subnormals: Subnormals) -> Numbers:
     return np.where(result < low, low, np.where(result > high, high, result))
 
 
-def encoded(bench: Bench, result: Numbers, how: str, subnormals: Subnormals) -> NDArray[Any]:
-    """Codes of the output type, in the output's shape. how: "nearest", or for bfloat16 "via-float32", "truncated".
+def encoded(out: str, result: Numbers, how: str, subnormals: Subnormals) -> NDArray[Any]:
+    """Codes of the output type. how: "nearest", or for bfloat16 "via-float32", "truncated".
 
     A flushed result is one of float32, whatever came before.
     """
-    out = bench.operands.output_dtype
     if out != "float32" and how == "nearest" and subnormals == "kept":
-        codes = bench.codes_of(result.astype(np.float64), out)
-    else:
-        single = to_precision(result, np.float32, subnormals)
-        if out == "float32" or (out == "bfloat16" and how == "truncated"):
-            codes = single.view(np.uint32)
-            codes = codes if out == "float32" else (codes >> np.uint32(16)).astype(np.uint16)
-            nan = np.isnan(single)
-            codes = np.where(nan, codes.dtype.type(_QUIET_NAN[out]), codes) if nan.any() else codes
-        else:
-            codes = bench.codes_of(single.astype(np.float64), out)
-    return np.broadcast_to(codes, bench.operands.shape)
+        return cast(result.astype(np.float64), out)
+    single = to_precision(result, np.float32, subnormals)
+    if out != "float32" and not (out == "bfloat16" and how == "truncated"):
+        return cast(single.astype(np.float64), out)
+    codes = single.view(np.uint32)
+    codes = codes if out == "float32" else (codes >> np.uint32(16)).astype(np.uint16)
+    nan = np.isnan(single)
+    return np.where(nan, codes.dtype.type(_QUIET_NAN[out]), codes) if nan.any() else codes
+
+
+class Composed(Protocol):
+    """A recipe of these stages."""
+
+    @property
+    def out(self) -> str:
+        """How its result is cast, see `encoded`."""
+        ...
+
+    @property
+    def subnormals(self) -> Subnormals: ...
+
+    def on(self, bench: Bench) -> Numbers:
+        """What is cast in the end, broadcastable to the shape of the operands."""
+        ...
+
+
+def evaluated(recipe: Composed, operands: Operands) -> NDArray[Any]:
+    """The output codes of a recipe."""
+    with np.errstate(all="ignore"):
+        result = recipe.on(Bench(operands))
+        codes = encoded(operands.output_dtype, result, recipe.out, recipe.subnormals)
+    return np.broadcast_to(codes, operands.shape)
+
+
+def evaluated_together(recipes: Sequence[Composed], operands: Operands) -> list[NDArray[Any]]:
+    """The output codes of each recipe, NaN made canonical; stages in common are evaluated once, and what is cast in the same
+    way is cast together."""
+    bench, out = Bench(operands), operands.output_dtype
+    with np.errstate(all="ignore"):
+        results = (((recipe.out, recipe.subnormals), recipe.on(bench)) for recipe in recipes)
+        return cast_together(results, operands.shape, out, partial(encoded, out))

@@ -23,6 +23,8 @@ from xverify.contracts.stages import (
     Subtraction,
     Zero,
 )
+from xverify.contracts.together import TOGETHER, cast_together
+from xverify.core.bits import canonical
 from xverify.core.rounding import F64
 
 
@@ -119,31 +121,19 @@ class Stepwise:
         return self.subtraction == "exact" or self.subtraction.startswith("operands-")
 
 
-TOGETHER = 1 << 14
-"""Results that are cast together at most."""
-
-
 def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each reading, as its ``evaluate`` gives them; stages in common are evaluated once, and what is cast
-    in the same way is cast together."""
-    size = math.prod(operands.shape)
-    if len(readings) <= 1 or size > TOGETHER:
-        return [reading.evaluate(operands) for reading in readings]
-    alike: dict[tuple[Any, ...], list[int]] = {}
-    for place, reading in enumerate(readings):
-        alike.setdefault((reading.final, reading.subnormals, reading.zero), []).append(place)
+    """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
+    are evaluated once, and what is cast in the same way is cast together."""
+    out = operands.output_dtype
+    if len(readings) <= 1 or math.prod(operands.shape) > TOGETHER:
+        return [canonical(reading.evaluate(operands), out) for reading in readings]
     bench = Bench(operands)
-    given: dict[int, NDArray[Any]] = {}
-    at_once = max(1, TOGETHER // max(1, size))
-    for ways, places in alike.items():
-        for start in range(0, len(places), at_once):
-            some = places[start : start + at_once]
-            results = np.empty((len(some), *operands.shape))
-            for row, place in enumerate(some):
-                results[row] = readings[place].on(bench)
-            codes = stages.finished(results, operands.output_dtype, *ways)
-            given.update((place, codes[row, ...]) for row, place in enumerate(some))
-    return [given[place] for place in range(len(readings))]
+    results = (((reading.final, reading.subnormals, reading.zero), reading.on(bench)) for reading in readings)
+
+    def cast(numbers: F64, *way: Any) -> NDArray[Any]:
+        return stages.finished(numbers, out, *way)
+
+    return cast_together(results, operands.shape, out, cast)
 
 
 EXACT = Stepwise()

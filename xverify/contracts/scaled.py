@@ -19,8 +19,8 @@ from xverify.contracts.range_stages import (
     Single,
     Subnormals,
     clamped,
-    encoded,
     end,
+    evaluated,
     real,
     settled,
     span,
@@ -166,18 +166,19 @@ class Scaled:
         return Scaled(source, divisor, form, factor, steps, narrow, self.clamp, subnormals)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        return self.on(Bench(operands))
+        return evaluated(self, operands)
 
-    def on(self, bench: Bench) -> NDArray[Any]:
-        """The output codes; stages in common with other recipes on that bench are not evaluated again."""
+    @property
+    def out(self) -> str:
+        return "nearest"
+
+    def on(self, bench: Bench) -> Numbers:
+        """What is cast in the end; stages in common with other recipes on that bench are not evaluated again."""
         told = bool(bench.operands.options.get("narrow_range", False))
         left_out = int(self.narrow == "always" or (self.narrow == "as-told" and told))
         choices = (self.source, self.divisor, self.form, self.factor, left_out, self.subnormals)
-        with np.errstate(all="ignore"):
-            result = bench.of(_product, self.steps, *choices)
-            if self.clamp == "clamped":
-                result = clamped(bench, result, self.subnormals)
-            return encoded(bench, result, "nearest", self.subnormals)
+        result = bench.of(_product, self.steps, *choices)
+        return clamped(bench, result, self.subnormals) if self.clamp == "clamped" else result
 
 
 def _bounds(bench: Bench, divisor: Divisor, left_out: int) -> tuple[float, float, float]:

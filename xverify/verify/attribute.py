@@ -122,8 +122,8 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
     return bool(np.all(same))
 
 
-def evaluated(recipes: Sequence[Reading], operands: Operands) -> Iterable[NDArray[Any]]:
-    """The output codes of each reading of a family; what they have in common is evaluated once."""
+def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:
+    """The output codes of each reading of a family, NaN made canonical; what they have in common is evaluated once."""
     linear = [reading for reading in recipes if isinstance(reading, Stepwise)]
     if len(linear) == len(recipes):
         return readings.evaluate_all(linear, operands)
@@ -198,12 +198,8 @@ def _answer(question: _Question) -> tuple[Reading, ...]:
         found = tuple(compress(affine.range_lattice(operands), same))
     if len(chosen) == len(wanted):
         return found
-    given = evaluated(found, operands)
-    return tuple(
-        reading
-        for reading, codes in zip(found, given, strict=True)
-        if np.array_equal(canonical(codes, question.out), wanted)
-    )
+    given = zip(found, evaluated(found, operands), strict=True)
+    return tuple(reading for reading, codes in given if np.array_equal(codes, wanted))
 
 
 @lru_cache(maxsize=64)
@@ -211,8 +207,7 @@ def _range_table(question: _Question) -> NDArray[Any]:
     """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
     operands = _asked(question)
     some = lattice.taken(operands, np.frombuffer(question.chosen, np.int64))
-    rows = affine.evaluate_all(affine.range_lattice(operands), some)
-    return canonical(np.stack(list(rows)), question.out)
+    return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
 
 
 def _asked(question: _Question) -> Operands:

@@ -59,8 +59,7 @@ class Judged:
         missing = [reading for reading in readings if reading not in self.known]
         if missing:
             operands = self.contract.operands(self.call)
-            for reading, codes in zip(missing, evaluated(missing, operands), strict=True):
-                self.known[reading] = canonical(np.asarray(codes), operands.output_dtype)
+            self.known.update(zip(missing, evaluated(missing, operands), strict=True))
         return [self.known[reading] for reading in readings]
 
 
