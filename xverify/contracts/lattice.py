@@ -125,8 +125,15 @@ def _composed(operands: Operands, admitted: Sequence[Stepwise], most: int | None
     start = _starts(types, tuple(admitted))
     given = stages.decoded(operands)
     lefts = _left_sides(given, types, start, operands.shape[0])
-    every = (_before(given, types, kind, start, lefts, limit) for kind in get_args(stages.Subnormals))
-    return _Composed(types, start, limit, tuple(before for before in every if before is not None))
+    # Before the last stages the two do the same, and from readings that do neither they are as far.
+    alike = {"flush-results", "flush-products"}.isdisjoint(reading.subnormals for reading in start)
+    before: dict[str, _Before] = {}
+    for kind in get_args(stages.Subnormals):
+        same = before.get("flush-results") if alike and kind == "flush-products" else None
+        computed = replace(same, subnormals=kind) if same else _before(given, types, kind, start, lefts, limit)
+        if computed is not None:
+            before[kind] = computed
+    return _Composed(types, start, limit, tuple(before.values()))
 
 
 def _giving(composed: _Composed, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
