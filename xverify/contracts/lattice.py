@@ -211,12 +211,8 @@ def _before(
     """The compositions with that treatment of subnormals that are near enough; None where there are none."""
     width = lefts.differences.values.shape[1]
     departed = np.array([reading.subnormals != subnormals for reading in start], np.int64)
-    scales = _merged(
-        (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types)),
-        start,
-        ("scale_cast",),
-        width,
-    )
+    casts = (((cast,), stages.factor(given, cast, subnormals)) for cast in _scale_casts(types))
+    scales = _merged(casts, start, ("scale_cast",), width)
     known: dict[bytes, int] = {}
     rows: list[F64] = []
     ways: list[_Way] = []
