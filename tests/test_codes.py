@@ -69,6 +69,33 @@ def test_landmarks_of_small_floats(dtype: str, known: dict[int, float]) -> None:
     assert got == [as_value(number) for number in known.values()], f"{dtype}: {dict(zip(known, got, strict=True))}"
 
 
+@pytest.mark.parametrize("dtype", [dtype for dtype in BITS if dtype not in ("int64", "uint64", "uint32")])
+def test_values_are_float64_whatever_they_are_of(dtype: str) -> None:
+    """Which holds the products of all types; one in float32 would be rounded a second time."""
+    assert dtypes.values(dtype, np.zeros(2, code_dtype(dtype))).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", dtypes.INTEGERS)
+def test_ranges_of_integers(dtype: str) -> None:
+    bits_of = int(dtype.removeprefix("u").removeprefix("int"))
+    signed = (-(2 ** (bits_of - 1)), 2 ** (bits_of - 1) - 1)
+    assert dtypes.integer_range(dtype) == ((0, 2**bits_of - 1) if dtype.startswith("u") else signed)
+
+
+def test_where_the_normal_numbers_begin() -> None:
+    begins = {dtype: (2.0 ** dtypes.MIN_EXPONENT[dtype], 1 << dtypes.MANTISSA_BITS[dtype]) for dtype in dtypes.FLOATS}
+    assert begins == {"float32": (2.0**-126, 0x800000), "float16": (2.0**-14, 0x400), "bfloat16": (2.0**-126, 0x80)}
+
+
+def test_inputs_that_are_not_representable_are_rounded_once_and_without_a_word() -> None:
+    """Through float32 the first would lie halfway, and become 1."""
+    with np.errstate(all="raise", under="ignore"):
+        codes = dtypes.encode("float16", np.array([1 + 2.0**-11 + 2.0**-30, 1e300, np.nan]))
+        assert dtypes.floats("float32", np.array([0x7F800001], np.uint32)).tolist() != [0.0]
+        assert dtypes.floats("float16", np.array([0x7C01], np.uint16)).tolist() != [0.0]
+    assert codes.tolist()[:2] == [0x3C01, 0x7C00]
+
+
 @pytest.mark.parametrize("dtype", [*NARROW, "int16", "uint16", "float16", "bfloat16"])
 def test_every_code_survives_decoding_and_encoding(dtype: str) -> None:
     codes = all_codes(dtype)
@@ -123,6 +150,7 @@ def test_decimals_identify_the_code(dtype: str) -> None:
         ("int4", 0xF, "-1", "0xf"),
         ("int2", 2, "-2", "0x2"),
         ("uint16", 0xFFFF, "65535", "0xffff"),
+        ("float64", 0x3FF8000000000001, "1.5000000000000002", "0x3ff8000000000001"),
     ],
 )
 def test_decimal_and_hexadecimal(dtype: str, code: int, decimal: str, hexadecimal: str) -> None:

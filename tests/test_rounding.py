@@ -177,3 +177,11 @@ def test_fraction_to_odd_is_its_definition(a: int, b: int, negative: bool, offse
         right = Fraction(got) == value or (below < value < above and last_bit == 1)
         assert right, f"{value} became {got.hex()}"
     assert rounding.fraction_to_odd(Fraction(0)).hex() == "0x0.0p+0"
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator", "odd"),
+    [(2**53 + 1, 1, 2**53 + 2), (2**53 + 3, 4, (2**53 + 2) / 4), (2**54 + 1, 1, 2**54 + 4), (2**54 + 2, 1, 2**54 + 4)],
+)
+def test_a_last_bit_that_float64_does_not_hold(numerator: int, denominator: int, odd: float) -> None:
+    assert rounding.fraction_to_odd(Fraction(numerator, denominator)) == odd

@@ -221,6 +221,7 @@ def test_decoded_operands_have_no_zero_point_where_none_is_given() -> None:
     operands = triples(Types("float8_e5m2", "", "float32", "float32"), 4, 1)
     assert stages.decoded(operands).zero_point is None
     assert stages.decoded(operands).wide
+    assert stages.decoded(triples(Types("float8_e5m2", "int16", "float32", "float32"), 4, 1)).wide
     assert not stages.decoded(triples(Types("float8_e4m3fn", "", "float32", "float32"), 4, 1)).wide
 
 
@@ -280,6 +281,28 @@ def test_products_that_float64_does_not_hold(x_dtype: str, zero_point_dtype: str
     assert Stepwise(precision="float64") not in found
 
 
+@pytest.mark.parametrize("x_dtype", ["int32", "float8_e5m2"])
+def test_what_a_difference_is_rounded_to_does_not_matter_where_it_is_not_rounded(x_dtype: str) -> None:
+    """A fused product has no difference of its own, so none of few bits."""
+    codes = {"x": encode(x_dtype, np.array([DIFFERENCE])), "scale": encode("float32", np.array([SCALE]))}
+    operands = Operands(codes, {"x": x_dtype, "scale": "float32"}, "float32", (1,))
+    for operation in ("folded", "fused"):
+        for difference in ("float32", "output", "exact"):
+            assert compare(Stepwise(operation=operation, difference=difference), operands) == 1
+
+
+def test_a_fused_product_of_every_bit_of_an_int32() -> None:
+    """Its two halves have exact products with a scale of 24 bits; a half of 31 bits would not."""
+    numbers = np.array([2**31 - 1, -(2**31) + 1, DIFFERENCE, -DIFFERENCE, 0x55555555])
+    scales = np.array([SCALE, 2.0**24 - 1, 2.0**24 - 3])
+    x, scale, zero_point = (a.reshape(-1) for a in np.meshgrid(numbers, scales, np.array([0, 1, -3])))
+    given = {"x": ("int32", x), "zero_point": ("int32", zero_point), "scale": ("float32", scale)}
+    codes = {role: encode(dtype, listed) for role, (dtype, listed) in given.items()}
+    operands = Operands(codes, {role: dtype for role, (dtype, _) in given.items()}, "float32", x.shape)
+    for precision in ("once", "float32"):
+        assert compare(Stepwise(operation="fused", precision=precision), operands) == 45
+
+
 def test_a_result_that_passes_through_float32_is_rounded_twice() -> None:
     """7 times the scale is 1 + 2^-11 + 2^-25; of that float32 keeps what lies halfway between two float16."""
     scale = encode("float32", np.array([4795831 * 2.0**-25]))
@@ -299,6 +322,16 @@ def test_operands_are_broadcast_to_each_other() -> None:
         due = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
         np.testing.assert_array_equal(Stepwise().evaluate(operands), due)
     assert x.tolist() == [0, 1, 2]
+    for x_shape, scale_shape in (((2, 1), (1, 3)), ((2, 1), (3,)), ((3, 1), (1, 2)), ((1, 1), (3,)), ((2, 1), (2,))):
+        column, row = (
+            np.arange(np.prod(x_shape), dtype=np.uint8).reshape(x_shape),
+            np.arange(np.prod(scale_shape)) + 1.0,
+        )
+        codes = {"x": column, "scale": encode("float32", row).reshape(scale_shape)}
+        shape = np.broadcast_shapes(x_shape, scale_shape)
+        given = Operands(codes, {"x": "uint8", "scale": "float32"}, "float32", shape)
+        due = encode("float32", column.astype(float) * row.reshape(scale_shape))
+        np.testing.assert_array_equal(Stepwise().evaluate(given), due)
 
 
 def test_what_has_no_number_warns_of_nothing() -> None:

@@ -107,7 +107,7 @@ TESTS_OF_KERNELS = (
 )  # fmt: skip
 TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
     "casts", "codes", "stages", "rounding", "scaled", "affine", "kernel_refusals", "onednn", "onednn_contract", "contracts",
-    "kernel_ranges", "clauses", "readings", "kernels", "strategies",
+    "kernel_ranges", "clauses", "readings", "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
@@ -138,7 +138,7 @@ TESTS_OF_FILE = {
         ("verify/compare", "compare"), ("verify/legal", "legal"), ("verify/large", "large"), ("verify/findings", "findings"),
         ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
-        ("contracts/stages", "stages", "readings"), ("contracts/readings", "readings", "stages"),
+        ("contracts/stages", "stages", "readings"), ("contracts/readings", "lattice", "recipe_names", "readings", "stages"),
         ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "scaled", "affine", "readings"),
         ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "contracts", "clauses", "readings"),
         ("contracts/onednn", "onednn_contract", "contracts", "clauses"),

@@ -60,10 +60,8 @@ def integers(dtype: str, codes: NDArray[Any]) -> NDArray[np.int64]:
 
 @cache
 def _small_float_table(dtype: str) -> NDArray[np.float64]:
-    count = 1 << BITS[dtype]
-    table = np.arange(count, dtype=np.uint8).view(numpy_dtype(dtype)).astype(np.float64)
-    table.flags.writeable = False
-    return table
+    codes = np.arange(1 << BITS[dtype], dtype=np.uint8)
+    return codes.view(numpy_dtype(dtype)).astype(np.float64)
 
 
 def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
@@ -95,9 +93,7 @@ def values(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
 
 @cache
 def _small_integer_table(dtype: str) -> NDArray[np.float64]:
-    table = integers(dtype, np.arange(256, dtype=np.uint8)).astype(np.float64)
-    table.flags.writeable = False
-    return table
+    return integers(dtype, np.arange(1 << BITS[dtype], dtype=np.uint8)).astype(np.float64)
 
 
 def encode(dtype: str, numbers: ArrayLike) -> NDArray[Any]:
