@@ -135,8 +135,8 @@ class MinCombined(AsItIs):
         # Five roundings, each at most 2^-53 of a partial result that this sum bounds; 2^-49 is ample.
         error = 2.0**-49 * (low + (np.abs(shifted) / given.levels) * (low + high))
         codes = _round_once(np.where(regular, estimate, 0.0), error, exact, out)
-        zero = regular & (estimate == 0.0) & (given.low == 0.0) & (shifted == 0)
-        # Of an exact zero only IEEE 754 knows the sign: that of a sum of two zeros, or + for a cancellation.
+        # Of a sum of two zeros only IEEE 754 knows the sign; a cancellation is +0.
+        zero = regular & (estimate == 0.0) & (given.low == 0.0)
         return np.where(~regular | zero, cast(estimate, out), codes)
 
 
