@@ -106,8 +106,8 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_types.py", "tests/test_compiled_flat.py", "tests/test_compiled_packed.py",
 )  # fmt: skip
 TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
-    "casts", "codes", "stages", "rounding", "range_ties", "scaled", "affine", "kernel_refusals", "onednn", "onednn_contract", "contracts",
-    "kernel_ranges", "clauses", "readings", "lattice", "recipe_names", "kernels", "strategies",
+    "casts", "codes", "stages", "rounding", "range_ties", "scaled", "affine", "kernel_refusals", "onednn",
+    "onednn_contract", "contracts", "kernel_ranges", "clauses", "readings", "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
