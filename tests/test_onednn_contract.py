@@ -95,6 +95,36 @@ def test_cells_name_each_type_in_its_place() -> None:
     contract = contracts.get(DYNAMIC)
     assert contract.cell(per_tensor) == Cell(DYNAMIC, "uint8", "float32", "", "float32", "per_tensor", "")
     assert contract.cell(per_axis) == Cell(DYNAMIC, "uint8", "float32", "int32", "float32", "per_axis", "")
+    static = call_of(STATIC, "x=uint8[2,3] scale=float32[3] zp=int32[3] qtype=per_channel axis=1")
+    assert CONTRACT.cell(static) == Cell(STATIC, "uint8", "float32", "int32", "float32", "per_axis", "")
+
+
+def test_by_which_formula_an_edition_computes() -> None:
+    """The guides write it out for channels; the seed documents have one formula for both."""
+    seeds = tuple(f"onednn/DynamicDequantize-1@{edition}" for edition in ("multiply", "divide"))
+    for identity in (*GUIDES, *seeds):
+        edition = contracts.get(identity)
+        per_tensor = call_of(identity, "x=uint8[2,3] scale=float32[1] zp=int32[1]")
+        per_channel = call_of(identity, "x=uint8[2,3] scale=float32[3] zp=int32[3] qtype=per_channel axis=1")
+        names = ("exact-quotient", "float32-quotient") if identity.endswith("@divide") else ("exact", "float32")
+        of_channels = f"{identity}/formula" + ("-per-channel" if identity in GUIDES else "")
+        assert tuple(reading.name for reading in edition.readings(per_tensor)) == names
+        assert edition.value_clause(per_tensor, None) == f"{identity}/formula"
+        assert edition.value_clause(per_channel, None) == of_channels
+        assert {f"{identity}/formula", of_channels} <= edition.clauses.keys()
+
+
+def test_of_what_no_sentence_speaks_and_what_the_documents_are_called() -> None:
+    silent = {"output-shape", "axis-per-tensor", "int32-overflow", "subnormal"}
+    spelled, newest = silent | {"qtype-spelling"}, silent | {"qtype-spelling", "scales-rank", "qtype-per-group"}
+    for identity, names, title in (
+        (STATIC, silent, "the guide from release 3.5 on"), (DYNAMIC_3_0, spelled, "the guide from release 3.0 on"),
+        (DYNAMIC, newest, "the guide from release 3.7 on"),
+        ("onednn/DynamicDequantize-1@divide", spelled, "the document that says divide"),
+    ):  # fmt: skip
+        edition = contracts.get(identity)
+        assert {name.rpartition("/")[2] for name, clause in edition.clauses.items() if not clause.text} == names
+        assert edition.title.rpartition(", ")[2] == title
 
 
 def python_with(wheel: Path, file: str) -> str:

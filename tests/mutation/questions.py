@@ -106,8 +106,9 @@ TESTS_OF_KERNELS = (
     "tests/test_compiled_types.py", "tests/test_compiled_flat.py", "tests/test_compiled_packed.py",
 )  # fmt: skip
 TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
-    "casts", "codes", "stages", "rounding", "range_ties", "scaled", "affine", "kernel_refusals", "onednn",
-    "onednn_contract", "contracts", "kernel_ranges", "clauses", "readings", "lattice", "recipe_names", "kernels", "strategies",
+    "casts", "codes", "stages", "rounding", "range_ties", "spread", "scaled", "affine", "kernel_refusals",
+    "onednn", "onednn_contract", "tensorflow_contract", "contracts", "kernel_ranges", "clauses", "readings",
+    "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
 
@@ -139,12 +140,12 @@ TESTS_OF_FILE = {
         ("verify/verdicts", "verdict_guards", "tally"), ("verify/tally", "tally", "tally_readings"), ("core/bits", "codes"),
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
         ("contracts/stages", "stages", "readings"), ("contracts/readings", "lattice", "recipe_names", "readings", "stages"),
-        ("contracts/linear", "readings", "kernels"), ("contracts/ranges", "range_ties", "readings"),
+        ("contracts/linear", "spread", "readings", "kernels"), ("contracts/ranges", "range_ties", "readings"),
         ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "contracts", "clauses", "readings"),
         ("contracts/onednn", "onednn_contract", "contracts", "clauses"),
         ("contracts/onednn_dequantize", "onednn_contract", "clauses"),
         ("contracts/onednn_guide", "onednn_contract", "contracts"),
-        ("contracts/tensorflow", "contracts", "clauses", "readings"),
+        ("contracts/tensorflow", "tensorflow_contract", "contracts", "clauses", "readings"),
     )
 }  # fmt: skip
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
