@@ -91,9 +91,12 @@ def test_inputs_that_are_not_representable_are_rounded_once_and_without_a_word()
     """Through float32 the first would lie halfway, and become 1."""
     with np.errstate(all="raise", under="ignore"):
         codes = dtypes.encode("float16", np.array([1 + 2.0**-11 + 2.0**-30, 1e300, np.nan]))
+        signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
+        assert all(np.isnan(dtypes.floats(dtype, dtypes.encode(dtype, signalling))) for dtype in dtypes.FLOATS)
         assert dtypes.floats("float32", np.array([0x7F800001], np.uint32)).tolist() != [0.0]
         assert dtypes.floats("float16", np.array([0x7C01], np.uint16)).tolist() != [0.0]
     assert codes.tolist()[:2] == [0x3C01, 0x7C00]
+    assert dtypes.encode("uint32", np.array([3e9])).tolist() == [3_000_000_000]
 
 
 @pytest.mark.parametrize("dtype", [*NARROW, "int16", "uint16", "float16", "bfloat16"])
