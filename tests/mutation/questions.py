@@ -107,7 +107,7 @@ TESTS_OF_KERNELS = (
 )  # fmt: skip
 TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
     "casts", "codes", "stages", "rounding", "range_ties", "spread", "scaled", "affine", "kernel_refusals",
-    "onednn", "onednn_contract", "tensorflow_contract", "contracts", "kernel_ranges", "clauses", "readings",
+    "onednn", "onednn_contract", "tensorflow_contract", "microsoft_contract", "contracts", "kernel_ranges", "clauses", "readings",
     "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
 TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
@@ -141,7 +141,7 @@ TESTS_OF_FILE = {
         ("core/rounding", "casts", "rounding", "codes", "readings"), ("core/dtypes", "codes", "casts", "strategies"),
         ("contracts/stages", "stages", "readings"), ("contracts/readings", "lattice", "recipe_names", "readings", "stages"),
         ("contracts/linear", "spread", "readings", "kernels"), ("contracts/ranges", "range_ties", "readings"),
-        ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "contracts", "clauses", "readings"),
+        ("contracts/onnx", "contracts", "clauses", "readings"), ("contracts/microsoft", "microsoft_contract", "contracts", "clauses"),
         ("contracts/onednn", "onednn_contract", "contracts", "clauses"),
         ("contracts/onednn_dequantize", "onednn_contract", "clauses"),
         ("contracts/onednn_guide", "onednn_contract", "contracts"),
