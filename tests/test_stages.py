@@ -15,7 +15,7 @@ from linear_operands import OUTPUTS, SCALES, STAGES, crossed, drawn_reading, dra
 
 from xverify.contracts import lattice, stages
 from xverify.contracts.model import Operands
-from xverify.contracts.readings import Stepwise
+from xverify.contracts.readings import EXACT_QUOTIENT, FLOAT32_QUOTIENT, Stepwise
 from xverify.contracts.simplify import Types
 from xverify.core.bits import canonical
 from xverify.core.dtypes import QUANTIZED, encode
@@ -312,6 +312,17 @@ def test_a_result_that_passes_through_float32_is_rounded_twice() -> None:
     assert Stepwise().evaluate(operands).tolist() == [0x3C01]
     assert Stepwise(final="via-float32").evaluate(operands).tolist() == [0x3C00]
     assert compare(Stepwise(final="via-float32"), operands) == 1
+
+
+def test_a_quotient_in_float32_is_rounded_there_before_it_is_cast() -> None:
+    """20 / s lies beside the middle of two float16, and its float32 is that middle."""
+    scale = encode("float32", np.array([float.fromhex("0x1.3aecee0p+4")]))
+    operands = Operands(
+        {"x": np.array([20], np.uint8), "scale": scale}, {"x": "uint8", "scale": "float32"}, "float16", (1,)
+    )
+    assert EXACT_QUOTIENT.evaluate(operands).tolist() == [15377]
+    assert FLOAT32_QUOTIENT.evaluate(operands).tolist() == [15376]
+    assert compare(EXACT_QUOTIENT, operands) == compare(FLOAT32_QUOTIENT, operands) == 1
 
 
 def test_operands_are_broadcast_to_each_other() -> None:
