@@ -3,6 +3,7 @@ ends that are zeros of either sign, reversed or not finite; and with narrow_rang
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -116,6 +117,48 @@ def test_products_just_beside_the_middle_of_two_float32() -> None:
     assert in_doubt("int32", SCALED_SYMMETRIC[0], operands) > 10
 
 
+def test_ranges_from_zero_just_beside_the_middle_of_two_float32() -> None:
+    """With R = 2^32 - 1, 2^k x max = Q R + 1 or - 1 and Q an odd number of 25 bits."""
+    levels, rng, triples = 2**32 - 1, np.random.default_rng(2), []
+    while len(triples) < 60:
+        high, power = int(rng.integers(2**23, 2**24)), int(rng.integers(1, 5))
+        if math.gcd(high, levels) > 1:
+            continue
+        beside = int(rng.choice((-1, 1)))
+        x = beside * pow(high << power, -1, levels) % levels
+        quotient = ((x * high << power) - beside) // levels
+        if x < 2**31 and 2**24 < quotient < 2**25 and quotient % 2:
+            triples.append((x, 0.0, float(high)))
+    operands = operands_of("int32", triples, "float32")
+    check(LINEAR_IN_X, operands)
+    assert in_doubt("int32", MIN_COMBINED[0], operands) > 10
+
+
+def test_results_of_twice_min_just_beside_the_middle_of_two_float32() -> None:
+    """x (max - min) = w R + 1 or - 1 with w about as large as min, and min + w an odd number of 25 bits."""
+    levels, rng, triples = 2**32 - 1, np.random.default_rng(3), []
+    while len(triples) < 60:
+        span, beside = int(rng.integers(2**24, 2**26 - 2**24)), int(rng.choice((-1, 1)))
+        if math.gcd(span, levels) > 1:
+            continue
+        x = beside * pow(span, -1, levels) % levels
+        whole = (x * span - beside) // levels
+        low = next((whole + odd for odd in (-3, -1, 1, 3) if (whole + odd + span) % 4 == 0), 0)
+        if x < 2**31 and 0 < low < 2**24 < low + whole < 2**25:
+            triples.append((x, float(low), float(low + span)))
+    operands = operands_of("int32", triples, "float32")
+    assert (encode("float32", np.array([high for *_, high in triples])) == operands.codes["max_range"]).all()
+    check(LINEAR_IN_X, operands)
+    assert in_doubt("int32", MIN_COMBINED[0], operands) > 10
+    first = triples[:1]
+    scalar = operands_of("int32", first, "float32")
+    codes = {role: listed.reshape(()) for role, listed in scalar.codes.items()}
+    for reading in LINEAR_IN_X:
+        alone = reading.evaluate(Operands(codes, scalar.dtypes, "float32", (), {}))
+        assert alone.shape == ()
+        assert alone == reading.evaluate(scalar)[0]
+
+
 # -- ends of every kind -----------------------------------------------------------------------------------
 
 
@@ -156,3 +199,20 @@ def test_ends_that_are_not_finite(out: str) -> None:
             assert [g for g, d in zip(got[1:], due[kind], strict=True) if d] == [d for d in due[kind] if d], (
                 reading.name
             )
+
+
+def test_names_and_words() -> None:
+    each = "each step in"
+    assert {reading.name: reading.words for reading in (*LINEAR_IN_X, *SCALED)} == {
+        "min-combined-exact": "rounds the exact value of min + in * range / R once",
+        "min-combined-float32-product-first": f"computes min + (in * range) / R, {each} float32",
+        "min-combined-float32-factor-first": f"computes min + in * (range / R), {each} float32",
+        "min-combined-float64-product-first": f"computes min + (in * range) / R, {each} float64",
+        "min-combined-float64-factor-first": f"computes min + in * (range / R), {each} float64",
+        "min-first-float64": "computes MIN_FIRST's formula in float64 and casts the result once",
+        "scaled-symmetric-exact": "scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), rounds the exact product once",
+        "scaled-symmetric-float32": f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {each} float32",
+        "scaled-symmetric-float64": f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {each} float64",
+        "scaled-float32-factor": "takes the scale factor in float32, rounds the product once",
+        "scaled-float32": "takes the scale factor in float32, rounds the input to float32 and multiplies there",
+    }
