@@ -1,6 +1,6 @@
 """Smaller calls of the same kind, for shrinking with `hypothesis.find`.
 
-The strategy always draws the same number of integers, each meaning "smallest" at 0 and "as it was" at its upper bound.
+For one call the strategy always draws the same integers, each meaning "smallest" at 0 and "as it was" at its upper bound.
 (Measured: keep-or-drop booleans did not shrink at all.) What is kept of each axis is a window that contains ``focus``,
 the place of a wrong value, so that most draws still show it.
 """
@@ -19,8 +19,6 @@ from xverify.contracts.linear import ceil_div, normal_axis
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import INTEGERS, encode
 
-MAX_RANK = 6
-
 
 @st.composite
 def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
@@ -28,18 +26,17 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
 
     focus: an index into the quantized tensor; every window contains it.
     """
-    shape = call.data.shape
     windows = []
-    for axis in range(max(MAX_RANK, len(shape))):
-        extent = shape[axis] if axis < len(shape) else 1
-        length = draw(st.integers(0, max(extent - 1, 0))) + (1 if extent else 0)
-        start = draw(st.integers(0, max(extent - 1, 0)))
-        windows.append(_window(extent, length, start, focus[axis] if axis < len(focus) else 0))
+    for extent, place in zip(call.data.shape, focus, strict=True):
+        last = extent - 1
+        # An axis of one element or none has nothing to choose, and each draw costs the shrinker its passes.
+        length, start = (draw(st.integers(0, last)) + 1, draw(st.integers(0, last))) if last > 0 else (extent, 0)
+        windows.append(_window(extent, length, start, place))
     others = draw(st.integers(0, 2))
     zero_point = draw(st.integers(0, 2))
     plain = draw(st.integers(0, 1))
     ranks = draw(st.integers(0, 1))
-    cut = _cut(call, windows[: len(shape)])
+    cut = _cut(call, windows)
     kept = tuple(f - w.start for f, w in zip(focus, cut.windows, strict=False))
     simple = _simplified(cut.call, kept, others, zero_point, plain)
     return _squeezed(simple) if ranks == 0 else simple
