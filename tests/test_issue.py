@@ -70,7 +70,7 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "ONNX Runtime 1.27.0",
         "Python 3.11",
         "numpy 2.",
-        "Linux x86\\_64, AMD EPYC 9V74",
+        "Linux x86\\_64, AMD EPYC 9V74, with avx2 avx512f",
     ):
         assert part in text, part
     for jargon in ("reading", "witness", "verdict", "contradicts 'formula'", "clause '", "@installed"):

@@ -225,6 +225,27 @@ def test_markdown_shows_text_as_text() -> None:
     assert "| x" in render(sample_report(), "markdown")
 
 
+@pytest.mark.parametrize(
+    ("machine", "line"),
+    [
+        ({"system": "Linux", "architecture": "x86_64", "processor": "A_1", "instructions": "avx2 fma", "cores": 2},
+         "Machine: Linux x86\\_64, A\\_1, with avx2 fma."),
+        ({"system": "Darwin", "architecture": "arm64", "cores": 8}, "Machine: Darwin arm64."),
+        ({"processor": "A"}, "Machine: A."),
+    ],
+)  # fmt: skip
+def test_markdown_says_on_which_machine(machine: dict[str, Any], line: str) -> None:
+    report = sample_report()
+    report["run"]["machine"] = machine
+    assert line in render(report, "markdown").splitlines()
+
+
+def test_markdown_says_no_machine_where_the_report_says_none() -> None:
+    report = sample_report()
+    report["run"]["machine"] = {}
+    assert "Machine:" not in render(report, "markdown")
+
+
 def test_markdown_lists_clauses_recipes_and_regions() -> None:
     report = sample_report()
     text = render(report, "markdown")

@@ -306,11 +306,9 @@ def _versions(case: Case) -> list[str]:
     needed = ["python", "numpy", "ml_dtypes"] + (["onnx"] if finding["subject"]["name"].startswith("onnx") else [])
     found = [(name, run["versions"].get(name, "not installed")) for name in needed]
     named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != "not installed")
-    machine = run["machine"]
-    system = " ".join(str(machine[name]) for name in ("system", "architecture") if machine.get(name))
-    processor = f", {machine['processor']}" if machine.get("processor") else ""
+    machine = summary.machine(run)
     lines += [f"- {text(named)}"] if named else []
-    lines += [f"- {text(system + processor)}"] if system else []
+    lines += [f"- {text(machine)}"] if machine else []
     made = f"xverify {run['versions'].get('xverify', '')}".strip()
     return [
         *lines,

@@ -22,6 +22,7 @@ def render(report: Json) -> str:
     lines += [text(summary.headline(report)) + ".", ""]
     how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'])}"
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
+    lines += [f"Machine: {text(machine)}.", ""] if (machine := summary.machine(run)) else []
     if not run["complete"]:
         lines += ["**The run was interrupted: what it did not find says less than it should.**", ""]
     if left_out := run.get("left_out"):

@@ -332,3 +332,11 @@ def _answers(clause: Json, found: Sequence[Json]) -> Answers:
         untold=tuple((entry["subject"], entry["why"]) for entry in clause.get("untold", ())),
         besides=tuple(finding for finding in found if finding["id"] not in named),
     )
+
+
+def machine(run: Json) -> str:
+    """Where it ran, as far as the report says: system, architecture, processor and its vector instructions."""
+    facts = run["machine"]
+    system = " ".join(str(facts[name]) for name in ("system", "architecture") if facts.get(name))
+    instructions = f"with {facts['instructions']}" if facts.get("instructions") else ""
+    return ", ".join(part for part in (system, str(facts.get("processor") or ""), instructions) if part)
