@@ -136,6 +136,7 @@ MS_TABLE = [
     ("seed", "x=uint8[2,3] scale=float32[3] zp=uint8[2] axis=1", "unspecified axis-length"),
     ("installed", "x=uint8[2,3] scale=float32[3] zp=uint8[2] axis=1", "forbidden zero-point-shape"),
     ("both", "x=uint8[2,3] scale=float32[3] zp=uint8[] axis=1", "forbidden zero-point-shape"),
+    ("both", "x=int8[2,3] scale=float32[2] zp=int8[2] axis=0", "allowed"),
     ("seed", "x=int16[2,3] scale=float32[] zp=int16[]", "forbidden x-type"),
     ("installed", "x=int16[2,3] scale=float32[] zp=int16[]=9", "allowed"),
     ("installed", "x=int32[2,3] scale=float32[] zp=int32[]=9", "allowed"),

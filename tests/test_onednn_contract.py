@@ -212,6 +212,11 @@ DYNAMIC_TABLE = [
     ("x=int8[2,3] scale=float32[1] zp=int8[]", "unspecified scales-rank"),
     ("x=int8[2,3] scale=float32[1,1] zp=int8[1,1]", "unspecified scales-rank"),
     ("x=int8[2,3] scale=float32[3,1] qtype=per_channel", "unspecified scales-rank"),
+    ("x=int8[2,3] scale=float32[3,1] zp=int32[1,3]=9 qtype=per_channel", "unspecified scales-rank"),
+    (
+        "x=int8[2,3]=-2 scale=float32[3,1] zp=int32[3,1]=2147483647 qtype=per_channel",
+        "unspecified scales-rank int32-overflow",
+    ),
     ("x=int4[2] scale=float32[1] zp=int32[1]=2147483647", "allowed"),
     ("x=int4[2]=-2 scale=float32[1] zp=int32[1]=2147483647", "unspecified int32-overflow"),
     ("x=int8[2,3] scale=float32[1] axis=2", "unspecified axis-per-tensor"),

@@ -117,6 +117,30 @@ def test_products_just_beside_the_middle_of_two_float32() -> None:
     assert in_doubt("int32", SCALED_SYMMETRIC[0], operands) > 10
 
 
+def test_products_of_int32_just_beside_the_middle_of_two_float32() -> None:
+    """A float32 factor of 24 bits times 31 bits, whose 31 lowest bits are 2^30 + 1 or - 1: float64 keeps 53 of the 55."""
+    rng, triples = np.random.default_rng(5), []
+    while len(triples) < 60:
+        m, beside = 2 * int(rng.integers(2**22, 2**23)) + 1, int(rng.choice((-1, 1)))
+        x = (2**30 + beside) * pow(m, -1, 2**31) % 2**31
+        if x * m >= 2**54:
+            power = int(rng.integers(-60, 60))
+            triples.append((int(rng.choice((-1, 1))) * x, 0.0, math.ldexp(m, power)))
+    operands = operands_of("int32", triples, "float32")
+    check(SCALED, operands)
+    x, _, high = (np.array(column, np.float64) for column in zip(*triples, strict=True))
+    doubtful = encode("float32", x * (high / 2.0**31)) != SCALED_FLOAT[0].evaluate(operands)
+    assert doubtful.sum() > 10
+
+
+def test_subnormal_factors_on_the_middle_of_two_float32() -> None:
+    """An odd multiple of 2^-119 by 2^31, which is what 2^31 - 1 is as a float32; by itself it would be above the middle."""
+    ends = [(2 * k + 1) * 2.0**-119 for k in (0, 1, 2, 3, 4, 6, 100, 2**20)]
+    triples = [(x, *end) for x in (1, 3, -5, 2**30) for high in ends for end in ((0.0, high), (-high, 0.0))]
+    for told in (False, True):
+        check(SCALED, operands_of("int32", triples, "float32", told))
+
+
 def test_ranges_from_zero_just_beside_the_middle_of_two_float32() -> None:
     """With R = 2^32 - 1, 2^k x max = Q R + 1 or - 1 and Q an odd number of 25 bits."""
     levels, rng, triples = 2**32 - 1, np.random.default_rng(2), []

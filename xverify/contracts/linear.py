@@ -22,7 +22,7 @@ def ceil_div(extent: int, block_size: int) -> int:
 
 
 def along_axis(codes: NDArray[Any], axis: int, rank: int) -> NDArray[Any]:
-    """A 1-D parameter shaped to broadcast along one axis."""
+    """A parameter's elements, of whatever rank, shaped to broadcast along one axis."""
     return codes.reshape([-1 if i == axis else 1 for i in range(rank)])
 
 

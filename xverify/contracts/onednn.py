@@ -4,7 +4,7 @@ guide of the library's releases, which from 3.7 on knows more types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from xverify.contracts import onednn_guide
@@ -188,9 +188,7 @@ def _cell(edition: str, call: Call) -> Cell:
 
 
 def _operands(call: Call) -> Operands:
-    # What counts is how many elements the parameters have.
-    flat = {role: replace(t, codes=t.codes.reshape(-1)) for role, t in call.tensors.items() if role != "x"}
-    return onednn_guide.operands(replace(call, tensors={**call.tensors, **flat}), call.tensors["scale"].dtype)
+    return onednn_guide.operands(call, call.tensors["scale"].dtype)
 
 
 def _readings(edition: str, call: Call) -> tuple[Reading, ...]:
