@@ -70,6 +70,16 @@ def padded(array: Array) -> Array:
     return np.resize(array, -(-array.size // CHUNK) * CHUNK)
 
 
+@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16"])
+def test_which_codes_are_narrow(name: str) -> None:
+    """Those of types of four bits or fewer."""
+
+    def write(builder: Any, code: Any) -> Any:
+        return builder.zext(decoding.is_narrow(builder, fields_of(name)), ir.IntType(8))
+
+    assert applied(write, "u1", np.zeros(1, np.uint8), lanes=1) == (WIDTHS.get(name, 8 * dtype_of(name).itemsize) <= 4)
+
+
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize("real", REALS)
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16", "int32"])

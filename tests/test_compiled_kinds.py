@@ -9,12 +9,28 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_arrays import DIVIDE, MULTIPLY, SCALES, Array, all_codes, both, coded, codes_of, drawn, dtype_of, expected
+from kernel_arrays import (
+    DIVIDE,
+    MULTIPLY,
+    SCALES,
+    WIDTHS,
+    Array,
+    all_codes,
+    both,
+    coded,
+    codes_of,
+    drawn,
+    dtype_of,
+    expected,
+    same_bits,
+)
 
 import xverify
 
 pytest.importorskip("numba")
 
+from oracles.arrays import pack
+from xverify.kernels.compiled import tables
 from xverify.kernels.compiled.vectors import has
 
 KINDS = (
@@ -112,6 +128,26 @@ def test_codes_of_a_byte_in_runs(name: str, run: int) -> None:
     for out_dtype in ("float16", "bfloat16"):
         scale = scales_of_kind(out_dtype, 3 * x.shape[1] // run).reshape(3, -1)
         both(x, scale, zero_points_of_kind(name, scale.shape, 5), axis=1, block_size=run)
+
+
+@pytest.mark.parametrize(
+    ("name", "out_dtype"),
+    [("uint4", "float16"), ("int4", "bfloat16"), ("int2", "float16"), ("float4_e2m1fn", "bfloat16")],
+)
+def test_long_runs_of_few_codes(name: str, out_dtype: str) -> None:
+    """So long that their results are looked up, and a little longer; with any bits above the codes, and packed."""
+    x = drawn(name, (2, tables.LONG + 93), 4)
+    scale, few = scales_of_kind(out_dtype, 2), (1 << WIDTHS[name]) - 1
+    zero_point = zero_points_of_kind(name, (2,), 6)
+    both(x, scale, zero_point, axis=0)
+    codes = x.view(np.uint8)[0, :-1] & few
+    zeros = None if zero_point is None else zero_point[0]
+    for own in (scale[1], coded(out_dtype, ONE[out_dtype] + 5)):
+        both(x[0], own, zeros)
+        packed = xverify.dequantize_packed(
+            pack(codes, WIDTHS[name]), own, zeros, dtype=name, shape=codes.shape, backend="numba"
+        )
+        same_bits(xverify.dequantize_linear(codes.view(x.dtype), own, zeros, backend="numpy"), packed)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +267,7 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
         tests += [
             f"{__file__}::test_one_scale_for_all",
             f"{__file__}::test_codes_of_a_byte",
+            f"{__file__}::test_long_runs_of_few_codes",
             f"{__file__}::test_division",
         ]
     environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}

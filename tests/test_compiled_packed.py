@@ -19,7 +19,7 @@ from numba import types
 import xverify
 from oracles.arrays import pack
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import loops, results, tables, unpacking
+from xverify.kernels.compiled import loops, nibbles, results, tables, unpacking
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat, Packed, codes_of
@@ -153,11 +153,13 @@ def test_the_types_are_told_apart() -> None:
 
 
 def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of 16 bits of packed codes, where the processor has the instruction."""
+    """Results of 16 bits of packed codes, where the processor has an instruction."""
     rest = None, types.none, None, None
     cases = [(kind, Flat(out)) for kind in (Packed(2), Packed(4), Flat(types.uint8)) for out in ELEMENTS.values()]
-    for features, expected in (({"avx512bw"}, [False, True, True] * 2 + [False] * 3), (set(), [False] * 9)):
-        monkeypatch.setattr(results, "has", features.__contains__)
+    packed = [False, True, True] * 2 + [False] * 3
+    for features, expected in (({"avx512bw"}, packed), ({"avx2"}, packed), (set(), [False] * 9)):
+        for module in (results, nibbles):
+            monkeypatch.setattr(module, "has", features.__contains__)
         assert [results.looks_up(results.Kinds(*kinds, *rest)) for kinds in cases] == expected
 
 

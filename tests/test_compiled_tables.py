@@ -15,7 +15,7 @@ from compiled_alone import applied
 from llvmlite import ir
 from numba import types
 
-from xverify.kernels.compiled import bytewise, numbers, pieces, tables
+from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, tables
 from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.linear import look_up
 
@@ -33,6 +33,31 @@ def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool)
         ):
             fields = coding(dtype).fields_type
             assert numbers.pays(codes, fields) is (has and codes == types.uint8 and is_float)
+
+
+@pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
+def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
+    """Where the processor looks up 16 bytes at once and not 64."""
+    for module in (bytewise, nibbles):
+        monkeypatch.setattr(module, "has", features.__contains__)
+    for codes in (types.uint8, types.uint16, types.int32):
+        for out in (types.float32, types.uint16, types.int16):
+            wanted = features == ("avx2",) and codes == types.uint8 and out != types.float32
+            assert tables.few_pays(codes, out) is wanted
+
+
+@pytest.mark.skipif(not nibbles.is_there(), reason="this processor has no such instruction")
+def test_entries_of_few_codes() -> None:
+    """Each bit of each entry counts, wherever its code stands."""
+    rng = np.random.default_rng(9)
+    entries, codes = rng.integers(0, 1 << 16, 16).astype(np.uint16), rng.integers(0, 16, 1 << 10).astype(np.uint8)
+
+    def write(builder: Any, code: Any) -> Any:
+        given = ir.Constant(ir.VectorType(ir.IntType(16), 16), entries.tolist())
+        found = nibbles.looked_up(builder, given, code)
+        return builder.shuffle_vector(*found, ir.Constant(ir.VectorType(ir.IntType(32), 32), list(range(32))))
+
+    assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
 
 
 @pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])

@@ -27,8 +27,8 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "numbers", "packed", "range_loops",
-        "results", "rounding", "scalars", "sharing", "tables", "unpacking", "vectors",
+        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed",
+        "range_loops", "results", "rounding", "scalars", "sharing", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -122,6 +122,7 @@ TESTS_OF_FILE = {
         ("plans", "compiled"), ("ranges", "kernel_ranges", "compiled"), ("compiled/packed", "packed"),
         ("compiled/unpacking", "compiled_packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"), ("compiled/bytewise", "compiled_tables", "compiled"),
+        ("compiled/nibbles", "compiled_tables", "compiled_packed", "compiled_kinds"),
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
         ("compiled/range_loops", "kernel_ranges"),
@@ -217,7 +218,7 @@ QUICK_OF_FILE = {
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *OF_PACKED, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
-        ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
+        ("nibbles", (*OF_TABLES, *OF_PACKED)), ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),

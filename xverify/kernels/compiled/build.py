@@ -84,6 +84,7 @@ def sources() -> str:
         "flat",
         "loops",
         "memory",
+        "nibbles",
         "numbers",
         "packed",
         "range_loops",

@@ -29,6 +29,16 @@ def is_float(coding: Any) -> bool:
     return bool(coding.count != len(IntegerCoding._fields))
 
 
+def is_narrow(builder: Any, coding: Any) -> Any:
+    """Whether codes have four bits or fewer. coding: as for `number`."""
+    fields = [builder.extract_value(coding, i) for i in range(coding.type.count)]
+    if not is_float(coding.type):
+        return builder.icmp_unsigned("<", IntegerCoding(*fields).keep, ir.Constant(I32, 16))
+    # By how far it is to the highest bit of a float16, or of a float32.
+    least, kind = (12, HalfCoding) if len(fields) == len(HalfCoding._fields) else (28, FloatCoding)
+    return builder.icmp_unsigned(">=", kind(*fields).sign_shift, ir.Constant(I32, least))
+
+
 def number(builder: Any, code: Any, coding: Any, real: Any) -> Any:
     """The value of codes, and `origin` more, in the float type ``real``; int32 are their own values.
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import types
 
-from xverify.kernels.compiled import decoding, rounding
+from xverify.kernels.compiled import decoding, nibbles, rounding
 from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.memory import store, whole_lines
 from xverify.kernels.compiled.scalars import data_of, is_away, significant_bits
-from xverify.kernels.compiled.unpacking import places
+from xverify.kernels.compiled.unpacking import places, unpacked
 from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, element_of, has, is_single, of_x86, shuffled, spread
 
 
@@ -55,7 +55,12 @@ def store_two(
 def looks_up(kinds: Kinds) -> bool:
     """Whether the elements of two chunks are looked up by their codes, which are packed, among those of all codes: these are 16
     or fewer, and a result of 16 bits takes more instructions than to find it."""
-    return isinstance(kinds.x, Packed) and kinds.out.dtype.bitwidth == 16 and has("avx512bw")
+    return isinstance(kinds.x, Packed) and kinds.out.dtype.bitwidth == 16 and (_by_words() or nibbles.is_there())
+
+
+def _by_words() -> bool:
+    """Whether one instruction finds 32 elements of 16 bits."""
+    return has("avx512bw")
 
 
 def store_two_looked_up(
@@ -68,15 +73,18 @@ def store_two_looked_up(
     every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
     number = decoding.number(builder, every, coding, element_of(scale))
     entries = _rounded(builder, _to_odd(builder, number, scale, offset, kinds), kinds, is_normal)
-    entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
-    found = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, packed, in_byte))
-    # As `past_caches` knows them.
-    count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
+    if not _by_words():
+        found = nibbles.looked_up(builder, entries, unpacked(builder, packed, in_byte))
+    else:
+        entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
+        both = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, packed, in_byte))
+        # As `past_caches` knows them.
+        count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
+        found = [shuffled(builder, both, both, range(first, first + count)) for first in range(0, 2 * CHUNK, count)]
     out, to = place
-    for first in range(0, 2 * CHUNK, count):
-        done = shuffled(builder, found, found, range(first, first + count))
+    for done in found:
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
-        to = builder.add(to, ir.Constant(I64, count))
+        to = builder.add(to, ir.Constant(I64, done.type.count))
 
 
 def past_caches(context: Any, builder: Any, of_out: Any, out: Any, to: Any, streamed: Any) -> Any:

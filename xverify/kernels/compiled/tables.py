@@ -6,6 +6,7 @@ stored past the caches has arrived.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -13,11 +14,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from xverify.kernels.compiled import decoding, nibbles
 from xverify.kernels.compiled.bytewise import AT_ONCE, Table, computed, is_quick, looked_up, read
 from xverify.kernels.compiled.memory import load, store, whole_lines
 from xverify.kernels.compiled.results import Kinds, values
 from xverify.kernels.compiled.scalars import Generated, data_of
-from xverify.kernels.compiled.vectors import I16, I64, shuffled
+from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, constant, shuffled
 
 LONG = 4096
 """Elements with one scale from which on their results are looked up, so that to compute the 256 of all codes is little beside."""
@@ -26,6 +28,11 @@ LONG = 4096
 def pays(codes: Any, out: Any) -> bool:
     """Whether results are looked up: Numba's types of elements."""
     return bool(codes == types.uint8 and out.bitwidth == 16 and is_quick())
+
+
+def few_pays(codes: Any, out: Any) -> bool:
+    """Whether only results of codes of four bits or fewer are: Numba's types of elements."""
+    return bool(codes == types.uint8 and out.bitwidth == 16 and nibbles.is_there() and not is_quick())
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -50,13 +57,24 @@ def put_long(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, first, count_, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
-        if not pays(x.dtype, out.dtype):
+        all_pay, few_pay = pays(x.dtype, out.dtype), few_pays(x.dtype, out.dtype)
+        if not (all_pay or few_pay):
             return ir.Constant(I64, 0)
+
+        def values_of(code: Any) -> Any:
+            return values(builder, code, coding_, scale_, offset_, kinds)
+
+        places = (x, codes, first), (out, result, to)
+        does = builder.icmp_signed(">=", count_, ir.Constant(I64, LONG))
+        if few_pay:
+            does = builder.and_(does, decoding.is_narrow(builder, coding_))
         done = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
-        with builder.if_then(builder.icmp_signed(">=", count_, ir.Constant(I64, LONG))):
-            entries = computed(builder, lambda code: values(builder, code, coding_, scale_, offset_, kinds))
-            places = (x, codes, first), (out, result, to)
-            builder.store(_look_up(context, builder, entries, *places, count_, streamed_), done)
+        with builder.if_then(does):
+            if all_pay:
+                found = _look_up(context, builder, computed(builder, values_of), *places, count_, streamed_)
+            else:
+                found = _look_up_few(context, builder, values_of, *places, count_, streamed_)
+            builder.store(found, done)
         return builder.load(done)
 
     return types.intp(
@@ -99,6 +117,24 @@ def _look_up(context: Any, builder: Any, table: Table, x: Any, out: Any, count: 
             place = builder.add(to, builder.add(done, ir.Constant(I64, number * found.type.count)))
             store(context, builder, found, data_of(context, builder, of_out, result, place), streamed)
     return builder.mul(steps, ir.Constant(I64, AT_ONCE))
+
+
+def _look_up_few(
+    context: Any, builder: Any, values_of: Callable[[Any], Any], x: Any, out: Any, count: Any, streamed: Any
+) -> Any:
+    """`_look_up` of what codes of four bits or fewer become. values_of: the results of CHUNK codes, both vectors."""
+    (of_x, codes, first), (of_out, result, to) = x, out
+    entries = values_of(ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))))
+    steps = builder.udiv(count, ir.Constant(I64, nibbles.AT_ONCE))
+    with cgutils.for_range(builder, steps) as loop:
+        done = builder.mul(loop.index, ir.Constant(I64, nibbles.AT_ONCE))
+        code = load(context, builder, of_x, codes, builder.add(first, done), count=nibbles.AT_ONCE)
+        # What lies above them is not theirs.
+        code = builder.and_(code, constant(code.type, CHUNK - 1))
+        for number, found in enumerate(nibbles.looked_up(builder, entries, code)):
+            place = builder.add(to, builder.add(done, ir.Constant(I64, number * CHUNK)))
+            store(context, builder, found, data_of(context, builder, of_out, result, place), streamed)
+    return builder.mul(steps, ir.Constant(I64, nibbles.AT_ONCE))
 
 
 def _entries(builder: Any, table: Table, code: Any) -> list[Any]:
