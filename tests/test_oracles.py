@@ -148,13 +148,14 @@ def test_what_a_framework_refuses_is_a_refusal_each_time(workers: Workers) -> No
 @pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_tensorflow_reads_every_type_in_every_mode(workers: Workers, dtype: str, mode: str) -> None:
+    """Half way to its ends; what becomes of the ends themselves a sweep finds out."""
     limits = np.iinfo(numpy_dtype(dtype))
-    x = tensor(dtype, [limits.min, limits.max])
+    x = tensor(dtype, [limits.min // 2, limits.max // 2])
     outcome = workers.ask("tensorflow", ranged(x, -1.0 if limits.min else 0.0, 1.0, mode=mode))
     if outcome.kind == "tensor":
         low, high = values(outcome)
-        assert abs(high - 1.0) < 0.02
-        assert abs(low - (-1.0 if limits.min else 0.0)) < 0.02
+        assert abs(high - 0.5) < 0.02
+        assert abs(low - (-0.5 if limits.min else 0.0)) < 0.02
     else:
         assert outcome.error.endswith("Error")
 
