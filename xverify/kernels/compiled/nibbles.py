@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, constant, has, of_x86, shuffled
+from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, has, of_x86, shuffled
 
 AT_ONCE = 2 * CHUNK
 """Codes that are looked up together: the bytes of a register."""
@@ -26,15 +26,12 @@ def looked_up(builder: Any, entries: Any, code: Any) -> list[Any]:
     # eight together, to where their entries then come out in order.
     eights = builder.bitcast(code, ir.VectorType(I64, 4))
     code = builder.bitcast(shuffled(builder, eights, eights, [0, 2, 1, 3]), _BYTES)
-    short = ir.VectorType(I8, CHUNK)
-    found = []
-    for half in (entries, builder.lshr(entries, constant(entries.type, 8))):
-        part = builder.trunc(half, short)
-        twice = shuffled(builder, part, part, [*range(CHUNK)] * 2)
-        found.append(of_x86(builder, "avx2.pshuf.b", _BYTES, twice, code))
+    both = builder.bitcast(entries, _BYTES)
+    parts = [shuffled(builder, both, both, [*range(byte, AT_ONCE, 2)] * 2) for byte in (0, 1)]
+    found = [of_x86(builder, "avx2.pshuf.b", _BYTES, part, code) for part in parts]
     joined = []
     for start in (0, 8):
         places = [half + start + i for half in (0, CHUNK) for i in range(8)]
-        both = shuffled(builder, found[0], found[1], [place + of for place in places for of in (0, AT_ONCE)])
-        joined.append(builder.bitcast(both, ir.VectorType(I16, CHUNK)))
+        words = shuffled(builder, found[0], found[1], [place + of for place in places for of in (0, AT_ONCE)])
+        joined.append(builder.bitcast(words, ir.VectorType(I16, CHUNK)))
     return joined
