@@ -199,7 +199,7 @@ def alone(*tests: str) -> tuple[str, ...]:
     return tuple(f"tests/test_compiled_instructions.py::test_{test}" for test in tests)
 
 
-OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers")
+OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers", "which_codes_are_narrow")
 OF_ELEMENTS = alone(
     "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
     "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
