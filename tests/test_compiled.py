@@ -156,7 +156,7 @@ def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
 def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All codes in any order, with one scale for all and for rows; whole pairs of vectors, and rests of every kind."""
     if streamed:
-        monkeypatch.setattr(pieces, "_streamed_from", lambda: 1000)
+        monkeypatch.setattr(pieces, "leaves_caches", lambda read, written: written >= 1000)
     rng, codes = np.random.default_rng(7), SCALES[out_dtype]
     for size in (tables.LONG - 1, tables.LONG, tables.LONG + 16, tables.LONG + 51):
         rows = np.array([rng.permutation(np.resize(all_codes(name).view(np.uint8), size)) for _ in codes])

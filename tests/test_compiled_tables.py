@@ -66,8 +66,8 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
     the caches. A loop that goes too far has as much room again, so that it is seen here and not by chance later."""
     entries, size = drawn(out, (257,), 7)[1:], 3 << 19  # aligned as its elements are, and no more
     x = drawn("uint8", (2 * size + 80,), 8)
-    for streamed_from in (1 << 30, 0):
-        monkeypatch.setattr(pieces, "_streamed_from", lambda least=streamed_from: least)
+    for streamed in (False, True):
+        monkeypatch.setattr(pieces, "leaves_caches", lambda read, written, answer=streamed: answer)
         for count in (1, 31, 32, 33, 95, 1000, size - 1, size, size + 5):
             got = np.full_like(entries, 1, shape=2 * count + 64)
             look_up(got[:count], x[:count], entries, None, 1)

@@ -243,7 +243,7 @@ def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pieces, "threads", lambda: 1)
     monkeypatch.setattr(pool, "threads", lambda: 1)
     small, large = pieces.THREADS_FROM // 8 - 1, pieces.THREADS_FROM // 8
-    monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large)
+    monkeypatch.setattr(pieces, "leaves_caches", lambda read, written: (read, written) == (4 * large, 8 * large))
     assert all_pieces(small, False, 1) == [(0, small, False, 0, False)]
     assert all_pieces(large, False, 1) == [(0, large, True, 0, False)]
     monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 17)
@@ -262,7 +262,9 @@ def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch)
         SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data),
     )
     monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
-    monkeypatch.setattr(pieces, "_streamed_from", lambda: 8 * large + 8)
+    monkeypatch.setattr(
+        pieces, "leaves_caches", lambda read, written: (read, written) == (4 * large + 4, 8 * large + 8)
+    )
     for size, span, expected in (
         (large - 1, large, [(0, large - 1, False)]), (large, large, [(0, large, False)]),
         (large + 1, large, [(0, large, True), (large, 1, True)]),
@@ -275,13 +277,11 @@ def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("said", "size"),
-    [("32768K\n", 24 << 20), ("480K", 360 << 10), ("266240K", 24 << 20), ("much", 24 << 20), (OSError("no file"), 24 << 20)],
+    [("32768K\n", 32 << 20), ("480K", 480 << 10), ("32769K", None), ("260M", None), (OSError("no file"), None)],
 )  # fmt: skip
-def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
-    said: str | OSError, size: int, monkeypatch: pytest.MonkeyPatch
+def test_a_last_cache_that_is_large_is_shared_with_others(
+    said: str | OSError, size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what a processor has for many cores, 32 MiB are counted."""
-
     def read(path: Path) -> str:
         assert path.name == "size"
         if isinstance(said, OSError):
@@ -289,7 +289,24 @@ def test_outputs_of_three_quarters_of_the_last_cache_are_stored_past_it(
         return said
 
     monkeypatch.setattr(pieces.Path, "read_text", read)
-    assert pieces._streamed_from.__wrapped__() == size
+    assert pieces.own_cache.__wrapped__() == size
+
+
+@pytest.mark.parametrize(
+    ("cache", "read", "most"),
+    [(None, 0, (24 << 20) - 1), (None, 1 << 40, (24 << 20) - 1), (1000, 0, 1600), (1000, 300, 1000), (1000, 800, 0)],
+)
+def test_of_what_is_stored_past_the_caches(
+    cache: int | None, read: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """most: bytes of the largest output that is not."""
+    monkeypatch.setattr(pieces, "own_cache", lambda: cache)
+    assert [pieces.leaves_caches(read, written) for written in (0, most, most + 1, 1 << 40)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 3), (4, 1), (4, 0)])
