@@ -73,14 +73,14 @@ def store_two_looked_up(
     every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
     number = decoding.number(builder, every, coding, element_of(scale))
     entries = _rounded(builder, _to_odd(builder, number, scale, offset, kinds), kinds, is_normal)
-    if not _by_words():
-        found = nibbles.looked_up(builder, entries, unpacked(builder, packed, in_byte))
-    else:
+    if _by_words():
         entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
         both = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, packed, in_byte))
         # As `past_caches` knows them.
         count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
         found = [shuffled(builder, both, both, range(first, first + count)) for first in range(0, 2 * CHUNK, count)]
+    else:
+        found = nibbles.looked_up(builder, entries, unpacked(builder, packed, in_byte))
     out, to = place
     for done in found:
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)

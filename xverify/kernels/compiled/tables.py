@@ -7,7 +7,7 @@ stored past the caches has arrived.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -18,7 +18,7 @@ from xverify.kernels.compiled import decoding, nibbles
 from xverify.kernels.compiled.bytewise import AT_ONCE, Table, computed, is_quick, looked_up, read
 from xverify.kernels.compiled.memory import load, store, whole_lines
 from xverify.kernels.compiled.results import Kinds, values
-from xverify.kernels.compiled.scalars import Generated, data_of
+from xverify.kernels.compiled.scalars import LINE, Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, constant, shuffled
 
 LONG = 4096
@@ -70,11 +70,8 @@ def put_long(
             does = builder.and_(does, decoding.is_narrow(builder, coding_))
         done = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
         with builder.if_then(does):
-            if all_pay:
-                found = _look_up(context, builder, computed(builder, values_of), *places, count_, streamed_)
-            else:
-                found = _look_up_few(context, builder, values_of, *places, count_, streamed_)
-            builder.store(found, done)
+            way = _for_all(builder, computed(builder, values_of)) if all_pay else _for_few(builder, values_of)
+            builder.store(_look_up(context, builder, way, *places, count_, streamed_), done)
         return builder.load(done)
 
     return types.intp(
@@ -96,45 +93,53 @@ def put_entries(
         if not pays(x.dtype, out.dtype):
             return ir.Constant(I64, 0)
         start = data_of(context, builder, table, entries, ir.Constant(I64, 0))
-        return _look_up(context, builder, read(builder, start), (x, codes, first), (out, result, to), count_, streamed_)
+        way = _for_all(builder, read(builder, start))
+        return _look_up(context, builder, way, (x, codes, first), (out, result, to), count_, streamed_)
 
     return types.intp(x, types.intp, types.intp, out, types.intp, table, types.boolean), generate
 
 
-def _look_up(context: Any, builder: Any, table: Table, x: Any, out: Any, count: Any, streamed: Any) -> Any:
-    """Put the entries for ``count`` codes, or for as many as make whole vectors of 64, and give their number.
+class _Way(NamedTuple):
+    """How the entries of ``at_once`` codes are found: entries_of gives them in two vectors, each of as many bytes."""
 
-    x, out: Numba's type, the array, and the first place in it. Past the caches only whole lines of them are stored.
+    at_once: int
+    entries_of: Callable[[Any], list[Any]]
+
+
+def _look_up(context: Any, builder: Any, way: _Way, x: Any, out: Any, count: Any, streamed: Any) -> Any:
+    """Put the entries for ``count`` codes, or for as many as make whole vectors of them, and give their number.
+
+    x, out: Numba's type, the array, and the first place in it.
     """
     of_x, codes, first = x
     of_out, result, to = out
-    streamed = whole_lines(context, builder, of_out, result, to, streamed)
-    steps = builder.udiv(count, ir.Constant(I64, AT_ONCE))
+    at_once = ir.Constant(I64, way.at_once)
+    if way.at_once == LINE:
+        streamed = whole_lines(context, builder, of_out, result, to, streamed)
+    steps = builder.udiv(count, at_once)
     with cgutils.for_range(builder, steps) as loop:
-        done = builder.mul(loop.index, ir.Constant(I64, AT_ONCE))
-        code = load(context, builder, of_x, codes, builder.add(first, done), count=AT_ONCE)
-        for number, found in enumerate(_entries(builder, table, code)):
+        done = builder.mul(loop.index, at_once)
+        code = load(context, builder, of_x, codes, builder.add(first, done), count=way.at_once)
+        for number, found in enumerate(way.entries_of(code)):
             place = builder.add(to, builder.add(done, ir.Constant(I64, number * found.type.count)))
             store(context, builder, found, data_of(context, builder, of_out, result, place), streamed)
-    return builder.mul(steps, ir.Constant(I64, AT_ONCE))
+    return builder.mul(steps, at_once)
 
 
-def _look_up_few(
-    context: Any, builder: Any, values_of: Callable[[Any], Any], x: Any, out: Any, count: Any, streamed: Any
-) -> Any:
-    """`_look_up` of what codes of four bits or fewer become. values_of: the results of CHUNK codes, both vectors."""
-    (of_x, codes, first), (of_out, result, to) = x, out
+def _for_all(builder: Any, table: Table) -> _Way:
+    """That of codes of any bits."""
+    return _Way(AT_ONCE, lambda code: _entries(builder, table, code))
+
+
+def _for_few(builder: Any, values_of: Callable[[Any], Any]) -> _Way:
+    """That of codes of four bits or fewer. values_of: the results of CHUNK codes, both vectors."""
     entries = values_of(ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))))
-    steps = builder.udiv(count, ir.Constant(I64, nibbles.AT_ONCE))
-    with cgutils.for_range(builder, steps) as loop:
-        done = builder.mul(loop.index, ir.Constant(I64, nibbles.AT_ONCE))
-        code = load(context, builder, of_x, codes, builder.add(first, done), count=nibbles.AT_ONCE)
+
+    def entries_of(code: Any) -> list[Any]:
         # What lies above them is not theirs.
-        code = builder.and_(code, constant(code.type, CHUNK - 1))
-        for number, found in enumerate(nibbles.looked_up(builder, entries, code)):
-            place = builder.add(to, builder.add(done, ir.Constant(I64, number * CHUNK)))
-            store(context, builder, found, data_of(context, builder, of_out, result, place), streamed)
-    return builder.mul(steps, ir.Constant(I64, nibbles.AT_ONCE))
+        return nibbles.looked_up(builder, entries, builder.and_(code, constant(code.type, CHUNK - 1)))
+
+    return _Way(nibbles.AT_ONCE, entries_of)
 
 
 def _entries(builder: Any, table: Table, code: Any) -> list[Any]:
