@@ -11,15 +11,16 @@ from tensor_parts import parameters, some_parts
 
 pytest.importorskip("numba")
 
-from numba import types
+from numba import njit, types
 
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import loops, tables
+from xverify.kernels.compiled import chunks, loops, tables
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.compiled.vectors import CHUNK
 
 BYTES, FLOATS, HALVES = Flat(types.uint8), Flat(types.float32), Flat(types.uint16)
 TUPLE = types.UniTuple(types.int64, 4)
@@ -64,7 +65,10 @@ SHORT, LONG = 3000, 3 * tables.LONG
 
 OF_CODES = (
     None,
-    *(Runs(*line) for line in ((5000, 4500, 2), (9600, 32, 0), (2592, 32, 81), (3840, 64, 60), (4224, 192, 22), (1440, 96, 0))),
+    *(Runs(*line) for line in (
+        (5000, 4500, 2), (9600, 32, 0), (2592, 32, 81), (4128, 32, 129), (3840, 64, 60), (4000, 80, 0), (4224, 192, 22),
+        (1440, 96, 0),
+    )),
 )  # fmt: skip
 """In which numbers of codes are looked up: one scale's, and those of runs as long, only for float32."""
 
@@ -72,6 +76,7 @@ OF_CODES = (
 @pytest.mark.parametrize(
     ("places", "size", "x_name", "out"),
     [
+        (None, LONG + 1, "float8_e5m2", BFLOAT16),
         *((places, LONG, "float8_e5m2", BFLOAT16) for places in OF_CODES),
         *((places, LONG, "float8_e5m2fnuz", FLOAT16) for places in OF_CODES),
         *((places, LONG, "float8_e5m2fnuz", FLOAT32) for places in OF_CODES[:2]),
@@ -98,7 +103,8 @@ def test_a_part_of_a_tensor(
     )
     which, x = parameters(places, size), drawn(x_name, (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
-    scale[::37] *= 2.0**-14 if out == FLOAT16 else 2.0**-112  # some products are subnormal
+    # Some products are subnormal; of one scale, where the size is even.
+    scale[size % 2 :: 37] *= 2.0**-14 if out == FLOAT16 else 2.0**-112
     zero_point = None if kind.is_float else drawn("uint8", scale.shape, 3)
     want = NUMPY.dequantize_linear(x, scale[which], None if zero_point is None else zero_point[which], axis=0)
     memory = np.zeros(size + 128, out)
@@ -193,3 +199,29 @@ def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
                 same_bits(want, out)
                 kept[begins:ends] = memory[begins:ends]
             assert memory.tobytes() == kept.tobytes()
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero: float, divides: bool | None) -> tuple:
+    """What is known of CHUNK scales from the first on, and what a room holds of them and of as many zero points."""
+    place, numbers = 32, chunks.room(zero)
+    known = chunks.keep_chunk(numbers, place, coding, zero, divides, scales, codes, first)
+    found = [chunks.kept(numbers, place + of + i, zero) for of in (0, chunks.KEPT) for i in range(CHUNK)]
+    return known, found
+
+
+@pytest.mark.parametrize("real", ["float32", "float64"])
+@pytest.mark.parametrize("by_division", [False, True])
+def test_what_is_kept_of_the_scales_of_runs(by_division: bool, real: str) -> None:
+    """That none gives a subnormal product is said where it holds for all of them, and never of quotients."""
+    kind, first = coding(np.dtype(np.uint8)), 5
+    codes, zero = drawn("uint8", (64,), 1), np.dtype(real).type(0)
+    for small in (None, *range(CHUNK), -1, CHUNK):
+        scales = np.linspace(0.5, 2, 64, dtype=np.float32)
+        if small is not None:
+            scales[first + small] = 2.0**-120
+        given = scales, codes, first, tuple(kind.fields), zero, True if by_division else None
+        known, found = kept_in_a_room(*given)
+        assert known is (not by_division and small in (None, -1, CHUNK))
+        part = slice(first, first + CHUNK)
+        assert found == [*scales[part], *codes[part]]

@@ -181,6 +181,7 @@ OF_CALLS = tuple(
 )  # fmt: skip
 OF_TABLES = ("tests/test_compiled_tables.py",)
 OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
+OF_ROOMS = ("tests/test_compiled_loops.py::test_what_is_kept_of_the_scales_of_runs",)
 OF_PACKED = ("tests/test_compiled_packed.py",)
 IN_RUNS = tuple(
     f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
@@ -222,7 +223,8 @@ QUICK_OF_FILE = {
         ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
-        ("chunks", (*WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)), ("places", ("tests/test_compiled_places.py",)),
+        ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
+        ("places", ("tests/test_compiled_places.py",)),
         ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
         ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
