@@ -31,5 +31,5 @@ def some_parts(size: int) -> list[tuple[int, int]]:
     of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
     short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
     drawn_parts = np.concatenate([anywhere, of_chunks, short])
-    # 29 elements of 16 bits are what an output three elements off has before its first cache line.
-    return [*((start, size) for start in (0, 1, 29)), *((int(start), int(stop)) for start, stop in drawn_parts)]
+    # 29 elements of 16 bits are what an output three elements off has before its first cache line: two end before that.
+    return [*((start, size) for start in (0, 1, 29)), (7, 9), *((int(start), int(stop)) for start, stop in drawn_parts)]
