@@ -25,7 +25,7 @@ class Path:
 @dataclass(frozen=True)
 class Setting:
     """A way in which an implementation can be run besides the usual one, in a worker of its own: one value of a dimension,
-    which is "isa", "threads" or "denormals".
+    which is "isa", "threads", "denormals" or "kernels".
 
     arguments: for ``load``, after the oracle's own. environment: variables of the worker, besides the oracle's own.
     """

@@ -12,6 +12,12 @@ from xverify.core.call import Call, Outcome
 THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
 """How every way of running TensorFlow may be run besides, by a variable that it reads itself."""
 
+KERNELS = tuple(
+    Setting("kernels", name, environment=(("TF_ENABLE_ONEDNN_OPTS", value),))
+    for name, value in (("own", "0"), ("onednn", "1"))
+)
+"""Where a graph's operations have kernels of TensorFlow and of oneDNN: it chooses by the processor, unless it is told."""
+
 ORACLES = (
     Oracle(
         name="tensorflow",
@@ -19,7 +25,7 @@ ORACLES = (
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
         module=__name__,
-        varies=THREADS,
+        varies=(*THREADS, *KERNELS),
     ),
 )
 

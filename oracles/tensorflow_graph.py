@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, Tuple
 
 from oracles.arrays import answered, hand_out, to_array
 from oracles.protocol import Loaded, Oracle, Path, Setting
-from oracles.tensorflow_eager import THREADS, attributes_of, import_tensorflow, operands
+from oracles.tensorflow_eager import KERNELS, THREADS, attributes_of, import_tensorflow, operands
 from oracles.tensorflow_nodes import tensorflow_result
 from xverify.core.call import Call, Outcome
 from xverify.core.surroundings import Graph, surround
@@ -51,7 +51,7 @@ ORACLES = (
                 (OPTIMIZED, 0.15),
             )
         ),
-        varies=THREADS,
+        varies=(*THREADS, *KERNELS),
     ),
     Oracle(
         name="tensorflow-xla",

@@ -104,6 +104,36 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
     assert "## Versions" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "who", "setting"),
+    [
+        ("tensorflow[kernels=own]", "TensorFlow", "TF\\_ENABLE\\_ONEDNN\\_OPTS=0"),
+        ("onnxruntime[threads=8]", "ONNX Runtime", "threads=8"),
+    ],
+)
+def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
+    """And not by a short script, which would run it as usually."""
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    ours = name.partition("[")[2].removesuffix("]")
+    one.update(
+        verdict="nondeterministic", summary=f"{name.partition('[')[0]} answers with {ours} what it refuses without it"
+    )
+    one["subject"]["name"] = name
+    one["others"] = [{"name": name, "outcome": "rejected: Error"}, *one["others"]]
+    text = issue_body(report, one["id"])
+    assert text.splitlines()[0].endswith(f": {who} answers with {setting} what it refuses without it")
+    for part in (
+        f"\n{who} answers with {setting} what it refuses without it. What callers get depends on the machine",
+        "<details><summary>A stand-alone script</summary>",
+        f"- {who} with {setting}: rejected: Error\n",
+        f"- {who} {one['subject']['version']} with {setting}\n",
+    ):
+        assert part in text, part
+    for wrong_here in ("several times", ours if setting != ours else "kernels"):
+        assert wrong_here not in re.sub(r"```.*?```", "", text, flags=re.S)
+
+
 def test_a_conflict_goes_to_those_who_maintain_the_documents() -> None:
     report = sample_report()
     text = issue_body(report, next(f["id"] for f in report["findings"] if f["subject"]["name"] == DIVIDE))

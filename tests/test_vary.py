@@ -69,6 +69,18 @@ def test_a_variant_is_run_otherwise_and_judged_by_nothing() -> None:
     assert {(one.ships, one.variant_of, len(one.paths)) for one in made} == {((), "fake", 1)}
 
 
+def test_kernels_are_tensorflows_own_or_those_of_onednn() -> None:
+    """As the variable says that it reads; of XLA, which compiles, there is no choice."""
+    names = "tensorflow", "tensorflow-function", "tensorflow-xla"
+    made, sentences = variants([all_oracles()[name] for name in names], ("kernels",))
+    assert [(one.name, one.environment) for one in made] == [
+        (f"{name}[kernels={whose}]", (("TF_ENABLE_ONEDNN_OPTS", value),))
+        for name in names[:2]
+        for whose, value in (("own", "0"), ("onednn", "1"))
+    ]
+    assert sentences == ()
+
+
 def test_a_dimension_that_nobody_has_is_said() -> None:
     made, (sentence,) = variants((all_oracles()["onnxruntime"],), ("isa", "denormals"))
     assert [one.name for one in made] == ["onnxruntime[denormals=zero]"]

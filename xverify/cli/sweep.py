@@ -33,7 +33,7 @@ VERDICTS = (
 )
 @click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
 @click.option(
-    "--vary", default="", metavar="LIST", help="Also ask under other settings: some of isa,threads,denormals."
+    "--vary", default="", metavar="LIST", help="Also ask under other settings: some of isa,threads,denormals,kernels."
 )
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option(

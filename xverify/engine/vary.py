@@ -1,4 +1,4 @@
-"""Implementations that are run in several ways at once: with other instruction sets, threads, or denormal modes.
+"""Implementations that are run in several ways at once: with other instruction sets, threads, denormal modes, or kernels.
 
 Each setting is a variant with a worker of its own that is asked what the usual one is asked. A variant is not judged by any
 edition: it is only compared with the usual one, so that nothing is reported twice.
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 ANSWERS = 6
 """How often the usual way is asked a call again before a difference is put down to a setting."""
 
-DIMENSIONS = ("isa", "threads", "denormals")
-"""What can be varied: the instruction set, the threads for one call, what becomes of subnormal numbers."""
+DIMENSIONS = ("isa", "threads", "denormals", "kernels")
+"""What can be varied: the instruction set, the threads for one call, what becomes of subnormal numbers, whose kernels are taken
+where there are several."""
 
 
 def dimensions(listed: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import re
 
 from xverify.engine.select import UsageError
 from xverify.report import summary
-from xverify.report.issue_words import NAMES, PATHS, Case, lead, title
+from xverify.report.issue_words import NAMES, PATHS, Case, lead, outside, title
 from xverify.report.markdown import code, row, text
 from xverify.report.script import script_for
 from xverify.report.script_short import short_script
@@ -284,7 +284,7 @@ def _others(case: Case) -> list[str]:
             "",
         ]
         for other in finding["others"]:
-            name = NAMES.get(other["name"], case.document(other["name"]))
+            name = outside({"name": case.document(other["name"])})
             lines.append(f"- {text(_capital(name))}: {text(other['outcome'])}")
         lines.append("")
     followed = finding.get("followed") or ()

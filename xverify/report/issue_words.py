@@ -9,7 +9,9 @@ import re
 from dataclasses import dataclass
 
 from xverify.report import summary
+from xverify.report.script import environment
 from xverify.report.summary import Json
+from xverify.verify.variants import setting_of, without_setting
 
 NAMES = {
     "onnxruntime": "ONNX Runtime",
@@ -51,6 +53,28 @@ _EDITION = re.compile(r", (seed|installed) edition$")
 """What titles say of an edition that means nothing outside: its document is cited instead."""
 
 
+def outside(subject: Json) -> str:
+    """What an implementation is called outside, and how it is run if not as usually. subject: of a finding, its name at least."""
+    return _plain(subject) + _with(subject)
+
+
+def setting(subject: Json) -> str:
+    """How an implementation is run that is not run as usually: the variables that say so, or else our name for it."""
+    name = setting_of(subject["name"])
+    variables = environment({"role": "peer", **subject}) if name else {}
+    return " ".join(f"{variable}={value}" for variable, value in variables.items()) or name
+
+
+def _with(subject: Json) -> str:
+    said = setting(subject)
+    return f" with {said}" if said else ""
+
+
+def _plain(subject: Json) -> str:
+    name = without_setting(subject["name"])
+    return NAMES.get(name, name)
+
+
 @dataclass(frozen=True)
 class Case:
     """A finding with the report and the clause that it is about."""
@@ -61,12 +85,24 @@ class Case:
 
     @property
     def who(self) -> str:
-        name = str(self.finding["subject"]["name"])
-        return NAMES.get(name, name)
+        return outside(self.finding["subject"])
 
     @property
     def versioned(self) -> str:
-        return f"{self.who} {self.finding['subject']['version']}"
+        subject = self.finding["subject"]
+        return f"{_plain(subject)} {subject['version']}{self.varied}"
+
+    @property
+    def varied(self) -> str:
+        """How the implementation is run, to be put behind it; nothing if as usually."""
+        return _with(self.finding["subject"])
+
+    @property
+    def otherwise(self) -> str:
+        """Of an implementation that is run in two ways: what it does in one of them and not in the other."""
+        subject, said = self.finding["subject"], str(self.finding["summary"])
+        name, known = without_setting(subject["name"]), setting_of(subject["name"])
+        return said.replace(name, _plain(subject), 1).replace(f"with {known}", f"with {setting(subject)}", 1)
 
     @property
     def operator(self) -> str:
@@ -153,6 +189,8 @@ def title(case: Case) -> str:
             return f"{case.operator}: {who} ends the process on a call that the text {case.standing}"
         case "hang":
             return f"{case.operator}: {who} does not return from a call that the text {case.standing}"
+        case "nondeterministic" if case.varied:
+            return f"{case.operator}: {case.otherwise}"
         case "nondeterministic":
             return f"{case.operator}: {who} answers the same call with different bits"
         case "memory":
@@ -212,6 +250,11 @@ def lead(case: Case) -> str:
             )
         case "hang":
             return f"{who} does not return from a call that the text {case.standing}. A result or an error is expected."
+        case "nondeterministic" if case.varied:
+            return (
+                f"{case.otherwise}. What callers get depends on the machine, or on how it is set up: one answer for both, or a "
+                "sentence in the documentation that says what differs, would settle it."
+            )
         case "nondeterministic":
             return f"{who} was given the same call several times, and the results differ in their bits."
         case "memory":

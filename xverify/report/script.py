@@ -143,7 +143,7 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         "text": _plain(clause["text"] or clause["note"]) if clause else "",
         "document": _plain(clause["document"]) if clause else "",
         "subject": _plain(finding["subject"]),
-        "environment": _environment(finding["subject"]),
+        "environment": environment(finding["subject"]),
         "attribution": _plain(by.get("words", by["reading"])) if by else "",
         "others": [f"{_plain(other['name'])}: {_plain(other['outcome'])}" for other in finding["others"]],
         "call": None,
@@ -180,7 +180,7 @@ def _graph(call: Json) -> Json | None:
         return None
 
 
-def _environment(subject: Json) -> dict[str, str]:
+def environment(subject: Json) -> dict[str, str]:
     """The variables that the setting in the name of a variant stands for."""
     from oracles import all_oracles
 

@@ -21,6 +21,7 @@ from xverify.report.script_short_call import ShortScript, WitnessCall, constants
 from xverify.report.script_short_onnx import onnx_reference, onnxruntime
 from xverify.report.script_tensorflow import function_lines
 from xverify.report.summary import Json
+from xverify.verify.variants import setting_of
 
 MOST_PLACES = 4
 """Places of a result that a script prints one by one."""
@@ -29,9 +30,11 @@ _QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "
 
 
 def short_script(finding: Json) -> str | None:
-    """The script's text, or None: on a text alone, on an implementation that this module does not know, or with a
-    witness whose values are in a file."""
+    """The script's text, or None: on a text alone, on an implementation that this module does not know or that is not run as
+    usually, or with a witness whose values are in a file."""
     name = implementation(finding["subject"])
+    if setting_of(finding["subject"]["name"]):
+        return None
     write = _target if _TARGET.fullmatch(name) and not is_library(name.rpartition(":")[0]) else _WRITERS.get(name)
     call = read_witness(finding)
     if write is None or call is None:
