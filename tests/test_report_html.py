@@ -122,3 +122,18 @@ def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
     assert "DequantizeLinear&#34;, [&#34;x&#34;" in page
     assert "def introduce" not in page
     assert len(page) < 200_000
+
+
+def test_of_what_has_findings_alone_no_cells_are_counted() -> None:
+    """Of a variant, which is compared with the usual way and not judged."""
+    report = sample_report()
+    one = next(finding for finding in report["findings"] if finding["verdict"] == "violation")
+    subject = {**one["subject"], "name": "onnxruntime[threads=8]"}
+    report["findings"].append({**one, "id": "nondeterministic-1", "verdict": "nondeterministic", "subject": subject})
+    page = "".join(Page(render(report, "html")).text).replace("\N{NO-BREAK SPACE}", " ")
+    matrix = " ".join(
+        page.partition("What each implementation does")[2].partition("One for each discrepancy")[0].split()
+    )
+    assert "threads=8" in matrix
+    assert "1 nondeterministic" in matrix
+    assert "0 cells" not in matrix
