@@ -76,7 +76,7 @@ OF_CODES = (
 @pytest.mark.parametrize(
     ("places", "size", "x_name", "out"),
     [
-        (None, LONG + 1, "float8_e5m2", BFLOAT16),
+        *((None, LONG + 1, "float8_e5m2", out) for out in (BFLOAT16, FLOAT32)),
         *((places, LONG, "float8_e5m2", BFLOAT16) for places in OF_CODES),
         *((places, LONG, "float8_e5m2fnuz", FLOAT16) for places in OF_CODES),
         *((places, LONG, "float8_e5m2fnuz", FLOAT32) for places in OF_CODES[:2]),
@@ -162,18 +162,20 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
     want = NUMPY.dequantize_linear(x, scale[which], zero_point[which], axis=0)
     given = [array.reshape(()) for array in (scale, zero_point)] if places is None else [scale, zero_point]
     arguments = (None, None) if places is None else places.arguments(0)
-    ends = [0, 1, 63, 64, 512, 513, 1999, 2048, size]
-    memory = np.empty(size + 64, np.float16)
+    ends = [0, 1, 63, 64, 512, 513, 1999, size - 1, size]
+    memory = np.empty(size + 128, np.float16)
     ways = (0, False, 0), (0, True, 0), (0, True, 2), (0, True, 14), (3, True, 0), (8, True, 0), (9, False, 0)
     for taken, streamed, beside in ways:  # beside: elements between a cache line's start and the output
         bell = np.array([7])
         words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])
-        out = memory[-memory.ctypes.data % 64 // 2 + beside :][:size]
-        out[:] = 85
+        memory[:] = 85
+        starts = -memory.ctypes.data % 64 // 2 + beside
+        out = memory[starts : starts + size]
         fill(x, out, tuple(kind.fields), 0.0, *given, None, *arguments, 0, streamed, words.ctypes.data, True)
         begins = ends[min(taken, 8)]
         same_bits(want[begins:], out[begins:])
-        assert (out[:begins] == 85).all()
+        assert (memory[: starts + begins] == 85).all()
+        assert (memory[starts + size :] == 85).all()
         assert words[:2].tolist() == [max(taken, 8) + 1, min(taken, 8)]
         assert bell == (8 if taken == 0 else 7)
         assert words[2:].tolist() == [8, bell.ctypes.data, 1, *ends]
