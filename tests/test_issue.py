@@ -112,7 +112,7 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
     ],
 )
 def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
-    """And not by a short script, which would run it as usually."""
+    """And not by a short script, which would run it as usually; of one way alone it can, where that is no variable."""
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")
     ours = name.partition("[")[2].removesuffix("]")
@@ -130,6 +130,7 @@ def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str,
         f"- {who} {one['subject']['version']} with {setting}\n",
     ):
         assert part in text, part
+    assert (short_script({**one, "verdict": "violation"}) is None) is (setting != ours)
     for wrong_here in ("several times", ours if setting != ours else "kernels"):
         assert wrong_here not in re.sub(r"```.*?```", "", text, flags=re.S)
 

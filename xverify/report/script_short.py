@@ -15,6 +15,7 @@ import numpy as np
 
 from oracles.plugin import is_library
 from xverify.core.call import BITS
+from xverify.report.script import environment
 from xverify.report.script_bodies import implementation
 from xverify.report.script_literals import is_numpy, operand
 from xverify.report.script_short_call import ShortScript, WitnessCall, constants_of, feeds, read_witness, spelled
@@ -30,10 +31,12 @@ _QUANTIZED = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "
 
 
 def short_script(finding: Json) -> str | None:
-    """The script's text, or None: on a text alone, on an implementation that this module does not know or that is not run as
-    usually, or with a witness whose values are in a file."""
+    """The script's text, or None: on a text alone, on an implementation that this module does not know, on one that is run in two
+    ways or by an environment variable, or with a witness whose values are in a file."""
     name = implementation(finding["subject"])
-    if setting_of(finding["subject"]["name"]):
+    if setting_of(finding["subject"]["name"]) and (
+        finding["verdict"] == "nondeterministic" or environment(finding["subject"])
+    ):
         return None
     write = _target if _TARGET.fullmatch(name) and not is_library(name.rpartition(":")[0]) else _WRITERS.get(name)
     call = read_witness(finding)
