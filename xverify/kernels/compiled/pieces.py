@@ -64,9 +64,10 @@ def own_cache() -> int | None:
 def leaves_caches(read: int, written: int) -> bool:
     """Whether an output has left the last cache before it is used again, so that it is stored past the caches.
 
-    read, written: bytes of a call. What is read counts twice: stored past the cache, the output leaves it to what is read. That
-    more than all of it stays useful is since caches no longer forget the oldest first: where both ways of storing took as
-    long, outputs of 30 to 45 MiB on 32, 2 * read + written was 1.5 to 1.9 times the cache (AMD Zen 5).
+    read, written: bytes of a call. What is read counts twice, since it stays in the cache where the output is stored past it.
+    That the sum may be more than the cache: processors no longer forget the oldest first, so that a part of what is too large is
+    found there again. Of an AMD Zen 5 both ways took as long at 1.5 to 1.9 times the cache, by the types; ``xverify bench
+    --dtypes packed-int2:float16 --sizes 16Mi`` is a case that is faster in the cache.
     """
     cache = own_cache()
     if cache is None:
