@@ -90,18 +90,16 @@ class Case:
     @property
     def versioned(self) -> str:
         subject = self.finding["subject"]
-        return f"{_plain(subject)} {subject['version']}{self.varied}"
-
-    @property
-    def varied(self) -> str:
-        """How the implementation is run, to be put behind it; nothing if as usually."""
-        return _with(self.finding["subject"])
+        return f"{_plain(subject)} {subject['version']}{_with(subject)}"
 
     @property
     def otherwise(self) -> str:
-        """Of an implementation that is run in two ways: what it does in one of them and not in the other."""
+        """Of an implementation that is run in two ways: what it does in one of them and not in the other. Nothing where it does
+        not do the same again in one."""
         subject, said = self.finding["subject"], str(self.finding["summary"])
         name, known = without_setting(subject["name"]), setting_of(subject["name"])
+        if not known or not str(self.finding.get("detail", "")).startswith(known):
+            return ""
         return said.replace(name, _plain(subject), 1).replace(f"with {known}", f"with {setting(subject)}", 1)
 
     @property
@@ -189,7 +187,7 @@ def title(case: Case) -> str:
             return f"{case.operator}: {who} ends the process on a call that the text {case.standing}"
         case "hang":
             return f"{case.operator}: {who} does not return from a call that the text {case.standing}"
-        case "nondeterministic" if case.varied:
+        case "nondeterministic" if case.otherwise:
             return f"{case.operator}: {case.otherwise}"
         case "nondeterministic":
             return f"{case.operator}: {who} answers the same call with different bits"
@@ -250,7 +248,7 @@ def lead(case: Case) -> str:
             )
         case "hang":
             return f"{who} does not return from a call that the text {case.standing}. A result or an error is expected."
-        case "nondeterministic" if case.varied:
+        case "nondeterministic" if case.otherwise:
             return (
                 f"{case.otherwise}. What callers get depends on the machine, or on how it is set up: one answer for both, or a "
                 "sentence in the documentation that says what differs, would settle it."

@@ -66,8 +66,8 @@ def leaves_caches(read: int, written: int) -> bool:
 
     read, written: bytes of a call. What is read counts twice, since it stays in the cache where the output is stored past it.
     That the sum may be more than the cache: processors no longer forget the oldest first, so that a part of what is too large is
-    found there again. Of an AMD Zen 5 both ways took as long at 1.5 to 1.9 times the cache, by the types; ``xverify bench
-    --dtypes packed-int2:float16 --sizes 16Mi`` is a case that is faster in the cache.
+    found there again: how much more is as measured on an AMD Zen 5, of which ``xverify bench --dtypes packed-int2:float16 --sizes
+    16Mi`` shows a case that is faster in the cache.
     """
     cache = own_cache()
     if cache is None:
