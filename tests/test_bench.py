@@ -27,6 +27,7 @@ from xverify.bench.run import Options, bench
 from xverify.bench.table import print_bench
 from xverify.cli import main
 from xverify.core.codec import DamagedFileError
+from xverify.core.dtypes import QUANTIZED
 
 LIMITS = Limits(start=30, prepare=3.0, time=1.0)
 CASES = (
@@ -162,6 +163,17 @@ def test_the_table_says_who_was_lost_and_why(whole):
     assert "lacks it is not shown: it has no <such> operation" in text
     assert "other bits computes other bits than the kernel (*), on up to 3.12 % of the values" in text
     assert "The limit: as it is (96)" in text
+
+
+def test_calls_of_one_element_are_legible_for_any_number_of_types(whole):
+    singles = [case | {"elements": 1, "x_dtype": x} for case in whole["cases"][:1] for x in QUANTIZED]
+    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    print_bench(whole | {"cases": singles}, console)
+    text = console.export_text()
+    for case in singles:
+        line = present.line_of(case, "right")
+        row = next(row for row in text.splitlines() if f"{case['x_dtype']} to float32 " in row and "│" in row)
+        assert f" {present.microseconds(line)} " in row
 
 
 def test_rounds_of_different_speed_are_told(whole):

@@ -83,12 +83,16 @@ def _print_single(cases: Sequence[Json], console: Console) -> None:
         return
     names = dict.fromkeys(line["peer"] for case in cases for line in case["lines"] if line["role"] != "limit")
     table = Table(title="A call of one element", title_justify="left", title_style="bold")
-    table.add_column("microseconds")
-    for case in cases:
-        table.add_column(f"{present.x_in_words(case)} to {case['out_dtype']}", justify="right")
+    table.add_column("microseconds", no_wrap=True)
     for name in names:
-        found = [present.line_of(case, name) for case in cases]
+        table.add_column(escape(name), justify="right", overflow="fold", min_width=_NUMBER)
+    for case in cases:
+        found = [present.line_of(case, name) for name in names]
         cells = [present.microseconds(line) if line and "seconds" in line else "-" for line in found]
-        table.add_row(escape(name), *cells)
+        table.add_row(f"{present.x_in_words(case)} to {case['out_dtype']}", *cells)
     console.print(table)
     console.print()
+
+
+_NUMBER = 6
+"""Characters that microseconds need, where names of implementations must be broken."""
