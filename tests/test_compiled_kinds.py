@@ -150,6 +150,35 @@ def test_long_runs_of_few_codes(name: str, out_dtype: str) -> None:
         same_bits(xverify.dequantize_linear(codes.view(x.dtype), own, zeros, backend="numpy"), packed)
 
 
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["uint4", "int4", "int2", "float4_e2m1fn"])
+def test_short_runs_of_few_codes(name: str, out_dtype: str) -> None:
+    """With any bits above the codes."""
+    x = drawn(name, (3, 137 * 32 + 16), 8)
+    scale = scales_of_kind(out_dtype, 3 * 138).reshape(3, -1)
+    both(x, scale, zero_points_of_kind(name, scale.shape, 9), axis=1, block_size=32)
+
+
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
+    """With scales by which some, all, or no results are subnormal or infinite; the bits of NaN are those of short runs."""
+    one = ONE[out_dtype]
+    fractions = one & -one
+    about_all = np.arange(0, 1 << 15, fractions) + np.random.default_rng(13).integers(
+        0, fractions, (1 << 15) // fractions
+    )
+    about_all[::4] |= 0x8000
+    scale = np.concatenate([coded(out_dtype, about_all), scales_of_kind(out_dtype, 20)])
+    x = np.resize(all_codes(name).view(np.uint8), (scale.size, tables.LONG + 93)).view(dtype_of(name))
+    both(x, scale, axis=0)
+    long, short = (xverify.dequantize_linear(x[:, :end], scale, axis=0, backend="numba") for end in (None, 256))
+    assert long[:, :256].tobytes() == short.tobytes()
+    x, scale = x[-20:], scale[-20:]
+    zero_point = np.resize(all_codes(name).view(np.uint8)[1:], scale.size).view(x.dtype)
+    both(x, scale, zero_point, axis=0)
+
+
 @pytest.mark.parametrize(
     ("name", "scale_name"), [(name, scale_name) for name, scale_name, out_dtype in KINDS if out_dtype == "bfloat16"]
 )
@@ -268,6 +297,8 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
             f"{__file__}::test_one_scale_for_all",
             f"{__file__}::test_codes_of_a_byte",
             f"{__file__}::test_long_runs_of_few_codes",
+            f"{__file__}::test_short_runs_of_few_codes",
+            f"{__file__}::test_long_runs_of_float_codes",
             f"{__file__}::test_division",
         ]
     environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}

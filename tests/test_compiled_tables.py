@@ -15,7 +15,7 @@ from compiled_alone import applied
 from llvmlite import ir
 from numba import types
 
-from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, tables
+from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, results, sixteens, tables
 from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.linear import look_up
 
@@ -43,7 +43,7 @@ def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, fe
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
             wanted = features == ("avx2",) and codes == types.uint8 and out != types.float32
-            assert tables.few_pays(codes, out) is wanted
+            assert results.few_pays(codes, out) is wanted
 
 
 @pytest.mark.skipif(not nibbles.is_there(), reason="this processor has no such instruction")
@@ -58,6 +58,82 @@ def test_entries_of_few_codes() -> None:
         return builder.shuffle_vector(*found, ir.Constant(ir.VectorType(ir.IntType(32), 32), list(range(32))))
 
     assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
+
+
+ROOM = ir.IntType(16).as_pointer()
+SIXTEENS = pytest.mark.skipif(not sixteens.is_there(), reason="this processor has no such instruction")
+FREE = (0, 1, 7)
+"""Sixteens that may have tables of their own."""
+
+
+def entries_at(builder: Any, address: Any, code: Any) -> Any:
+    """The entries of a vector of codes, one after the other from an array at that address."""
+    start, result = builder.inttoptr(address, ROOM), ir.Constant(ir.VectorType(ir.IntType(16), 16), ir.Undefined)
+    for place in (ir.Constant(ir.IntType(32), i) for i in range(16)):
+        at = builder.gep(start, [builder.zext(builder.extract_element(code, place), ir.IntType(64))])
+        result = builder.insert_element(result, builder.load(at), place)
+    return result
+
+
+def entries_of_floats(single: int) -> Array:
+    """Of all codes: any for a usual sixteen and for those of FREE, of others what follows; and of one code with a sign."""
+    rng = np.random.default_rng(11)
+    entries = rng.integers(0, 1 << 15, (8, 16)).astype(np.uint16)
+    for sixteen in set(range(8)) - {*FREE, 3}:
+        entries[sixteen] = entries[3] + np.uint16((sixteen - 3) * 0x0300 % (1 << 16))
+    both = np.concatenate([entries.ravel(), entries.ravel() ^ 0x8000])
+    both[single] ^= 0xC9A7
+    return both
+
+
+@SIXTEENS
+@pytest.mark.parametrize("single", [0x80, 0xFF])
+def test_entries_of_float_codes(single: int) -> None:
+    entries = entries_of_floats(single)
+    codes = np.resize(np.random.default_rng(12).permutation(256).astype(np.uint8), 1 << 9)
+
+    def write(builder: Any, code: Any) -> Any:
+        address = ir.Constant(ir.IntType(64), entries.ctypes.data)
+        made = sixteens.entries(builder, lambda some: entries_at(builder, address, some))
+        found = sixteens.looked_up(builder, sixteens.tables(builder, made, FREE)[0], code)
+        return builder.shuffle_vector(*found, ir.Constant(ir.VectorType(ir.IntType(32), 32), list(range(32))))
+
+    assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
+
+
+@SIXTEENS
+def test_entries_that_do_not_follow_are_not_looked_up() -> None:
+    """Every bit of an entry that would be given counts; those of other sixteens are tables of their own, and so is one code."""
+
+    def hold(variants: Array) -> Array:
+        def write(builder: Any, address: Any) -> Any:
+            made = sixteens.entries(builder, lambda code: entries_at(builder, address, code))
+            return builder.zext(sixteens.tables(builder, made, FREE)[1], ir.IntType(8))
+
+        size = np.uint64(variants.strides[0])
+        return applied(
+            write, "u1", np.uint64(variants.ctypes.data) + size * np.arange(len(variants), dtype="u8"), lanes=1
+        )
+
+    right = np.stack([entries_of_floats(0x80), entries_of_floats(0xFF)])
+    assert hold(right).all()
+    follows = [16 * sixteen + place for sixteen in (2, 3, 4, 5, 6) for place in range(16)] + [*range(0xF1, 0xFF)]
+    other = [changed(right[0], {code: 1 << bit}) for code in follows for bit in range(16)]
+    assert not hold(np.stack(other)).any()
+    own = [changed(right[0], {code: bits, code | 0x80: bits}) for code in (0, 17, 127) for bits in (1, 0x100)]
+    assert hold(np.stack(own)).all()
+    # Two codes that are something else with a sign; and steps that are not of upper bytes alone.
+    lower = right[0].copy()
+    for sixteen in (2, 4, 5, 6):
+        lower[16 * sixteen : 16 * sixteen + 16] += np.uint16((sixteen - 3) * 0x80 % (1 << 16))
+    assert not hold(np.stack([changed(right[0], {0xFF: 1}), changed(right[1], {0x80: 1 << 15}), lower])).any()
+
+
+def changed(entries: Array, bits: dict[int, int]) -> Array:
+    other = entries.copy()
+    for code, flipped in bits.items():
+        other[code] ^= flipped
+    return other
 
 
 @pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
@@ -76,7 +152,6 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 LOOKS_UP = pytest.mark.skipif(not bytewise.is_quick(), reason="this processor computes them")
-ROOM = ir.IntType(16).as_pointer()
 
 
 def a_table(builder: Any, entries: Array) -> bytewise.Table:

@@ -28,7 +28,7 @@ COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
         "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed",
-        "range_loops", "results", "rounding", "scalars", "sharing", "tables", "unpacking", "vectors",
+        "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -123,6 +123,7 @@ TESTS_OF_FILE = {
         ("compiled/unpacking", "compiled_packed", "packed"),
         ("compiled/tables", "compiled_tables", "compiled"), ("compiled/bytewise", "compiled_tables", "compiled"),
         ("compiled/nibbles", "compiled_tables", "compiled_packed", "compiled_kinds"),
+        ("compiled/sixteens", "compiled_tables", "compiled_kinds"),
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
         ("compiled/range_loops", "kernel_ranges"),

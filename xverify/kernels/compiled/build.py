@@ -92,6 +92,7 @@ def sources() -> str:
         "rounding",
         "scalars",
         "sharing",
+        "sixteens",
         "tables",
         "unpacking",
         "vectors",

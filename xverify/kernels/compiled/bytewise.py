@@ -38,15 +38,15 @@ def is_quick() -> bool:
     return has("avx512vbmi")
 
 
-def computed(builder: Any, entries_of: Callable[[Any], Any]) -> Table:
-    """The table of what is computed of every code. entries_of: CHUNK entries of so many codes, both vectors."""
+def computed(builder: Any, entries_of: Callable[[Any], Any]) -> Any:
+    """The address of what is computed of every code. entries_of: CHUNK entries of so many codes, both vectors."""
     entries = cgutils.alloca_once(builder, ir.ArrayType(_ENTRIES, CODES // CHUNK))
     upward = ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK)))
     with cgutils.for_range(builder, ir.Constant(I64, CODES // CHUNK)) as loop:
         from_here = builder.trunc(builder.mul(loop.index, ir.Constant(I64, CHUNK)), I8)
         code = builder.add(upward, spread(builder, from_here, upward))
         builder.store(entries_of(code), builder.gep(entries, [ir.Constant(I32, 0), loop.index]))
-    return read(builder, entries)
+    return entries
 
 
 def read(builder: Any, start: Any) -> Table:

@@ -15,6 +15,7 @@ from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_pa
 from xverify.kernels.compiled.results import (
     Kinds,
     looks_up,
+    may_look_up,
     normals,
     past_caches,
     store_two,
@@ -91,11 +92,25 @@ def put_two_chunks(
             packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, to)
             store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
             return context.get_dummy_value()
-        numbers = [
-            decoding.number(builder, code, coding_, element_of(scale_))
-            for code in load_two(context, builder, x, codes, first)
-        ]
-        store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal_, streamed_)
+
+        def computed() -> None:
+            numbers = [
+                decoding.number(builder, code, coding_, element_of(scale_))
+                for code in load_two(context, builder, x, codes, first)
+            ]
+            store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal_, streamed_)
+
+        if not may_look_up(kinds):
+            computed()
+            return context.get_dummy_value()
+        with builder.if_else(decoding.is_narrow(builder, coding_)) as (narrow, wide):
+            with narrow:
+                code, place = load(context, builder, x, codes, first, count=2 * CHUNK), (result, to)
+                store_two_looked_up(
+                    context, builder, code, coding_, scale_, offset_, kinds, place, is_normal_, streamed_
+                )
+            with wide:
+                computed()
         return context.get_dummy_value()
 
     return types.void(

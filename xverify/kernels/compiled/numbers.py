@@ -10,7 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
-from xverify.kernels.compiled.bytewise import AT_ONCE, BYTES, Table, computed, is_mirrored, is_quick, looked_up
+from xverify.kernels.compiled.bytewise import AT_ONCE, BYTES, Table, computed, is_mirrored, is_quick, looked_up, read
 from xverify.kernels.compiled.memory import fetch_ahead, load
 from xverify.kernels.compiled.results import Kinds, store_two
 from xverify.kernels.compiled.scalars import Generated, apart
@@ -104,7 +104,7 @@ def put_table(builder: Any, coding: Any) -> Any:
         bits = builder.bitcast(number, shaped(I32, number))
         return builder.trunc(builder.lshr(bits, constant(bits.type, 16)), shaped(I16, number))
 
-    made = computed(builder, upper_half)
+    made = read(builder, computed(builder, upper_half))
     room = cgutils.alloca_once(builder, ir.ArrayType(BYTES, _REGISTERS + 1))
     flag = builder.zext(is_mirrored(builder, made), I8)
     for place, part in enumerate((*made.lower, *made.upper, spread(builder, flag, made.lower[0]))):

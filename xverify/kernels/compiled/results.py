@@ -7,12 +7,24 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import types
 
-from xverify.kernels.compiled import decoding, nibbles, rounding
+from xverify.kernels.compiled import bytewise, decoding, nibbles, rounding
 from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.memory import store, whole_lines
 from xverify.kernels.compiled.scalars import data_of, is_away, significant_bits
 from xverify.kernels.compiled.unpacking import places, unpacked
-from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, element_of, has, is_single, of_x86, shuffled, spread
+from xverify.kernels.compiled.vectors import (
+    CHUNK,
+    I8,
+    I16,
+    I64,
+    constant,
+    element_of,
+    has,
+    is_single,
+    of_x86,
+    shuffled,
+    spread,
+)
 
 
 class Kinds(NamedTuple):
@@ -63,24 +75,39 @@ def _by_words() -> bool:
     return has("avx512bw")
 
 
+def may_look_up(kinds: Kinds) -> bool:
+    """Whether those of codes that are not packed are, where these have four bits or fewer."""
+    return few_pays(kinds.x.dtype, kinds.out.dtype) and not isinstance(kinds.x, Packed)
+
+
+def few_pays(codes: Any, out: Any) -> bool:
+    """Whether results are looked up of codes of four bits or fewer alone, and those of many codes of floats: Numba's types of
+    elements."""
+    return bool(codes == types.uint8 and out.bitwidth == 16 and nibbles.is_there() and not bytewise.is_quick())
+
+
 def store_two_looked_up(
-    context: Any, builder: Any, packed: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    context: Any, builder: Any, codes: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
     is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
-    """As `store_two`, of the bytes in which two chunks of codes are packed."""
-    in_byte, short = kinds.x.in_byte, ir.VectorType(I16, 2 * CHUNK)
+    """As `store_two`, of two chunks of codes of four bits or fewer, or of the bytes in which they are packed."""
+    in_byte, short = kinds.x.in_byte if isinstance(kinds.x, Packed) else 1, ir.VectorType(I16, 2 * CHUNK)
     # Over and over, since of a place among 32 only the lowest bits are the code.
     every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
     number = decoding.number(builder, every, coding, element_of(scale))
     entries = _rounded(builder, _to_odd(builder, number, scale, offset, kinds), kinds, is_normal)
-    if _by_words():
+    if in_byte > 1 and _by_words():
         entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
-        both = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, packed, in_byte))
+        both = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, codes, in_byte))
         # As `past_caches` knows them.
         count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
         found = [shuffled(builder, both, both, range(first, first + count)) for first in range(0, 2 * CHUNK, count)]
     else:
-        found = nibbles.looked_up(builder, entries, unpacked(builder, packed, in_byte))
+        # What lies above a code is not its own.
+        code = (
+            unpacked(builder, codes, in_byte) if in_byte > 1 else builder.and_(codes, constant(codes.type, CHUNK - 1))
+        )
+        found = nibbles.looked_up(builder, entries, code)
     out, to = place
     for done in found:
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)

@@ -14,10 +14,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled import decoding, nibbles
+from xverify.kernels.compiled import decoding, nibbles, sixteens
 from xverify.kernels.compiled.bytewise import AT_ONCE, Table, computed, is_quick, looked_up, read
-from xverify.kernels.compiled.memory import load, store, whole_lines
-from xverify.kernels.compiled.results import Kinds, values
+from xverify.kernels.compiled.memory import fetch_ahead, load, store, whole_lines
+from xverify.kernels.compiled.results import Kinds, few_pays, values
 from xverify.kernels.compiled.scalars import LINE, Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, constant, shuffled
 
@@ -28,11 +28,6 @@ LONG = 4096
 def pays(codes: Any, out: Any) -> bool:
     """Whether results are looked up: Numba's types of elements."""
     return bool(codes == types.uint8 and out.bitwidth == 16 and is_quick())
-
-
-def few_pays(codes: Any, out: Any) -> bool:
-    """Whether only results of codes of four bits or fewer are: Numba's types of elements."""
-    return bool(codes == types.uint8 and out.bitwidth == 16 and nibbles.is_there() and not is_quick())
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -64,14 +59,31 @@ def put_long(
         def values_of(code: Any) -> Any:
             return values(builder, code, coding_, scale_, offset_, kinds)
 
-        places = (x, codes, first), (out, result, to)
-        does = builder.icmp_signed(">=", count_, ir.Constant(I64, LONG))
-        if few_pay:
-            does = builder.and_(does, decoding.is_narrow(builder, coding_))
         done = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
-        with builder.if_then(does):
-            way = _for_all(builder, computed(builder, values_of)) if all_pay else _for_few(builder, values_of)
+
+        def look_up(way: _Way) -> None:
+            places = (x, codes, first), (out, result, to)
             builder.store(_look_up(context, builder, way, *places, count_, streamed_), done)
+
+        def look_up_floats() -> None:
+            made = sixteens.entries(builder, values_of)
+            for apart in sixteens.choices(out.dtype, coding):
+                found, hold = sixteens.tables(builder, made, apart)
+                is_open = builder.icmp_unsigned("==", builder.load(done), ir.Constant(I64, 0))
+                with builder.if_then(builder.and_(hold, is_open)):
+                    look_up(_for_floats(builder, found))
+
+        with builder.if_then(builder.icmp_signed(">=", count_, ir.Constant(I64, LONG))):
+            if all_pay:
+                look_up(_for_all(builder, read(builder, computed(builder, values_of))))
+            else:
+                is_narrow = decoding.is_narrow(builder, coding_)
+                with builder.if_then(is_narrow):
+                    look_up(_for_few(builder, values_of))
+                if decoding.is_float(coding):
+                    subtracts_nothing = builder.fcmp_ordered("==", offset_, ir.Constant(offset_.type, 0.0))
+                    with builder.if_then(builder.and_(builder.not_(is_narrow), subtracts_nothing)):
+                        look_up_floats()
         return builder.load(done)
 
     return types.intp(
@@ -119,6 +131,7 @@ def _look_up(context: Any, builder: Any, way: _Way, x: Any, out: Any, count: Any
     steps = builder.udiv(count, at_once)
     with cgutils.for_range(builder, steps) as loop:
         done = builder.mul(loop.index, at_once)
+        fetch_ahead(context, builder, of_x, codes, builder.add(first, done), way.at_once)
         code = load(context, builder, of_x, codes, builder.add(first, done), count=way.at_once)
         for number, found in enumerate(way.entries_of(code)):
             place = builder.add(to, builder.add(done, ir.Constant(I64, number * found.type.count)))
@@ -140,6 +153,11 @@ def _for_few(builder: Any, values_of: Callable[[Any], Any]) -> _Way:
         return nibbles.looked_up(builder, entries, builder.and_(code, constant(code.type, CHUNK - 1)))
 
     return _Way(nibbles.AT_ONCE, entries_of)
+
+
+def _for_floats(builder: Any, tables: sixteens.Sixteens) -> _Way:
+    """That of codes of floats of eight bits."""
+    return _Way(nibbles.AT_ONCE, lambda code: sixteens.looked_up(builder, tables, code))
 
 
 def _entries(builder: Any, table: Table, code: Any) -> list[Any]:

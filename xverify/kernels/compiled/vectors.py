@@ -13,6 +13,9 @@ from numba.core.registry import cpu_target
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
+_NAMES = {F32: "f32", F64: "f64"}
+"""LLVM's in names of functions; those of integers are as they are written."""
+
 CHUNK = 16
 """Elements of a vector that is written as one: as many float32 as the widest registers hold."""
 
@@ -80,10 +83,10 @@ def shuffled(builder: Any, one: Any, other: Any, places: Iterable[int]) -> Any:
 
 
 def of_llvm(builder: Any, name: str, *arguments: Any) -> Any:
-    """LLVM's function of that name for arguments and a result of one float type."""
-    kind = arguments[0].type
+    """LLVM's function of that name for arguments and a result of one type."""
+    kind, element = arguments[0].type, element_of(arguments[0])
     count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
-    full = f"llvm.{name}.{count}{'f32' if is_single(arguments[0]) else 'f64'}"
+    full = f"llvm.{name}.{count}{_NAMES.get(element, element)}"
     function = builder.module.globals.get(full)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(arguments)), full)
