@@ -162,7 +162,8 @@ def test_short_runs_of_few_codes(name: str, out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
-    """With scales by which some, all, or no results are subnormal or infinite; the bits of NaN are those of short runs."""
+    """With scales by which some, all, or no results are subnormal or infinite; the bits of NaN are those of short runs, where
+    there is one to choose them from."""
     one = ONE[out_dtype]
     fractions = one & -one
     about_all = np.arange(0, 1 << 15, fractions) + np.random.default_rng(13).integers(
@@ -173,7 +174,8 @@ def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
     x = np.resize(all_codes(name).view(np.uint8), (scale.size, tables.LONG + 93)).view(dtype_of(name))
     both(x, scale, axis=0)
     long, short = (xverify.dequantize_linear(x[:, :end], scale, axis=0, backend="numba") for end in (None, 256))
-    assert long[:, :256].tobytes() == short.tobytes()
+    numbers = ~np.isnan(scale.astype(np.float32))
+    assert long[numbers, :256].tobytes() == short[numbers].tobytes()
     x, scale = x[-20:], scale[-20:]
     zero_point = np.resize(all_codes(name).view(np.uint8)[1:], scale.size).view(x.dtype)
     both(x, scale, zero_point, axis=0)

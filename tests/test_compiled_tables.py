@@ -16,23 +16,29 @@ from llvmlite import ir
 from numba import types
 
 from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, results, sixteens, tables
-from xverify.kernels.compiled.codings import coding
+from xverify.kernels.compiled.codings import FloatCoding, HalfCoding, IntegerCoding, coding
 from xverify.kernels.compiled.linear import look_up
 
+INTEGER, HALF, FLOAT = (
+    types.UniTuple(types.int32, len(kind._fields)) for kind in (IntegerCoding, HalfCoding, FloatCoding)
+)
 
-@pytest.mark.parametrize("has", [False, True])
-def test_where_results_are_looked_up(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
-    monkeypatch.setattr(bytewise, "has", lambda feature: has and feature == "avx512vbmi")
+
+@pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
+def test_where_results_and_numbers_are_looked_up(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
+    for module in (bytewise, nibbles):
+        monkeypatch.setattr(module, "has", features.__contains__)
+    is_quick = "avx512vbmi" in features
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
-            assert tables.pays(codes, out) is (has and codes == types.uint8 and out != types.float32)
-        for dtype, is_float in (
-            (np.dtype(np.int8), False),
-            (dtype_of("float8_e5m2"), True),
-            (dtype_of("float4_e2m1fn"), True),
-        ):
-            fields = coding(dtype).fields_type
-            assert numbers.pays(codes, fields) is (has and codes == types.uint8 and is_float)
+            is_short = out != types.float32
+            assert tables.pays(codes, out) is (is_quick and codes == types.uint8 and is_short)
+            for fields, pays in (
+                (INTEGER, False),
+                (HALF, is_quick or ("avx2" in features and is_short)),
+                (FLOAT, "avx2" in features),
+            ):
+                assert numbers.pays(codes, out, fields) is (pays and codes == types.uint8)
 
 
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
@@ -193,7 +199,7 @@ def test_entries_that_differ_in_their_signs() -> None:
             assert says(other) == 0
 
 
-@LOOKS_UP
+@pytest.mark.skipif(not (bytewise.is_quick() or sixteens.is_there()), reason="this processor computes them")
 @pytest.mark.parametrize(
     "name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn"]
 )

@@ -84,7 +84,7 @@ def _whole(x, first, stop, out, to, coding, zero, scale, offset, divides, runs, 
     to += done
     past_two, usual = two_past_caches(out, to, past), gives_normals(own_scale, divides)
     if stop - first >= LONG:
-        table = numbers_of_codes(x, coding)
+        table = numbers_of_codes(x, out, coding)
         if table != 0:
             for _ in range((stop - first) // (4 * CHUNK)):
                 put_four_chunks(
@@ -120,7 +120,7 @@ def _all_runs(x, first, stop, out, to, coding, zero, scale, offset, divides, run
     numbers = room(zero)
     table = 0
     if stop - first >= LONG and chunks >= 2:
-        table = numbers_of_codes(x, coding)
+        table = numbers_of_codes(x, out, coding)
     while first < stop:
         parameter = lines * stride + block - origin
         left = min(line - within, stop - first)

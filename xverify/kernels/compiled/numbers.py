@@ -9,8 +9,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled import decoding
+from xverify.kernels.compiled import decoding, nibbles, sixteens
 from xverify.kernels.compiled.bytewise import AT_ONCE, BYTES, Table, computed, is_mirrored, is_quick, looked_up, read
+from xverify.kernels.compiled.codings import HalfCoding
 from xverify.kernels.compiled.memory import fetch_ahead, load
 from xverify.kernels.compiled.results import Kinds, store_two
 from xverify.kernels.compiled.scalars import Generated, apart
@@ -19,22 +20,39 @@ from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, cons
 _REGISTERS = 8
 """Of a table of 256 entries of 16 bits."""
 
+_APART = (0, 7)
+"""Sixteens whose codes are subnormal, or infinite or NaN."""
 
-def pays(codes: Any, coding: Any) -> bool:
-    """Whether numbers are looked up: Numba's types. Those of integers take fewer instructions to compute."""
-    return bool(codes == types.uint8 and decoding.is_float(coding) and is_quick())
+
+def pays(codes: Any, out: Any, coding: Any) -> bool:
+    """Whether numbers are looked up: Numba's types of elements, and of fields.
+
+    Those of integers take fewer instructions to compute. Where sixteen are told apart at once and not 64, so do those of floats
+    that are read by way of float16, but for outputs of 16 bits.
+    """
+    if codes != types.uint8 or not decoding.is_float(coding):
+        return False
+    by_half = coding.count == len(HalfCoding._fields)
+    return is_quick() or (sixteens.is_there() and (out.bitwidth == 16 or not by_half))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def numbers_of_codes(context: Any, x: Any, coding: Any) -> Generated:
+def numbers_of_codes(context: Any, x: Any, out: Any, coding: Any) -> Generated:
     """The address of a table of the numbers of all codes; 0 where there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if not pays(x.dtype, coding):
+        *_, coding_ = arguments
+        if not pays(x.dtype, out.dtype, coding):
             return ir.Constant(I64, 0)
-        return put_table(builder, arguments[1])
+        if is_quick():
+            return put_table(builder, coding_)
+        address = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
+        # Results of codes of four bits or fewer are looked up themselves.
+        with builder.if_then(builder.not_(decoding.is_narrow(builder, coding_))):
+            builder.store(put_table(builder, coding_), address)
+        return builder.load(address)
 
-    return types.int64(x, coding), generate
+    return types.int64(x, out, coding), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -77,7 +95,7 @@ def put_four_chunks(
             streamed_,
             is_normal_,
         ) = arguments
-        if not pays(x.dtype, coding):
+        if not pays(x.dtype, out.dtype, coding):
             return context.get_dummy_value()
         fetch_ahead(context, builder, x, codes, first, AT_ONCE)
         code = load(context, builder, x, codes, first, count=AT_ONCE)
@@ -94,7 +112,8 @@ def put_four_chunks(
 
 
 def put_table(builder: Any, coding: Any) -> Any:
-    """Make the table, and give its address: registers, and whether the numbers of the upper codes are those of the lower ones.
+    """Make the table, and give its address; 0 where there is none. It is of registers, and with one instruction for all codes
+    tells whether the numbers of the upper ones are those of the lower ones.
 
     A number of a code of 8 bits has 8 significant bits or fewer, and those of bfloat16 hold it: the upper half of a float32.
     """
@@ -104,12 +123,33 @@ def put_table(builder: Any, coding: Any) -> Any:
         bits = builder.bitcast(number, shaped(I32, number))
         return builder.trunc(builder.lshr(bits, constant(bits.type, 16)), shaped(I16, number))
 
+    if not is_quick():
+        tables, hold = sixteens.tables(builder, sixteens.entries(builder, upper_half), _APART)
+        address = _put(builder, sixteens.registers(tables))
+        return builder.select(hold, address, ir.Constant(I64, 0))
     made = read(builder, computed(builder, upper_half))
-    room = cgutils.alloca_once(builder, ir.ArrayType(BYTES, _REGISTERS + 1))
     flag = builder.zext(is_mirrored(builder, made), I8)
-    for place, part in enumerate((*made.lower, *made.upper, spread(builder, flag, made.lower[0]))):
-        builder.store(part, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
+    return _put(builder, [*made.lower, *made.upper, spread(builder, flag, made.lower[0])])
+
+
+def _put(builder: Any, registers: list[Any]) -> Any:
+    """The address of room for registers of one type, where they are put."""
+    room = cgutils.alloca_once(builder, ir.ArrayType(registers[0].type, len(registers)))
+    for place, register in enumerate(registers):
+        builder.store(register, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
     return builder.ptrtoint(room, I64)
+
+
+def _by_sixteens(builder: Any, address: Any, code: Any) -> list[Any]:
+    start = builder.inttoptr(address, nibbles.BYTES.as_pointer())
+    at = [builder.gep(start, [ir.Constant(I32, place)]) for place in range(2 * len(_APART) + 6)]
+    held = [apart(builder, builder.load(place, align=1), "read", "written") for place in at]
+    tables = sixteens.of_registers(held, _APART)
+    found = []
+    for first in range(0, AT_ONCE, nibbles.AT_ONCE):
+        part = shuffled(builder, code, code, range(first, first + nibbles.AT_ONCE))
+        found += sixteens.upper_halves(builder, tables, part)
+    return found
 
 
 def numbers_of(builder: Any, address: Any, code: Any) -> list[Any]:
@@ -118,6 +158,8 @@ def numbers_of(builder: Any, address: Any, code: Any) -> list[Any]:
     Two bytes are joined within the quarters of a register, the first eight of each and the last eight; of each two halves that
     are beside each other then, one is moved up and the other stays. So codes are moved first to where they come out in order.
     """
+    if not is_quick():
+        return _by_sixteens(builder, address, code)
     start = builder.inttoptr(address, BYTES.as_pointer())
     *registers, last = [builder.gep(start, [ir.Constant(I32, i)]) for i in range(_REGISTERS + 1)]
     at = *registers, builder.bitcast(last, I8.as_pointer())

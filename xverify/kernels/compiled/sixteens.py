@@ -19,7 +19,7 @@ from numba.core import cgutils
 from xverify.kernels.compiled import nibbles
 from xverify.kernels.compiled.codings import HalfCoding
 from xverify.kernels.compiled.nibbles import BYTES, joined, moved, split
-from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I32, I64, constant, of_llvm, of_x86, shuffled, spread
+from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, constant, of_llvm, of_x86, shuffled, spread
 
 _SIXTEENS = 8
 """Of codes without a sign."""
@@ -108,7 +108,31 @@ def tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tuple[Sixte
 
 def looked_up(builder: Any, sixteens: Sixteens, code: Any) -> list[Any]:
     """The entries of AT_ONCE codes, in two vectors."""
-    code = moved(builder, code)
+    return joined(builder, *_bytes(builder, sixteens, moved(builder, code)))
+
+
+def upper_halves(builder: Any, sixteens: Sixteens, code: Any) -> list[Any]:
+    """The float32 of AT_ONCE codes, CHUNK in a vector: their entries, and zeros below.
+
+    Of each two entries that are beside each other one is moved up, and the other stays. So codes are moved first to where they
+    come out in order.
+    """
+    fours = builder.bitcast(code, ir.VectorType(I32, 8))
+    code = builder.bitcast(shuffled(builder, fours, fours, [0, 2, 4, 6, 1, 3, 5, 7]), BYTES)
+    within = [start + 4 * half + i for start in (0, 8) for i in range(4) for half in (0, 1)]
+    code = shuffled(builder, code, code, [half + place for half in (0, CHUNK) for place in within])
+    singles = ir.VectorType(I32, 8)
+    found = []
+    for entries in joined(builder, *_bytes(builder, sixteens, code)):
+        both = builder.bitcast(entries, singles)
+        first = builder.shl(both, constant(singles, 16))
+        last = builder.and_(both, constant(singles, 0xFFFF0000))
+        found.append(builder.bitcast(shuffled(builder, first, last, range(CHUNK)), ir.VectorType(F32, CHUNK)))
+    return found
+
+
+def _bytes(builder: Any, sixteens: Sixteens, code: Any) -> list[Any]:
+    """The lower and the upper bytes of codes' entries."""
     magnitude = builder.and_(code, constant(BYTES, 0x7F))
     lower, upper = (_found(builder, part, magnitude) for part in sixteens.usual)
     for sixteen, parts in sixteens.apart.items():
@@ -121,10 +145,24 @@ def looked_up(builder: Any, sixteens: Sixteens, code: Any) -> list[Any]:
     upper = builder.add(upper, _found(builder, sixteens.added, builder.and_(above, constant(BYTES, CHUNK - 1))))
     single, *other = sixteens.single
     is_single = builder.sext(builder.icmp_unsigned("==", code, single), BYTES)
-    lower, upper = (
-        builder.xor(bits, builder.and_(is_single, byte)) for bits, byte in zip((lower, upper), other, strict=True)
-    )
-    return joined(builder, lower, upper)
+    return [builder.xor(bits, builder.and_(is_single, byte)) for bits, byte in zip((lower, upper), other, strict=True)]
+
+
+def registers(sixteens: Sixteens) -> list[Any]:
+    """All that it holds, in one list."""
+    return [
+        *sixteens.usual,
+        *(part for parts in sixteens.apart.values() for part in parts),
+        sixteens.added,
+        *sixteens.single,
+    ]
+
+
+def of_registers(held: list[Any], apart: tuple[int, ...]) -> Sixteens:
+    """The tables of which `registers` gave that. apart: as for `tables`."""
+    first, second, *others, added, code, lower, upper = held
+    pairs = zip(others[::2], others[1::2], strict=True)
+    return Sixteens([first, second], dict(zip(apart, map(list, pairs), strict=True)), added, [code, lower, upper])
 
 
 def _found(builder: Any, table: Any, place: Any) -> Any:
