@@ -17,6 +17,7 @@ from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, all_codes, cod
 from llvmlite import ir
 from numba import types
 
+from xverify.core.rounding import cast
 from xverify.kernels import formula
 from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, multiply
@@ -268,6 +269,56 @@ def test_from_which_scale_on_products_are_normal(real: str) -> None:
         return builder.zext(rounding.gives_normals(builder, scale), ir.IntType(8))
 
     assert applied(write, "u1", scales, lanes=1).tolist() == [1] * 5 + [0] * 7
+
+
+@pytest.mark.parametrize(
+    ("real", "out_name", "least", "above"),
+    [("f4", "bfloat16", -126, 94), ("f8", "bfloat16", -126, 128), ("f8", "float16", -14, 16)],
+)
+def test_products_that_are_split(real: str, out_name: str, least: int, above: int) -> None:
+    """Of scales of the output's type, that are positive and give no subnormal result: of few differences all, of many those that
+    are at their ends, and such that a product is in the middle between two results, or as near to it as can be."""
+    out, rng, single = OUTPUTS[dtype_of(out_name)], np.random.default_rng(15), real == "f4"
+    scales = coded(out_name, np.arange(1 << 16)).astype(real)
+
+    def may_be(builder: Any, scale: Any) -> Any:
+        return builder.zext(rounding.may_split(builder, scale, out), ir.IntType(8))
+
+    split = applied(may_be, "u1", scales, lanes=1).astype(bool)
+    assert (split == ((scales >= 2.0**least) & (scales < 2.0**above) & np.isfinite(scales))).all()
+    scales = scales[split]
+    if single:
+        scales = np.concatenate([scales[::29], scales[:128], scales[-128:]])
+        difference, scale = (part.ravel() for part in np.meshgrid(np.arange(-511, 512).astype(real), scales))
+    else:
+        scale = rng.choice(scales, 1 << 18)
+        middle = np.ldexp(2.0 * rng.integers(1 << 10, 1 << 12, scale.size) + 1, rng.integers(0, 19, scale.size))
+        near = np.rint(middle / np.frexp(scale)[0])
+        anything = rng.integers(0, 1 << 32, scale.size) >> rng.integers(0, 32, scale.size)
+        ends = rng.choice([0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1], scale.size)
+        difference = np.choose(np.arange(scale.size) % 3, [near, anything, ends]) * rng.choice([-1.0, 1.0], scale.size)
+        difference += 0.0  # -0 is none
+    difference, scale = padded(difference), padded(scale)
+
+    def write(builder: Any, difference: Any, scale: Any) -> Any:
+        return rounding.split_product(builder, difference, scale, out)
+
+    with np.errstate(over="ignore"):
+        product = difference.astype(np.float64) * scale.astype(np.float64)
+    assert (applied(write, "u2", difference, scale) == cast(product, out_name)).all()
+
+
+@pytest.mark.parametrize("features", [(), ("fma",), ("fma", "avx512bf16", "avx512dq"), ("fma", "avx512fp16")])
+def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where scales have the output's type, and products no more bits than can be."""
+    monkeypatch.setattr(rounding, "has", features.__contains__)
+    in_single = {types.int16: 17} if "fma" in features and "avx512bf16" not in features else {}
+    in_double = {types.int16: 44} | ({} if "avx512fp16" in features else {types.uint16: 44}) if features else {}
+    for out in (types.float32, types.uint16, types.int16):
+        for scale in (types.float32, types.uint16, types.int16):
+            for bits in (17, 18, 44, 45):
+                for real, most in ((F32, in_single), (F64, in_double)):
+                    assert rounding.is_split(real, out, scale, bits) is (scale == out and bits <= most.get(out, 0))
 
 
 VALUES = [

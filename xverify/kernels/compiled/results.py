@@ -54,14 +54,40 @@ def store_two(
 
     is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
     """
+    out, to = place
+    for done in _two(builder, numbers, scale, offset, kinds, is_normal):
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def _two(builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, is_normal: Any) -> list[Any]:
+    """The elements of two chunks: in two vectors, or in one where one is stored."""
+    if _is_split(kinds, element_of(scale)):
+        is_usual = rounding.may_split(builder, scale, kinds.out.dtype)
+        return [_split(builder, number, scale, offset, kinds, is_usual) for number in numbers]
     values = [_to_odd(builder, number, scale, offset, kinds) for number in numbers]
     if _is_joined(kinds.out):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
-    out, to = place
-    for value in values:
-        done = _rounded(builder, value, kinds, is_normal)
-        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
-        to = builder.add(to, ir.Constant(I64, done.type.count))
+    return [_rounded(builder, value, kinds, is_normal) for value in values]
+
+
+def _split(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds, is_usual: Any) -> Any:
+    """The elements of a chunk, by `rounding.split_product` where that may be."""
+    difference = _difference(builder, number, offset, kinds)
+    usual = rounding.split_product(builder, difference, every(builder, scale, difference), kinds.out.dtype)
+    return rounding.unless(
+        builder, is_usual, usual, lambda: _rounded(builder, _to_odd(builder, number, scale, offset, kinds), kinds, None)
+    )
+
+
+def _is_split(kinds: Kinds, real: Any) -> bool:
+    # A difference of floats may be -0.
+    is_integer = kinds.x.dtype == types.int32 or not decoding.is_float(kinds.coding)
+    return (
+        is_integer
+        and kinds.divides == types.none
+        and rounding.is_split(real, kinds.out.dtype, kinds.scales.dtype, _bits(kinds))
+    )
 
 
 def looks_up(kinds: Kinds) -> bool:
@@ -133,11 +159,18 @@ def normals(builder: Any, scale: Any, divides: Any) -> Any:
 
 def _to_odd(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
     """(number - offset) * scale, or / scale, as `rounding.to_odd` gives it."""
-    if is_away(kinds.x.dtype, kinds.coding, kinds.offsets):
-        number = builder.fsub(number, every(builder, offset, number))
-    bits = significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
-    factor = every(builder, scale, number)
-    return rounding.to_odd(builder, number, factor, kinds.divides != types.none, bits, kinds.out.dtype)
+    difference, factor = _difference(builder, number, offset, kinds), every(builder, scale, number)
+    return rounding.to_odd(builder, difference, factor, kinds.divides != types.none, _bits(kinds), kinds.out.dtype)
+
+
+def _difference(builder: Any, number: Any, offset: Any, kinds: Kinds) -> Any:
+    is_other = is_away(kinds.x.dtype, kinds.coding, kinds.offsets)
+    return builder.fsub(number, every(builder, offset, number)) if is_other else number
+
+
+def _bits(kinds: Kinds) -> int:
+    """Significant bits of differences and scales."""
+    return significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
 
 
 def _rounded(builder: Any, value: Any, kinds: Kinds, is_normal: Any) -> Any:

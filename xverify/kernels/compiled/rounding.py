@@ -19,6 +19,7 @@ from xverify.kernels.compiled.vectors import (
     I8,
     I16,
     I32,
+    I64,
     constant,
     element_of,
     has,
@@ -103,9 +104,8 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
     # -1 where the product lies beyond the exact value: by the sign's bit, since one that underflows is a zero with a sign.
     apart = builder.xor(bits, builder.bitcast(error, kind))
     toward_zero = builder.ashr(apart, constant(kind, element_of(apart).width - 1))
-    # Chosen one by one, which processors with masks do as they add.
     bits = builder.add(bits, builder.select(inexact, toward_zero, constant(kind, 0)))
-    bits = builder.select(inexact, builder.or_(bits, constant(kind, 1)), bits)
+    bits = builder.or_(bits, builder.zext(inexact, kind))
     return builder.bitcast(bits, product.type)
 
 
@@ -206,7 +206,49 @@ def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     code = of_x86(builder, f"avx512bf16.{name}.512", shaped(I16, value), *reversed(registers))
     if is_normal is None:
         return _unless_subnormal(builder, code, value, carries)
-    return _unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
+    return unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
+
+
+def is_split(real: Any, out: Any, scale: Any, bits: int) -> bool:
+    """Whether `split_product` takes fewer instructions than a product and its rounding do. real: of the arithmetic; out, scale:
+    Numba's types of elements; bits: the significant bits of differences and scales together, at most."""
+    if scale != out or out not in _BITS or not has("fma"):
+        return False
+    if real == F32:
+        return out == types.int16 and bits <= 17 and not rounds_two()
+    return bits <= 44 and not (out == types.uint16 and has("avx512fp16"))
+
+
+_LARGEST_TO_SPLIT = 94
+"""An exponent of 2: in float32, products of smaller scales with differences below 2^16 do not overflow when they are split."""
+
+
+def may_split(builder: Any, scale: Any, out: Any) -> Any:
+    """Whether products of differences of integers with a scale, a number, can be split: none is a subnormal of the output's type,
+    or overflows. 0 would lose the sign of a negative scale."""
+    bias, fraction, kind = (127, 23, I32) if is_single(scale) else (1023, 52, I64)
+    least = bias - 14 if out == types.uint16 else bias - 126
+    above = bias + _LARGEST_TO_SPLIT if is_single(scale) else 2 * bias + 1
+    from_least = builder.sub(builder.bitcast(scale, kind), ir.Constant(kind, least << fraction))
+    return builder.icmp_unsigned("<", from_least, ir.Constant(kind, (above - least) << fraction))
+
+
+def split_product(builder: Any, difference: Any, scale: Any, out: Any) -> Any:
+    """The codes of difference * scale in the output's type, rounded to nearest even, where `is_split` and `may_split` say so.
+
+    With p the product, 2^n p + p is rounded, where n is such that the last bit that stays is that of so many bits of p as the
+    output has, and 2^n p is taken away, which is exact. 2^n p has a zero there, so that of two codes as near the even one is
+    taken. The scale has no more bits than the output, and 2^n + 1 times it no more than the type of the arithmetic. Source:
+    G. W. Veltkamp's splitting, in T. J. Dekker, A floating-point technique for extending the available precision, 1971.
+    """
+    n = (24 if is_single(difference) else 53) - _BITS[out]
+    more, less = (builder.fmul(scale, constant(scale.type, float(factor))) for factor in (2**n + 1, -(2**n)))
+    rounded = of_llvm(builder, "fma", difference, less, builder.fmul(difference, more))
+    single = rounded if is_single(rounded) else builder.fptrunc(rounded, shaped(F32, rounded))
+    if out == types.uint16:
+        return _half(builder, single)
+    kind = integer(single)
+    return builder.trunc(builder.lshr(builder.bitcast(single, kind), constant(kind, 16)), shaped(I16, single))
 
 
 def rounds_two() -> bool:
@@ -229,10 +271,10 @@ def _unless_subnormal(builder: Any, code: Any, value: Any, carries: bool) -> Any
         for register in _registers(builder, value)
     ]
     none = builder.icmp_unsigned("==", reduce(builder.or_, subnormal), ir.Constant(I16, 0))
-    return _unless(builder, none, code, lambda: _brain_by_integers(builder, value, carries))
+    return unless(builder, none, code, lambda: _brain_by_integers(builder, value, carries))
 
 
-def _unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) -> Any:
+def unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) -> Any:
     """The usual value, or where something does not hold, which is rare, what is computed then."""
     before = builder.block
     with builder.if_then(builder.not_(holds), likely=False):
