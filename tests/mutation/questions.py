@@ -188,6 +188,10 @@ IN_RUNS = tuple(
     f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
     for run in ("float8_e5m2fnuz-32", "float8_e4m3fn-192")
 )
+OF_FLOATS = tuple(
+    f"tests/test_compiled_kinds.py::test_long_runs_of_float_codes[{name}]"
+    for name in ("float8_e4m3fn-float16", "float8_e5m2-float16", "float8_e5m2fnuz-float16", "float8_e4m3fnuz-bfloat16")
+)
 OF_BUILD = ("tests/test_compiled_build.py",)
 PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
 OF_THREADS = "tests/test_compiled_sharing.py", "tests/test_compiled_threads.py"
@@ -205,6 +209,7 @@ OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers", "which_codes
 OF_ELEMENTS = alone(
     "single_numbers_become_elements", "products_to_odd", "double_numbers_become_elements", "products_to_odd_in_float64",
     "what_is_combined", "from_which_scale_on_products_are_normal", "the_bits_of_a_nan_do_not_carry",
+    "products_that_are_split", "where_products_are_split",
     "numbers_that_are_known_to_be_no_subnormals", "one_subnormal_among_others", "no_float16_where_the_processor_has_none",
     "no_float16_from_float64_where_the_processor_has_none",
 )  # fmt: skip
@@ -220,7 +225,8 @@ QUICK_OF_FILE = {
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *OF_PACKED, *KINDS, *WAYS)),
         ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
-        ("nibbles", (*OF_TABLES, *OF_PACKED)), ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
+        ("nibbles", (*OF_TABLES, *OF_PACKED)), ("sixteens", (*OF_TABLES, *OF_FLOATS)),
+        ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
