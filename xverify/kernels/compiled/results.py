@@ -82,12 +82,8 @@ def _split(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds, is_
 
 def _is_split(kinds: Kinds, real: Any) -> bool:
     # A difference of floats may be -0.
-    is_integer = kinds.x.dtype == types.int32 or not decoding.is_float(kinds.coding)
-    return (
-        is_integer
-        and kinds.divides == types.none
-        and rounding.is_split(real, kinds.out.dtype, kinds.scales.dtype, _bits(kinds))
-    )
+    is_product_of_integer = kinds.divides == types.none and not decoding.is_float(kinds.coding)
+    return is_product_of_integer and rounding.is_split(real, kinds.out.dtype, kinds.scales.dtype, _bits(kinds))
 
 
 def looks_up(kinds: Kinds) -> bool:
