@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -163,6 +164,8 @@ def test_to_divide_by_zero_is_no_error() -> None:
 
 def test_what_the_processor_has_is_known() -> None:
     """Linux says it too."""
+    if {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"} & os.environ.keys():
+        pytest.skip("this processor is taken for another")
     file = Path("/proc/cpuinfo")
     flags = (
         next((line for line in file.read_text().splitlines() if line.startswith("flags")), "") if file.exists() else ""
