@@ -15,6 +15,7 @@ from compiled_alone import applied
 from llvmlite import ir
 from numba import types
 
+import xverify
 from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, results, sixteens, tables
 from xverify.kernels.compiled.codings import FloatCoding, HalfCoding, IntegerCoding, coding
 from xverify.kernels.compiled.linear import look_up
@@ -107,32 +108,55 @@ def test_entries_of_float_codes(single: int) -> None:
     assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
 
 
+def which_hold(variants: Array, apart: tuple[int, ...]) -> list[bool]:
+    """Of entries of all codes, one after the other, whether `sixteens.tables` gives them."""
+
+    def write(builder: Any, address: Any) -> Any:
+        made = sixteens.entries(builder, lambda code: entries_at(builder, address, code))
+        return builder.zext(sixteens.tables(builder, made, apart)[1], ir.IntType(8))
+
+    size = np.uint64(variants.strides[0])
+    addresses = np.uint64(variants.ctypes.data) + size * np.arange(len(variants), dtype=np.uint64)
+    return applied(write, "u1", addresses, lanes=1).astype(bool).tolist()  # type: ignore[no-any-return]
+
+
 @SIXTEENS
 def test_entries_that_do_not_follow_are_not_looked_up() -> None:
     """Every bit of an entry that would be given counts; those of other sixteens are tables of their own, and so is one code."""
-
-    def hold(variants: Array) -> Array:
-        def write(builder: Any, address: Any) -> Any:
-            made = sixteens.entries(builder, lambda code: entries_at(builder, address, code))
-            return builder.zext(sixteens.tables(builder, made, FREE)[1], ir.IntType(8))
-
-        size = np.uint64(variants.strides[0])
-        return applied(
-            write, "u1", np.uint64(variants.ctypes.data) + size * np.arange(len(variants), dtype="u8"), lanes=1
-        )
-
     right = np.stack([entries_of_floats(0x80), entries_of_floats(0xFF)])
-    assert hold(right).all()
+    assert all(which_hold(right, FREE))
     follows = [16 * sixteen + place for sixteen in (2, 3, 4, 5, 6) for place in range(16)] + [*range(0xF1, 0xFF)]
     other = [changed(right[0], {code: 1 << bit}) for code in follows for bit in range(16)]
-    assert not hold(np.stack(other)).any()
+    assert not any(which_hold(np.stack(other), FREE))
     own = [changed(right[0], {code: bits, code | 0x80: bits}) for code in (0, 17, 127) for bits in (1, 0x100)]
-    assert hold(np.stack(own)).all()
+    assert all(which_hold(np.stack(own), FREE))
     # Two codes that are something else with a sign; and steps that are not of upper bytes alone.
-    lower = right[0].copy()
-    for sixteen in (2, 4, 5, 6):
-        lower[16 * sixteen : 16 * sixteen + 16] += np.uint16((sixteen - 3) * 0x80 % (1 << 16))
-    assert not hold(np.stack([changed(right[0], {0xFF: 1}), changed(right[1], {0x80: 1 << 15}), lower])).any()
+    two = [changed(right[0], {0xFF: 1}), changed(right[1], {0x80: 1 << 15})]
+    for step in (1, 0x80):
+        two.append(right[0].copy())
+        for sixteen in (2, 4, 5, 6):
+            two[-1][16 * sixteen : 16 * sixteen + 16] += np.uint16((sixteen - 3) * step % (1 << 16))
+    assert not any(which_hold(np.stack(two), FREE))
+
+
+@SIXTEENS
+@pytest.mark.parametrize(
+    ("name", "out", "fields", "holding"),
+    [
+        ("float8_e4m3fn", "bfloat16", HALF, [True]),
+        ("float8_e5m2fnuz", "bfloat16", FLOAT, [True]),
+        ("float8_e4m3fn", "float16", HALF, [True, True]),
+        ("float8_e5m2", "float16", HALF, [False, True]),
+        ("float8_e4m3fn", "float16", FLOAT, [True]),
+        ("float8_e5m2fnuz", "float16", FLOAT, [True]),
+    ],
+)
+def test_results_of_usual_scales_are_looked_up(name: str, out: str, fields: Any, holding: list[bool]) -> None:
+    """Of such as weights have, about 2^-7, by the tables that are tried: with as few as will do, where others are as quick."""
+    x, scale = np.arange(256, dtype=np.uint8).view(dtype_of(name)), np.array(0.0123).astype(dtype_of(out))
+    entries = xverify.dequantize_linear(x, scale, backend="numba").view(np.uint16)[None]
+    choices = sixteens.choices({"float16": types.uint16, "bfloat16": types.int16}[out], fields)
+    assert [which_hold(entries, apart)[0] for apart in choices] == holding
 
 
 def changed(entries: Array, bits: dict[int, int]) -> Array:
