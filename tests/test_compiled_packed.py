@@ -19,7 +19,7 @@ from numba import types
 import xverify
 from oracles.arrays import pack
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import loops, nibbles, results, tables, unpacking
+from xverify.kernels.compiled import bytewise, loops, nibbles, results, tables, unpacking
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat, Packed, codes_of
@@ -153,14 +153,22 @@ def test_the_types_are_told_apart() -> None:
 
 
 def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of 16 bits of packed codes, where the processor has an instruction."""
+    """Results of 16 bits of packed codes, where the processor has an instruction; of others where it has only the lesser one,
+    if their codes turn out to be few."""
     rest = None, types.none, None, None
     cases = [(kind, Flat(out)) for kind in (Packed(2), Packed(4), Flat(types.uint8)) for out in ELEMENTS.values()]
     packed = [False, True, True] * 2 + [False] * 3
-    for features, expected in (({"avx512bw"}, packed), ({"avx2"}, packed), (set(), [False] * 9)):
-        for module in (results, nibbles):
+    none, others = [False] * 9, [False] * 7 + [True] * 2
+    for features, expected, may in (
+        ({"avx512bw"}, packed, none),
+        ({"avx2"}, packed, others),
+        ({"avx2", "avx512bw", "avx512vbmi"}, packed, none),
+        (set(), none, none),
+    ):
+        for module in (results, nibbles, bytewise):
             monkeypatch.setattr(module, "has", features.__contains__)
         assert [results.looks_up(results.Kinds(*kinds, *rest)) for kinds in cases] == expected
+        assert [results.may_look_up(results.Kinds(*kinds, *rest)) for kinds in cases] == may
 
 
 @pytest.mark.parametrize("in_byte", [2, 4])
