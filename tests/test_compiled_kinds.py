@@ -181,6 +181,16 @@ def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
     both(x, scale, zero_point, axis=0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
+def test_long_runs_of_float_codes_with_every_scale(name: str, out_dtype: str) -> None:
+    """A part of the scales at a time, since the rows are long."""
+    x = np.resize(all_codes(name).view(np.uint8), (1 << 10, tables.LONG + 32)).view(dtype_of(name))
+    for scales in np.arange(1 << 16).reshape(-1, len(x)):
+        both(x, coded(out_dtype, scales), axis=0)
+
+
 @pytest.mark.parametrize(
     ("name", "scale_name"), [(name, scale_name) for name, scale_name, out_dtype in KINDS if out_dtype == "bfloat16"]
 )

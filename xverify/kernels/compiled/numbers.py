@@ -20,9 +20,6 @@ from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, cons
 _REGISTERS = 8
 """Of a table of 256 entries of 16 bits."""
 
-_APART = (0, 7)
-"""Sixteens whose codes are subnormal, or infinite or NaN."""
-
 
 def pays(codes: Any, out: Any, coding: Any) -> bool:
     """Whether numbers are looked up: Numba's types of elements, and of fields.
@@ -124,7 +121,7 @@ def put_table(builder: Any, coding: Any) -> Any:
         return builder.trunc(builder.lshr(bits, constant(bits.type, 16)), shaped(I16, number))
 
     if not is_quick():
-        tables, hold = sixteens.tables(builder, sixteens.entries(builder, upper_half), _APART)
+        tables, hold = sixteens.tables(builder, sixteens.entries(builder, upper_half), sixteens.SPECIAL)
         address = _put(builder, sixteens.registers(tables))
         return builder.select(hold, address, ir.Constant(I64, 0))
     made = read(builder, computed(builder, upper_half))
@@ -142,9 +139,11 @@ def _put(builder: Any, registers: list[Any]) -> Any:
 
 def _by_sixteens(builder: Any, address: Any, code: Any) -> list[Any]:
     start = builder.inttoptr(address, nibbles.BYTES.as_pointer())
-    at = [builder.gep(start, [ir.Constant(I32, place)]) for place in range(2 * len(_APART) + 6)]
+    at = [
+        builder.gep(start, [ir.Constant(I32, place)]) for place in range(sixteens.number_of_registers(sixteens.SPECIAL))
+    ]
     held = [apart(builder, builder.load(place, align=1), "read", "written") for place in at]
-    tables = sixteens.of_registers(held, _APART)
+    tables = sixteens.of_registers(held, sixteens.SPECIAL)
     found = []
     for first in range(0, AT_ONCE, nibbles.AT_ONCE):
         part = shuffled(builder, code, code, range(first, first + nibbles.AT_ONCE))

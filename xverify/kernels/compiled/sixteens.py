@@ -27,6 +27,9 @@ _SIXTEENS = 8
 _USUAL = 3
 """The sixteen whose table does for the others: of ones and numbers near them."""
 
+SPECIAL = (0, 7)
+"""Those of subnormal codes, and of infinities and NaN."""
+
 _CODES = bytes(range(CHUNK * _SIXTEENS)) + bytes([0x80, *range(0xF1, 0x100)])
 """Of which entries are made: all without a sign; and with one those that may be something else than the others with a sign."""
 
@@ -64,13 +67,13 @@ def entries(builder: Any, entries_of: Callable[[Any], Any]) -> list[Any]:
 def choices(out: Any, coding: Any) -> tuple[tuple[int, ...], ...]:
     """Which sixteens have tables of their own, as `tables` is to be asked one time after the other.
 
-    out, coding: Numba's types of an entry, and of the fields that tell a type. The first sixteens are of subnormal codes, and of
-    subnormal results: float16 has not many more exponents than floats of eight bits. The last is of infinities and NaN.
+    out, coding: Numba's types of an entry, and of the fields that tell a type. Beside the special ones they are of subnormal
+    results: float16 has not many more exponents than floats of eight bits.
     """
     if out == types.int16:
-        return ((0, 7),)
+        return (SPECIAL,)
     # With more of them others are as quick, but for codes that are not read by way of float16.
-    return ((0, 7), (0, 1, 7)) if coding.count == len(HalfCoding._fields) else ((0, 1, 2, 7),)
+    return (SPECIAL, (0, 1, 7)) if coding.count == len(HalfCoding._fields) else ((0, 1, 2, 7),)
 
 
 def tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tuple[Sixteens, Any]:
@@ -156,6 +159,11 @@ def registers(sixteens: Sixteens) -> list[Any]:
         sixteens.added,
         *sixteens.single,
     ]
+
+
+def number_of_registers(apart: tuple[int, ...]) -> int:
+    """How many `registers` gives. apart: as for `tables`."""
+    return 2 + 2 * len(apart) + 4
 
 
 def of_registers(held: list[Any], apart: tuple[int, ...]) -> Sixteens:
