@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts import stages
+from xverify.contracts.asked import Asked, asked
 from xverify.contracts.model import Operands, Reading
 from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.contracts.simplify import Types, simplified, types_of
@@ -340,42 +341,23 @@ def _operations(types: Types) -> tuple[tuple[str, str], ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What a search depends on but for the codes that are wanted, hashable. width: of the codes, how many."""
-
-    codes: tuple[tuple[str, str, bytes], ...]
-    out: str
-    width: int
-    admitted: tuple[Stepwise, ...]
-    most: int | None
-
-
 def searched(
     operands: Operands, codes: NDArray[Any], admitted: Sequence[Stepwise], most: int | None = NEAR
 ) -> tuple[Stepwise, ...]:
     """`search`, remembered: cells of many editions and granularities ask the same."""
-    width = operands.shape[0]
-    given = tuple(
-        (role, operands.dtypes[role], np.broadcast_to(listed, (width,)).tobytes())
-        for role, listed in sorted(operands.codes.items())
-    )
-    question = _Question(given, operands.output_dtype, width, tuple(admitted), most)
-    return _searched(question, np.broadcast_to(codes, (width,)).tobytes())
+    return _searched(asked(operands), tuple(admitted), most, np.broadcast_to(codes, operands.shape).tobytes())
 
 
 @lru_cache(maxsize=4096)
-def _searched(question: _Question, wanted: bytes) -> tuple[Stepwise, ...]:
-    return _giving(_compositions(question), np.frombuffer(wanted, code_dtype(question.out)))
+def _searched(one: Asked, admitted: tuple[Stepwise, ...], most: int | None, wanted: bytes) -> tuple[Stepwise, ...]:
+    return _giving(_compositions(one, admitted, most), np.frombuffer(wanted, code_dtype(one.out)))
 
 
-@lru_cache(maxsize=8)
-def _compositions(question: _Question) -> _Composed:
-    """A few are kept: the probes of a type are searched for one admitted reading after the other."""
-    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
-    dtypes = {role: dtype for role, dtype, _ in question.codes}
-    operands = Operands(codes, dtypes, question.out, (question.width,))
-    return _composed(operands, question.admitted, question.most)
+@lru_cache(maxsize=64)
+def _compositions(one: Asked, admitted: tuple[Stepwise, ...], most: int | None) -> _Composed:
+    """A few are kept: the probes of a type are searched for one admitted reading after the other, and then for what
+    implementations gave."""
+    return _composed(one.operands(), admitted, most)
 
 
 def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[Stepwise, ...]:

@@ -69,6 +69,8 @@ class Operands:
 class Reading(Protocol):
     """A complete recipe of arithmetic; frozen, hashable, evaluated on arrays."""
 
+    def __hash__(self) -> int: ...
+
     @property
     def name(self) -> str:
         """Short and unique among all readings, e.g. "exact" or "float32"."""

@@ -8,7 +8,7 @@ survives is held against all values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts import affine, indexing, lattice, readings
+from xverify.contracts.asked import Asked, asked
 from xverify.contracts.indexing import Misindexing
 from xverify.contracts.model import Contract, Operands, Reading
 from xverify.contracts.readings import Stepwise
@@ -157,65 +158,41 @@ def search(
     # Of a range formula's probes each range has its share, so none is left for later.
     few = len(wanted) if contract.domain.family == "range" and seen[0].places is not None else SEARCHED
     chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
-    question = _Question(
-        tuple((role, operands.dtypes[role], listed.tobytes()) for role, listed in operands.codes.items()),
-        operands.output_dtype,
-        tuple(operands.options.items()),
-        canonical(wanted, operands.output_dtype).tobytes(),
-        chosen.tobytes(),
-        () if contract.domain.family == "range" else lattice.start(contract.readings(seen[0].call)),
-        None if whole else lattice.NEAR,
-    )
-    return _answer(question)
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What a search depends on: the operands' codes and the values given, the places that it begins with, and from where it
-    goes outward. Cells of many editions and granularities ask the same."""
-
-    codes: tuple[tuple[str, str, bytes], ...]
-    out: str
-    options: tuple[tuple[str, Any], ...]
-    wanted: bytes
-    chosen: bytes
-    start: tuple[Stepwise, ...]
-    most: int | None
+    ranges = contract.domain.family == "range"
+    start = () if ranges else lattice.start(contract.readings(seen[0].call))
+    most = None if whole else lattice.NEAR
+    return _answer(asked(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most)
 
 
 @lru_cache(maxsize=8192)
-def _answer(question: _Question) -> tuple[Reading, ...]:
-    """The readings that give the values at the chosen places, and then all of them."""
-    wanted = np.frombuffer(question.wanted, code_dtype(question.out))
-    operands = _asked(question)
-    chosen = np.frombuffer(question.chosen, np.int64)
-    some, few = lattice.taken(operands, chosen), wanted[chosen]
+def _answer(
+    one: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
+) -> tuple[Reading, ...]:
+    """The readings that give the values wanted at the chosen places, and then all of them; without a start, of a range
+    formula. Cells of many editions and granularities ask the same."""
+    operands, codes, chosen = (
+        one.operands(),
+        np.frombuffer(wanted, code_dtype(one.out)),
+        np.frombuffer(places, np.int64),
+    )
     found: tuple[Reading, ...]
-    if question.start:
-        found = lattice.searched(some, few, question.start, question.most)
+    if start:
+        found = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
     else:
-        same = (_range_table(replace(question, wanted=b"")) == few).all(axis=1)
+        same = (_range_table(one, places) == codes[chosen]).all(axis=1)
         found = tuple(compress(affine.range_lattice(operands), same))
-    if len(chosen) == len(wanted):
+    if len(chosen) == len(codes):
         return found
     given = zip(found, evaluated(found, operands), strict=True)
-    return tuple(reading for reading, codes in given if np.array_equal(codes, wanted))
+    return tuple(reading for reading, own in given if np.array_equal(own, codes))
 
 
 @lru_cache(maxsize=64)
-def _range_table(question: _Question) -> NDArray[Any]:
+def _range_table(one: Asked, places: bytes) -> NDArray[Any]:
     """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
-    operands = _asked(question)
-    some = lattice.taken(operands, np.frombuffer(question.chosen, np.int64))
+    operands = one.operands()
+    some = lattice.taken(operands, np.frombuffer(places, np.int64))
     return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
-
-
-def _asked(question: _Question) -> Operands:
-    """The operands of a question, 1-D."""
-    codes = {role: np.frombuffer(data, code_dtype(dtype)) for role, dtype, data in question.codes}
-    dtypes = {role: dtype for role, dtype, _ in question.codes}
-    shape = np.broadcast_shapes(*(listed.shape for listed in codes.values()))
-    return Operands(codes, dtypes, question.out, shape, dict(question.options))
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:

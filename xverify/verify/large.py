@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.contracts.asked import given
 from xverify.contracts.model import Codes, Operands, Reading
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, code_dtype
@@ -92,10 +93,10 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:
-        codes = canonical(np.asarray(reading.evaluate(operands)), dtype)
+        codes = canonical(given(reading, operands), dtype)
         return codes, is_subnormal(codes, dtype)
-    given = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
-    every = np.nditer(given, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
+    wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
+    every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
     # Of an array of zeros only what is written takes memory, and time.
     found, subnormal, start = np.empty(size, code_dtype(dtype)), np.zeros(size, np.bool_), 0
     for some in every:
