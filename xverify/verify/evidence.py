@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from xverify.contracts.model import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
-from xverify.verify.attribute import FEW, FEW_SEEN, Attribution, Misread, Recipe, Seen, Zeros
+from xverify.verify.attribute import FEW, FEW_SEEN, SEARCHED, Attribution, Misread, Recipe, Seen, Zeros
 from xverify.verify.compare import Comparison
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
@@ -102,10 +102,10 @@ class Evidence:
     def _begin(self, is_judged: bool) -> None:
         judged = self.probes[0][0]
         contract, operands = judged.contract, judged.contract.operands(judged.call)
-        found = attribute.search(contract, [one for _, one in self.probes])
+        found = attribute.search(contract, [_beginning(one) for _, one in self.probes])
         admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
         self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
-        # The search looked at the values that were chosen; the calls have others too.
+        # The search looked at some values; the calls have others too.
         for probe, one in self.probes:
             self.others = _surviving(self.others, probe, one.got)
             self.held += one.got.size
@@ -172,6 +172,11 @@ def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
         return None
     codes = attribute.codes_of(judged.contract, judged.call, piece)
     return np.asarray(np.logical_and.reduce([legal != codes for legal in judged.legal.distinct]))
+
+
+def _beginning(seen: Seen) -> Seen:
+    """The call with the values that a search begins with: those that were chosen for it, or a few."""
+    return seen if seen.places is not None else replace(seen, places=np.arange(min(SEARCHED, seen.got.size)))
 
 
 def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
