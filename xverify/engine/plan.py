@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, count, islice
 from typing import Any
 
@@ -40,8 +39,8 @@ has to read a graph, but it is seldom the one that is waited for."""
 SPOILED_EACH = 10
 """Calls that break, or open, each clause in the deterministic part."""
 
-POOL_EACH = 300
-"""Small calls that are tried for each clause."""
+POOL = 300
+"""Small calls of an edition that are tried for each clause."""
 
 EXAMPLES = 200
 """Hypothesis examples in a round."""
@@ -147,18 +146,15 @@ def spoiled_cases(
     domain, of which those calls are; each: so many ways at most."""
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
-    pool = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
-
-    @cache
-    def made(place: int) -> Call:
-        return build(contract, pool[place], f"walk pool {place}")
-
+    walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
+    some = rng.permutation(len(walked))[:POOL].tolist()
+    pool = [build(contract, walked[place], f"walk pool {place}") for place in some]
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            tried = (change(contract, made(place), name, rng) for place in rng.permutation(len(pool))[:POOL_EACH])
+            tried = (change(contract, pool[place], name, rng) for place in rng.permutation(len(pool)))
             for call in _various([call for call in tried if call is not None])[:each]:
                 yield Case(call, 0, phase)
 
