@@ -144,7 +144,8 @@ def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> t
             )
         x[0] = encode(types.x, np.array(difference + number))
         return x, zero_point, code
-    differences = np.abs(np.nan_to_num(decoded(types.x, x), posinf=0.0, neginf=0.0) - np.nan_to_num(number))
+    numbers = decoded(types.x, x)
+    differences = np.abs(np.where(np.isfinite(numbers), numbers, 0.0) - (number if np.isfinite(number) else 0.0))
     odd = differences[differences % 2 == 1]
     far = float(odd.max() if odd.size else max(differences.max(), 1.0))
     return x, zero_point, _scale(types, scale, far, rng)

@@ -117,7 +117,7 @@ class Worker:
         self._serial += len(batch)
         self._unanswered.update((request.number, request) for request in batch)
         self._batches.append(batch)
-        self._spare()
+        self._spare(batch)
         if left := [request for request in batch if request.outcome is None]:
             self._unsent.append(left)
         self._advance()
@@ -290,7 +290,7 @@ class Worker:
             if self.likeness is not None:
                 like = died.options, self.likeness(died.blob)
                 self._fatal[like] = min(died.number, self._fatal.get(like, died.number))
-            self._spare()
+            self._spare(list(self._unanswered.values()))
             self._fruitless = 0
         elif self._process.forked and self._fruitless > 1:
             self._process.may_fork = kept = False  # what fails without a call may be the fork's fault
@@ -321,15 +321,15 @@ class Worker:
             if message[0] == "answers":
                 self._take(message, except_for)
 
-    def _spare(self) -> None:
-        """Answer for the waiting requests that would only end the next process too. Those before the call that ended one did
-        not: where their answers went with the process, they are asked again, so that what is spared does not depend on when
-        answers were sent."""
+    def _spare(self, waiting: Sequence[_Request]) -> None:
+        """Answer for those that would only end the next process too. Those before the call that ended one did not: where their
+        answers went with the process, they are asked again, so that what is spared does not depend on when answers were
+        sent."""
         if self.likeness is None or not self._fatal:
             return
-        for number, request in list(self._unanswered.items()):
-            if number > self._first_fatal(request):
-                self._unanswered.pop(number).outcome = Outcome("spared")
+        for request in waiting:
+            if request.number > self._first_fatal(request):
+                self._unanswered.pop(request.number).outcome = Outcome("spared")
 
     def _first_fatal(self, request: _Request) -> float:
         """The number of the first call like this one that ended a process, without what is around it or with; else infinity."""
