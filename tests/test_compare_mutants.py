@@ -115,7 +115,7 @@ MUTANTS = [
     ("compare", ".min(axis=0)", ".max(axis=0)"),
     ("compare", "int(nearest.max())", "int(nearest.min())"),
     ("compare", "return -1 if largest", "return 0 if largest"),
-    ("large", "canonical(np.asarray(reading.evaluate(operands)), dtype)", "reading.evaluate(operands)"),
+    ("large", "canonical(given(reading, operands), dtype)", "given(reading, operands)"),
     ("large", "codes, is_subnormal(codes, dtype)", "codes, np.zeros(codes.shape, np.bool_)"),
     ("legal", "reduce(np.logical_or, [mask", "reduce(np.logical_and, [mask"),
     ("legal", "mask for _, mask in results]", "mask for _, mask in results[:1]]"),

@@ -36,7 +36,7 @@ CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry"
 
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
-    "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/core/bits.py",
+    "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/contracts/asked.py", "xverify/core/bits.py",
 )  # fmt: skip
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
@@ -89,7 +89,7 @@ BATTERY = "tests/test_compare_mutants.py::test_the_battery_passes_what_is_not_mu
 """Of that file no other test: they look for texts of the source, which a mutant need not have."""
 
 TESTS = (*(f"tests/test_{name}.py" for name in (
-    "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "large", "verdicts",
+    "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "asked", "large", "verdicts",
 )), BATTERY, "tests/test_editions.py")  # fmt: skip
 """Of the comparator, those that take the least time first."""
 
