@@ -47,7 +47,7 @@ def asked(operands: Operands) -> Asked:
 
 def given(reading: Reading, operands: Operands) -> Codes:
     """What ``reading.evaluate`` gives for operands, remembered where they are few; not to be written to."""
-    if max((codes.size for codes in operands.codes.values()), default=0) > FEW:
+    if max(codes.size for codes in operands.codes.values()) > FEW:
         return reading.evaluate(operands)
     return _given(reading, asked(operands))
 
