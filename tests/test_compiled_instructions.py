@@ -27,7 +27,7 @@ from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import Linear
 from xverify.kernels.compiled.results import Kinds, values
 from xverify.kernels.compiled.scalars import is_away, significant_bits
-from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has_half_instruction
+from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has, has_half_instruction, spread
 from xverify.kernels.plans import Operand
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
@@ -319,6 +319,65 @@ def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest
             for bits in (17, 18, 44, 45):
                 for real, most in ((F32, in_single), (F64, in_double)):
                     assert rounding.is_split(real, out, scale, bits) is (scale == out and bits <= most.get(out, 0))
+
+
+@pytest.mark.parametrize(("real", "out_name", "bits"), [("f4", "float16", 11), ("f8", "float32", 24)])
+def test_products_that_are_rounded_to_nearest_first(real: str, out_name: str, bits: int) -> None:
+    """A second rounding is right where none lies in the middle between two results then, and it is seen where one does."""
+    if not has("avx2"):
+        pytest.skip("the processor has not the instruction")
+    out, rng, size = ELEMENTS[dtype_of(out_name)], np.random.default_rng(16), 1 << 16
+    most, long = (17, 11) if real == "f4" else (33, 24)
+    factor = (rng.integers(1 << (long - 1), 1 << long, size) | 1).astype(np.float64)
+    # Some by which there is no rounding at all.
+    factor[::5] = 2.0 ** (long - 1) + 2.0 ** (long - rng.integers(1, 8, factor[::5].size))
+    anything = rng.integers(0, 1 << most, size) >> rng.integers(0, most, size)
+    # And some by which a product is half a unit of the result, and a little more, or less.
+    half, chosen = 1 << (most + long - bits - 1), rng.integers(0, CHUNK, size) == 0
+    chosen[::5] = False
+    rests = rng.integers(-7, 8, size).tolist()
+    anything[chosen] = [
+        (half + rests[place]) * pow(int(factor[place]), -1, 2 * half) % (2 * half) for place in np.flatnonzero(chosen)
+    ]
+    difference = anything * rng.choice([-1.0, 1.0], size) + 0.0  # -0 is none
+    difference, scale = difference.astype(real), (factor * 2.0 ** -(long + 3)).astype(real)
+
+    def products(builder: Any, difference: Any, scale: Any) -> Any:
+        return rounding.nearest_products(builder, [difference], scale, out)[0][0]
+
+    def are_right(builder: Any, difference: Any, scale: Any) -> Any:
+        _, holds = rounding.nearest_products(builder, [difference, difference], scale, out)
+        return spread(builder, builder.zext(holds, ir.IntType(8)), difference)
+
+    single = applied(products, real, difference, scale)
+    assert (single == difference * scale).all()
+    with np.errstate(all="ignore"):
+        right = codes_as(out_name, single) == codes_as(out_name, multiply(difference.astype("f8"), scale.astype("f8")))
+    below = (24 if real == "f4" else 53) - bits
+    between = single.view(f"u{single.itemsize}") & ((1 << below) - 1) == 1 << (below - 1)
+    holds = applied(are_right, "u1", difference, scale).astype(bool).reshape(-1, CHUNK)
+    assert (holds == ~between.reshape(-1, CHUNK).any(axis=1, keepdims=True)).all()
+    assert right.reshape(-1, CHUNK)[holds].all()
+    assert 300 < (~right).sum() < holds.sum() < 0.7 * holds.size
+
+
+def codes_as(out_name: str, numbers: Array) -> Array:
+    """Codes of numbers rounded once."""
+    return cast(numbers.astype(np.float64), out_name)
+
+
+def test_where_products_are_rounded_to_nearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a product has more bits than its type, and no instruction rounds it toward zero."""
+    outputs = (types.float32, types.uint16, types.int16)
+    for features in ((), ("fma",), ("avx2",), ("avx2", "fma"), ("avx2", "fma", "avx512f")):
+        monkeypatch.setattr(rounding, "has", features.__contains__)
+        found = {
+            (real, out, bits)
+            for real in (F32, F64) for out in outputs for bits in (24, 25, 53, 54)
+            if rounding.is_seldom_between(real, out, bits)
+        }  # fmt: skip
+        there = {(F32, types.uint16, bits) for bits in (25, 53, 54)} | {(F64, types.float32, 54)}
+        assert found == (there if features == ("avx2", "fma") else set())
 
 
 VALUES = [

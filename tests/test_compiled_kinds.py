@@ -113,6 +113,26 @@ def test_long_codes_without_zero_points(name: str, out_dtype: str) -> None:
     both(x, scale, axis=0)
 
 
+@pytest.mark.parametrize("name", ["int16", "uint16", "int32"])
+def test_long_codes_with_one_scale(name: str) -> None:
+    """Products in the middle between two results, or about it, seldom and often; none, and such as may be subnormals."""
+    out_dtype = "float32" if name == "int32" else "float16"
+    drawn_ones = drawn(name, (1 << 16,), 6)
+    x = coded(name, np.concatenate([np.arange(1 << 16), drawn_ones.view(f"u{drawn_ones.itemsize}")]))
+    one, rng = ONE[out_dtype], np.random.default_rng(17)
+    bits = [
+        *(one + rng.integers(0, one & -one, 12)),
+        one,
+        one + 1,
+        one + ((one & -one) >> 1),
+        one ^ 0xFFFF,
+        1,
+        one >> 4,
+    ]
+    for number, scale in enumerate(coded(out_dtype, np.array(bits))):
+        both(x, scale, zero_points_of_kind(name, (), number) if number % 2 else None)
+
+
 @pytest.mark.parametrize("name", TYPES_OF_A_BYTE)
 def test_codes_of_a_byte(name: str) -> None:
     """Types that differ only in what the loops are told of them."""
@@ -307,6 +327,7 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     if kinds == KINDS:
         tests += [
             f"{__file__}::test_one_scale_for_all",
+            f"{__file__}::test_long_codes_with_one_scale",
             f"{__file__}::test_codes_of_a_byte",
             f"{__file__}::test_long_runs_of_few_codes",
             f"{__file__}::test_short_runs_of_few_codes",

@@ -206,7 +206,7 @@ def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     code = of_x86(builder, f"avx512bf16.{name}.512", shaped(I16, value), *reversed(registers))
     if is_normal is None:
         return _unless_subnormal(builder, code, value, carries)
-    return unless(builder, is_normal, code, lambda: _unless_subnormal(builder, code, value, carries))
+    return unless(builder, is_normal, [code], lambda: [_unless_subnormal(builder, code, value, carries)])[0]
 
 
 def is_split(real: Any, out: Any, scale: Any, bits: int) -> bool:
@@ -224,8 +224,8 @@ _LARGEST_TO_SPLIT = 94
 
 
 def may_split(builder: Any, scale: Any, out: Any) -> Any:
-    """Whether products of differences of integers with a scale, a number, can be split: none is a subnormal of the output's type,
-    or overflows. 0 would lose the sign of a negative scale."""
+    """Whether products of differences of integers with a scale, a number, can be split, or rounded twice: none is a subnormal of
+    the output's type, or overflows as they are split. A split 0 would lose the sign of a negative scale."""
     bias, fraction, kind = (127, 23, I32) if is_single(scale) else (1023, 52, I64)
     least = bias - 14 if out == types.uint16 else bias - 126
     above = bias + _LARGEST_TO_SPLIT if is_single(scale) else 2 * bias + 1
@@ -251,6 +251,35 @@ def split_product(builder: Any, difference: Any, scale: Any, out: Any) -> Any:
     return builder.trunc(builder.lshr(builder.bitcast(single, kind), constant(kind, 16)), shaped(I16, single))
 
 
+def is_seldom_between(real: Any, out: Any, bits: int) -> bool:
+    """Whether `nearest_products` takes fewer instructions than products rounded to odd do. real: of the arithmetic; out: Numba's
+    type of elements; bits: the significant bits of differences and scales together, at most."""
+    if has("avx512f") or not has("avx2") or not has("fma"):
+        return False
+    return bits > 24 and out == types.uint16 if real == F32 else bits > 53 and out == types.float32
+
+
+def nearest_products(builder: Any, differences: list[Any], scale: Any, out: Any) -> tuple[list[Any], Any]:
+    """difference * scale of each vector, rounded to nearest, and whether one more rounding, to the output's type, gives what the
+    exact products give, where none is a subnormal of it.
+
+    A product that is rounded twice is rounded wrongly only where the first rounding ends just in the middle between two of the
+    output's elements: on either side of it the exact product is on the same side.
+    """
+    products = [builder.fmul(difference, scale) for difference in differences]
+    bits, registers = (32, 8) if is_single(products[0]) else (64, 4)
+    below = {32: 24, 64: 53}[bits] - {types.uint16: 11, types.float32: 24}[out]
+    kind = ir.VectorType(ir.IntType(bits), registers)
+    middles = []
+    for product in products:
+        for first in range(0, product.type.count, registers):
+            codes = builder.bitcast(shuffled(builder, product, product, range(first, first + registers)), kind)
+            last = builder.and_(codes, constant(kind, (1 << below) - 1))
+            middles.append(builder.sext(builder.icmp_unsigned("==", last, constant(kind, 1 << (below - 1))), kind))
+    found = builder.bitcast(reduce(builder.or_, middles), ir.VectorType(I64, 4))
+    return products, builder.trunc(of_x86(builder, "avx.ptestz.256", I32, found, found), I1)
+
+
 def rounds_two() -> bool:
     """Whether one instruction rounds two vectors of CHUNK float32 to bfloat16, in the time in which another does one."""
     return has("avx512bf16") and has("avx512dq")
@@ -271,19 +300,20 @@ def _unless_subnormal(builder: Any, code: Any, value: Any, carries: bool) -> Any
         for register in _registers(builder, value)
     ]
     none = builder.icmp_unsigned("==", reduce(builder.or_, subnormal), ir.Constant(I16, 0))
-    return unless(builder, none, code, lambda: _brain_by_integers(builder, value, carries))
+    return unless(builder, none, [code], lambda: [_brain_by_integers(builder, value, carries)])[0]
 
 
-def unless(builder: Any, holds: Any, usual: Any, otherwise: Callable[[], Any]) -> Any:
-    """The usual value, or where something does not hold, which is rare, what is computed then."""
+def unless(builder: Any, holds: Any, usual: list[Any], otherwise: Callable[[], list[Any]]) -> list[Any]:
+    """The usual values, or where something does not hold, which is rare, those that are computed then."""
     before = builder.block
     with builder.if_then(builder.not_(holds), likely=False):
         computed = otherwise()
         within = builder.block
-    result = builder.phi(usual.type)
-    result.add_incoming(usual, before)
-    result.add_incoming(computed, within)
-    return result
+    results = [builder.phi(value.type) for value in usual]
+    for result, one, other in zip(results, usual, computed, strict=True):
+        result.add_incoming(one, before)
+        result.add_incoming(other, within)
+    return results
 
 
 def _brain_by_integers(builder: Any, value: Any, carries: bool) -> Any:
