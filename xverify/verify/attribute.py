@@ -170,11 +170,9 @@ def _answer(
 ) -> tuple[Reading, ...]:
     """The readings that give the values wanted at the chosen places, and then all of them; without a start, of a range
     formula. Cells of many editions and granularities ask the same."""
-    operands, codes, chosen = (
-        one.operands(),
-        np.frombuffer(wanted, code_dtype(one.out)),
-        np.frombuffer(places, np.int64),
-    )
+    operands = one.operands()
+    codes = np.frombuffer(wanted, code_dtype(one.out))
+    chosen = np.frombuffer(places, np.int64)
     found: tuple[Reading, ...]
     if start:
         found = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
