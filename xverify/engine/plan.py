@@ -36,7 +36,7 @@ SURROUNDED_EACH = 4
 """Of the calls that go together, those in surroundings: each costs an implementation as much as a hundred others, since it
 has to read a graph, but it is seldom the one that is waited for."""
 
-SPOILED_EACH = 10
+SPOILED_EACH = 16
 """Calls that break, or open, each clause in the deterministic part."""
 
 POOL = 300
@@ -172,13 +172,14 @@ def _various(calls: list[Call]) -> list[Call]:
 
 
 def _way(call: Call) -> tuple[object, ...]:
-    """What distinguishes one way of breaking a clause from another: ranks, attributes, and by how much an axis is off."""
+    """What distinguishes one way of breaking a clause from another: attributes, by how much an axis is off, and of each tensor
+    whether it is of rank 0, 1 or more, and holds nothing, one element or more: implementations take one for any number."""
     rank = len(call.data.shape)
     axis = int(call.attributes.get("axis", 0))
     off = axis - rank if axis >= rank else axis + rank if axis < -rank else None
     others = tuple(sorted((name, value) for name, value in call.attributes.items() if name != "axis"))
-    ranks = {name: len(tensor.shape) for name, tensor in call.tensors.items() if tensor is not call.data}
-    return (min(rank, 2), *((name, min(r, 2)) for name, r in ranks.items()), off, others)
+    shapes = {name: (min(len(tensor.shape), 2), min(tensor.size, 2)) for name, tensor in call.tensors.items()}
+    return (*sorted(shapes.items()), off, others)
 
 
 def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:
