@@ -325,7 +325,7 @@ def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest
 def test_products_that_are_rounded_to_nearest_first(real: str, out_name: str, bits: int) -> None:
     """A second rounding is right where none lies in the middle between two results then, and it is seen where one does."""
     if not has("avx2"):
-        pytest.skip("the processor has not the instruction")
+        pytest.skip("this processor has no AVX2, by which products in the middle are looked for")
     out, rng, size = ELEMENTS[dtype_of(out_name)], np.random.default_rng(16), 1 << 16
     most, long = (17, 11) if real == "f4" else (33, 24)
     factor = (rng.integers(1 << (long - 1), 1 << long, size) | 1).astype(np.float64)

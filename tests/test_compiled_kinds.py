@@ -120,15 +120,8 @@ def test_long_codes_with_one_scale(name: str) -> None:
     drawn_ones = drawn(name, (1 << 16,), 6)
     x = coded(name, np.concatenate([np.arange(1 << 16), drawn_ones.view(f"u{drawn_ones.itemsize}")]))
     one, rng = ONE[out_dtype], np.random.default_rng(17)
-    bits = [
-        *(one + rng.integers(0, one & -one, 12)),
-        one,
-        one + 1,
-        one + ((one & -one) >> 1),
-        one ^ 0xFFFF,
-        1,
-        one >> 4,
-    ]
+    exponent, sign = one & -one, 1 << (8 * dtype_of(out_dtype).itemsize - 1)
+    bits = [*(one + rng.integers(0, exponent, 12)), one, one + 1, one + exponent // 2, sign | one, 1, one >> 4]
     for number, scale in enumerate(coded(out_dtype, np.array(bits))):
         both(x, scale, zero_points_of_kind(name, (), number) if number % 2 else None)
 
