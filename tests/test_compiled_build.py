@@ -223,7 +223,7 @@ def test_stores_past_the_caches_are_what_they_are_called() -> None:
     fetched ahead."""
     codes = codings.coding(np.dtype(np.uint8))
     of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
-    compiled = njit(nogil=True, error_model="numpy")(loops.linear)
+    compiled = njit(nogil=True, error_model="numpy")(loops.of_one)
     for out in (FLOAT32, FLOAT16):
         given = signature(codes.codes, out, codes.fields_type, types.float32, *of_one, None)
         compiled.compile(given)

@@ -17,7 +17,7 @@ from numba import types
 from xverify import dequantize_linear
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32
-from xverify.kernels.compiled import linear, loops
+from xverify.kernels.compiled import linear
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.flat import Flat
@@ -172,7 +172,9 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
         types.uint8, FLOAT32, code.fields_type, types.float32, Flat(types.float32), types.float32, places
     )
     runs, rows = arguments
-    entry(loops.linear, kinds)(x, out, tuple(code.fields), 0.0, scale, 0.0, None, runs, rows, FAR, False, 0, False)
+    entry(linear.loop_of(places), kinds)(
+        x, out, tuple(code.fields), 0.0, scale, 0.0, None, runs, rows, FAR, False, 0, False
+    )
     want = []
     for place, value in enumerate(x.tolist(), FAR):
         if runs:

@@ -14,28 +14,86 @@ pytest.importorskip("numba")
 from numba import njit, types
 
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import chunks, loops, tables
+from xverify.kernels.compiled import chunks, loops, parts, tables
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat
-from xverify.kernels.compiled.linear import signature
+from xverify.kernels.compiled.linear import loop_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
 from xverify.kernels.compiled.vectors import CHUNK
 
-BYTES, FLOATS, HALVES = Flat(types.uint8), Flat(types.float32), Flat(types.uint16)
-TUPLE = types.UniTuple(types.int64, 4)
-ONE, MANY = Flat(types.float32, 0), Flat(types.float32)
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def multiple(x: Array, out: Array) -> int:
+    """What `tables.entries_multiple` says of arrays."""
+    found: int = tables.entries_multiple(x, out)
+    return found
 
 
-def is_direct(out: types.Type, scale: types.Type, runs: types.Type, rows: types.Type, *given: object) -> bool:
-    decides = loops._is_direct_version(BYTES, out, scale, runs, rows, types.int64)
-    return bool(decides(None, None, None, *given))
+def test_entries_are_stored_past_the_caches_where_they_are_looked_up() -> None:
+    for out in (np.float32, np.uint16):
+        pays = tables.pays(types.uint8, types.float32 if out is np.float32 else types.uint16)
+        assert multiple(np.zeros(1, np.uint8), np.zeros(1, out)) == int(pays)
 
 
-def test_what_is_in_whole_chunks_is_stored_past_the_caches_at_once() -> None:
-    for out in (FLOATS, HALVES):
-        assert is_direct(out, types.none, types.none, types.none, None, None, 3) == tables.pays(types.uint8, out.dtype)
-    assert is_direct(FLOATS, ONE, types.none, types.none, None, None, 3)
+def words_of(taken: int, *ends: int) -> Array:
+    """What threads share of pieces with these ends, of which so many are taken, as `sharing` has it; its bell is a word of it."""
+    pieces = len(ends) - 1
+    words = np.array([taken, pieces, pieces, 0, 0, *ends, 0])
+    words[3] = words[-1:].ctypes.data
+    return words
+
+
+def cut(position: int, multiple: int, first: int, last: int, itemsize: int = 4, target: int = 1 << 20) -> tuple:
+    """A piece as `parts.piece` gives it, of an output that begins at ``target``."""
+    words = words_of(0, first, last)
+    where = target, itemsize, 77, position, multiple
+    found = parts.piece(where, words.ctypes.data, True, 0)
+    assert words[:2].tolist() == [1, 1]
+    if first == 0:
+        assert parts.piece((target, itemsize, last, position, multiple), 0, True, 0) == found
+    return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("position", "multiple", "expected"),
+    [
+        (0, 0, (8, 8, 8, 100)),  # nothing is stored past the caches
+        (3, 1, (8, 16, 96, 100)),  # wherever the parameters' runs lie
+        (0, 16, (8, 16, 96, 100)), (48, 16, (8, 16, 96, 100)),
+        (40, 16, (8, 8, 8, 100)), (1, 16, (8, 8, 8, 100)),  # runs begin within cache lines
+    ],
+)  # fmt: skip
+def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, ...]) -> None:
+    """From the first cache line on that begins in the piece, as many whole chunks as it has."""
+    assert cut(position, multiple, 8, 100) == expected
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("target", [1 << 20, (1 << 20) + 12])
+def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
+    for first in range(40):
+        for size in (0, 1, 15, 16, 17, 31, 32, 33, 200):
+            begins, start, end, last = cut(0, 1, first, first + size, itemsize, target)
+            assert (begins, last) == (first, first + size)
+            assert first <= start <= end <= last
+            if start < last:
+                assert (target + start * itemsize) % 64 == 0
+                assert (start - first) * itemsize < 64
+            assert (end - start) % CHUNK == 0
+            assert last - end < CHUNK
+
+
+def test_the_next_piece() -> None:
+    """Of a thread's own call none is left after the first; of a shared one another may be, and that one is done is told."""
+    where = 1 << 20, 4, 100, 0, 16
+    assert parts.piece(where, 0, False, 100) == (100, 100, 100, 100)
+    words = words_of(1, 0, 100, 150)
+    assert parts.piece(where, words.ctypes.data, False, 100) == (100, 112, 144, 150)
+    assert words[:3].tolist() == [2, 1, 2]
+    first, *_, last = parts.piece(where, words.ctypes.data, False, 150)
+    assert first == last
+    assert words[:3].tolist() == [3, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -43,21 +101,42 @@ def test_what_is_in_whole_chunks_is_stored_past_the_caches_at_once() -> None:
     [(96, 32, 48, True), (96, 32, 40, False), (96, 24, 48, False), (72, 32, 48, False), (96, 32, 33, False), (97, 32, 48, False),
      (96, 33, 48, False), (96, 32, 0, True)],
 )  # fmt: skip
-def test_runs_and_rows_in_whole_chunks(line: int, run: int, start: int, expected: bool) -> None:
+def test_runs_and_rows_in_whole_chunks(
+    monkeypatch: pytest.MonkeyPatch, line: int, run: int, start: int, expected: bool
+) -> None:
     """Of runs the line and the run count, of rows the row: what stands beside them does not."""
-    assert is_direct(FLOATS, MANY, TUPLE, types.none, (5, line, run, 7), None, start) == expected
+    asked = []
+
+    def piece(where: tuple[int, ...], *_: int) -> tuple[int, ...]:
+        asked.append(where)
+        return (0,) * 4
+
+    for name, stand_in in (("piece", piece), ("meets", lambda *_: False), ("address", lambda out: 1 << 20)):
+        monkeypatch.setattr(loops, name, stand_in)
+    monkeypatch.setattr(loops, "room", lambda zero: 0)
+    out = np.zeros(4, np.float32)
+
+    def stored_past(loop: Callable[..., bool], runs: Given, rows: Given, streamed: bool) -> bool:
+        assert loop(None, out, None, 0.0, None, None, None, runs, rows, start, streamed, 0, False)
+        multiple = asked[-1][4]
+        return multiple != 0 and start % multiple == 0
+
+    assert stored_past(loops.by_runs, (5, line, run, 7), None, True) == expected
+    assert not stored_past(loops.by_runs, (5, line, run, 7), None, False)
     if run == 32:
-        assert is_direct(FLOATS, MANY, types.none, TUPLE, None, (5, line, 7, 9), start) == expected
+        assert stored_past(loops.by_rows, None, (5, line, 7, 9, 1), True) == expected
+        assert not stored_past(loops.by_rows, None, (5, line, 7, 9, 1), False)
+
+
+Given = tuple[int, ...] | None
 
 
 def test_which_loop_is_compiled() -> None:
-    given = BYTES, *(types.int64,) * 2, FLOATS, types.int64, TUPLE, types.float32
-    for scale, runs, expected in (
-        (types.none, types.none, loops._look_up), (ONE, types.none, loops._whole), (MANY, types.none, loops._by_rows),
-        (MANY, TUPLE, loops._by_runs),
-    ):  # fmt: skip
-        rest = types.float64, types.none, runs, TUPLE, types.int64, types.boolean
-        assert loops._version(*given, scale, *rest) is expected
+    assert [loop_of(places) for places in (None, Rows(16), Runs(32, 16, 0))] == [
+        loops.of_one,
+        loops.by_rows,
+        loops.by_runs,
+    ]
 
 
 SHORT, LONG = 3000, 3 * tables.LONG
@@ -100,7 +179,7 @@ def test_a_part_of_a_tensor(
     of_scales, of_codes = Flat(ELEMENTS[out], rank), Flat(types.uint8, rank)
     of_offsets = of_codes if has_offsets else types.float32
     fill = entry(
-        loops.linear, signature(kind.codes, out, kind.fields_type, types.float32, of_scales, of_offsets, places)
+        loop_of(places), signature(kind.codes, out, kind.fields_type, types.float32, of_scales, of_offsets, places)
     )
     which, x = parameters(places, size), drawn(x_name, (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
@@ -155,7 +234,9 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
     """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
     rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
     of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
-    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
+    fill = entry(
+        loop_of(places), signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places)
+    )
     which, x = parameters(places, size), drawn("uint8", (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(np.float16)
     zero_point = drawn("uint8", scale.shape, 3)
@@ -186,7 +267,9 @@ def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
     places = Rows(16)
     kind = coding(np.dtype(np.uint8))
     of_parameters = Flat(types.uint16), Flat(types.uint8)
-    fill = entry(loops.linear, signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places))
+    fill = entry(
+        loop_of(places), signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places)
+    )
     operands = drawn("uint8", (4,), 1), np.full(16, 0.5, np.float16), drawn("uint8", (16,), 2)
     want = NUMPY.dequantize_linear(operands[0], operands[1][:4], operands[2][:4], axis=0)
     begins, ends = 64, 64 + want.nbytes

@@ -19,11 +19,11 @@ from numba import types
 import xverify
 from oracles.arrays import pack
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import bytewise, loops, nibbles, results, tables, unpacking
+from xverify.kernels.compiled import bytewise, nibbles, results, tables, unpacking
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat, Packed, codes_of
-from xverify.kernels.compiled.linear import signature
+from xverify.kernels.compiled.linear import loop_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
 
 LONG = 3 * tables.LONG
@@ -61,7 +61,7 @@ def test_a_part_of_a_tensor(
     of_offsets = types.float32 if kind.is_float else codes_of(types.uint8, in_byte, rank)
     of_scales = Flat(ELEMENTS[out], rank)
     given = signature(kind.codes, out, kind.fields_type, types.float32, of_scales, of_offsets, places, in_byte=in_byte)
-    fill = entry(loops.linear, given)
+    fill = entry(loop_of(places), given)
     which, x = parameters(places, size), some_codes(name, (size,))
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
     zero_point = None if kind.is_float else some_codes(name, scale.shape, 3)

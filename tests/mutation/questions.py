@@ -27,7 +27,7 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed",
+        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed", "parts",
         "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
@@ -126,6 +126,7 @@ TESTS_OF_FILE = {
         ("compiled/sixteens", "compiled_tables", "compiled_kinds"),
         ("compiled/numbers", "compiled_tables", "compiled_loops", "compiled_kinds", "compiled"),
         ("compiled/flat", "compiled_flat", "compiled"), ("compiled/build", "compiled_build", "backends", "compiled"),
+        ("compiled/parts", "compiled_loops", "compiled_threads", "compiled_sharing", "compiled"),
         ("compiled/range_loops", "kernel_ranges"),
         ("compiled/ranges", "compiled_ranges", "kernel_ranges"),
         ("compiled/pieces", "compiled_threads", "compiled_memory", "compiled_packed", "compiled"),
@@ -229,6 +230,7 @@ QUICK_OF_FILE = {
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
+        ("parts", (*OF_LOOPS, *PAST_THE_CACHES, *OF_THREADS)),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
         ("places", ("tests/test_compiled_places.py",)),

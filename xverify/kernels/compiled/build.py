@@ -87,6 +87,7 @@ def sources() -> str:
         "nibbles",
         "numbers",
         "packed",
+        "parts",
         "range_loops",
         "results",
         "rounding",

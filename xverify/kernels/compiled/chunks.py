@@ -34,9 +34,8 @@ read alone, so these are many."""
 def put_chunk(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     scale: Any,
     offset: Any,
@@ -45,33 +44,30 @@ def put_chunk(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """Put (number - offset) * scale, or / scale where ``divides`` is not None, of CHUNK elements from x[first] on to out[to] and
-    on.
+    """Put (number - offset) * scale, or / scale where ``divides`` is not None, of CHUNK elements of x, from x[first]
+    on, to out[first] and on.
 
-    streamed: past the caches, to out[to] at a multiple of the vector's size.
+    streamed: past the caches, to out[first] at a multiple of the vector's size.
     """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
+        codes, result, first, coding_, scale_, offset_, *_, streamed_ = arguments
         code = load(context, builder, x, codes, first)
         done = values(builder, code, coding_, scale_, offset_, kinds)
-        store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+        store(context, builder, done, data_of(context, builder, out, result, first), streamed_)
         return context.get_dummy_value()
 
-    return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
-    ), generate
+    return types.void(x, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put_two_chunks(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     scale: Any,
     offset: Any,
@@ -86,10 +82,10 @@ def put_two_chunks(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
+        codes, result, first, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
         fetch_ahead(context, builder, x, codes, first, 2 * CHUNK)
         if looks_up(kinds):
-            packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, to)
+            packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, first)
             store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
             return context.get_dummy_value()
 
@@ -98,14 +94,14 @@ def put_two_chunks(
                 decoding.number(builder, code, coding_, element_of(scale_))
                 for code in load_two(context, builder, x, codes, first)
             ]
-            store_two(context, builder, numbers, scale_, offset_, kinds, (result, to), is_normal_, streamed_)
+            store_two(context, builder, numbers, scale_, offset_, kinds, (result, first), is_normal_, streamed_)
 
         if not may_look_up(kinds):
             computed()
             return context.get_dummy_value()
         with builder.if_else(decoding.is_narrow(builder, coding_)) as (narrow, wide):
             with narrow:
-                code, place = load(context, builder, x, codes, first, count=2 * CHUNK), (result, to)
+                code, place = load(context, builder, x, codes, first, count=2 * CHUNK), (result, first)
                 store_two_looked_up(
                     context, builder, code, coding_, scale_, offset_, kinds, place, is_normal_, streamed_
                 )
@@ -114,13 +110,13 @@ def put_two_chunks(
         return context.get_dummy_value()
 
     return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean, types.boolean
+        x, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean, types.boolean
     ), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def two_past_caches(context: Any, out: Any, to: Any, streamed: Any) -> Generated:
-    """Whether `put_two_chunks` may store past the caches to out[to] and on, where ``streamed`` says that `put_chunk` may."""
+def two_past_caches(context: Any, out: Any, first: Any, streamed: Any) -> Generated:
+    """Whether `put_two_chunks` may store past the caches to out[first] and on, where ``streamed`` says that `put_chunk` may."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return past_caches(context, builder, out, *arguments)
@@ -143,9 +139,8 @@ def gives_normals(context: Any, scale: Any, divides: Any) -> Generated:
 def put_rest(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     scale: Any,
     offset: Any,
@@ -159,25 +154,22 @@ def put_rest(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, result, to, coding_, scale_, offset_, *_, count_ = arguments
+        codes, result, first, coding_, scale_, offset_, *_, count_ = arguments
         some = first_of(builder, count_)
         code = load(context, builder, x, codes, first, some)
         done = values(builder, code, coding_, scale_, offset_, kinds)
-        store_some(builder, done, data_of(context, builder, out, result, to), some)
+        store_some(builder, done, data_of(context, builder, out, result, first), some)
         return context.get_dummy_value()
 
-    return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.intp
-    ), generate
+    return types.void(x, out, types.intp, coding, scale, scale, divides, scales, offsets, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put_chunk_of_row(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     zero: Any,
     divides: Any,
@@ -193,21 +185,18 @@ def put_chunk_of_row(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         *given, streamed_ = arguments
         done = _of_row(context, builder, kinds, given, None)
-        store(context, builder, done, data_of(context, builder, out, *given[2:4]), streamed_)
+        store(context, builder, done, data_of(context, builder, out, *given[1:3]), streamed_)
         return context.get_dummy_value()
 
-    return types.void(
-        x, types.intp, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean
-    ), generate
+    return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put_rest_of_row(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     zero: Any,
     divides: Any,
@@ -224,12 +213,10 @@ def put_rest_of_row(
         *given, count_ = arguments
         some = first_of(builder, count_)
         done = _of_row(context, builder, kinds, given, some)
-        store_some(builder, done, data_of(context, builder, out, *given[2:4]), some)
+        store_some(builder, done, data_of(context, builder, out, *given[1:3]), some)
         return context.get_dummy_value()
 
-    return types.void(
-        x, types.intp, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.intp
-    ), generate
+    return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -291,7 +278,7 @@ def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
 
 def _of_row(context: Any, builder: Any, kinds: Kinds, given: list[Any], mask: Any) -> Any:
     """The elements of an output that `put_chunk_of_row` is given; with a mask those."""
-    codes, first, _, _, coding, zero, _, scales, offsets, parameter = given
+    codes, _, first, coding, zero, _, scales, offsets, parameter = given
     code = load(context, builder, kinds.x, codes, first, mask)
     arrays = kinds.scales, scales, kinds.offsets, offsets
     scale, offset = _parameters(context, builder, coding, zero.type, *arrays, parameter, mask)

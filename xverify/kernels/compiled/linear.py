@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -15,7 +16,7 @@ from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
 from xverify.kernels.compiled.flat import Flat, codes_of, is_plain
-from xverify.kernels.compiled.loops import linear
+from xverify.kernels.compiled.loops import by_rows, by_runs, looked_up, of_one
 from xverify.kernels.compiled.packed import reading
 from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
@@ -44,7 +45,7 @@ def signature(
     by_division: bool = False,
     in_byte: int = 1,
 ) -> tuple[Any, ...]:
-    """The types with which `loops.linear` is compiled, given those of elements and of its parameters. in_byte: codes of x."""
+    """The types with which a loop of `loops` is compiled, given those of elements and of its parameters. in_byte: codes of x."""
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
@@ -52,6 +53,13 @@ def signature(
         types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
         types.int64, types.boolean,
     )  # fmt: skip
+
+
+def loop_of(spread: Places | None) -> Callable[..., Any]:
+    """The loop for parameters that serve elements so."""
+    if spread is None:
+        return of_one
+    return by_runs if isinstance(spread, Runs) else by_rows
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Linear:
         in_byte = 1 if isinstance(self.places, Rows) and self.places.is_laid_out else self.offsets_in_byte
         offset = {None: real, "codes": codes_of(codes, in_byte, rank), "numbers": Flat(real, rank)}[self.offsets]
         given = signature(codes, self.out, fields, real, scale, offset, self.places, by_division, self.in_byte)
-        return entry(linear, given)
+        return entry(loop_of(self.places), given)
 
     @cached_property
     def unpacked(self) -> Linear:
@@ -264,7 +272,7 @@ def _is_narrow(zero_point: Any) -> bool:
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
     """out = the table's entry for each code of x, or of those that ``read`` gives. in_byte: codes in a byte of x."""
     given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
-    compiled = entry(linear, signature(*given, in_byte=in_byte))
+    compiled = entry(looked_up, signature(*given, in_byte=in_byte))
 
     def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)

@@ -56,9 +56,8 @@ def numbers_of_codes(context: Any, x: Any, out: Any, coding: Any) -> Generated:
 def put_four_chunks(
     context: Any,
     x: Any,
-    first: Any,
     out: Any,
-    to: Any,
+    first: Any,
     coding: Any,
     scale: Any,
     offset: Any,
@@ -79,9 +78,8 @@ def put_four_chunks(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (
             codes,
-            first,
             result,
-            to,
+            first,
             _,
             scale_,
             offset_,
@@ -97,13 +95,14 @@ def put_four_chunks(
         fetch_ahead(context, builder, x, codes, first, AT_ONCE)
         code = load(context, builder, x, codes, first, count=AT_ONCE)
         numbers = [decoding.as_real(builder, number, scale_.type) for number in numbers_of(builder, numbers_, code)]
+        to = first
         for two, own in ((numbers[:2], (scale_, offset_)), (numbers[2:], (second_scale_, second_offset_))):
             store_two(context, builder, two, *own, kinds, (result, to), is_normal_, streamed_)
             to = builder.add(to, ir.Constant(I64, 2 * CHUNK))
         return context.get_dummy_value()
 
     return types.void(
-        x, types.intp, out, types.intp, coding, scale, scale, scale, scale, divides, scales, offsets, types.int64,
+        x, out, types.intp, coding, scale, scale, scale, scale, divides, scales, offsets, types.int64,
         types.boolean, types.boolean,
     ), generate  # fmt: skip
 

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from xverify.kernels.compiled import decoding, rounding
 from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.unpacking import byte_of, code_in
-from xverify.kernels.compiled.vectors import I32, I64
+from xverify.kernels.compiled.vectors import I1, I32, I64
 
 LINE = 64
 """Bytes in a cache line."""
@@ -72,12 +72,14 @@ def get(context: Any, array: Any, index: Any) -> Generated:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        of, index = signature.args[0], arguments[1]
-        address = data_of(context, builder, of, *arguments)
-        read = apart(builder, builder.load(address), "read", "written")
-        return code_in(builder, of.in_byte, read, index) if isinstance(of, Packed) else read
+        return _read(context, builder, signature.args[0], *arguments)
 
     return array.dtype(array, types.intp), generate
+
+
+def _read(context: Any, builder: Any, of: Any, array: Any, index: Any) -> Any:
+    read = apart(builder, builder.load(data_of(context, builder, of, array, index)), "read", "written")
+    return code_in(builder, of.in_byte, read, index) if isinstance(of, Packed) else read
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -89,6 +91,33 @@ def address(context: Any, array: Any) -> Generated:
         return builder.ptrtoint(data, I64)
 
     return types.int64(array), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def meets(context: Any, out: Any, x: Any, scale: Any, offset: Any) -> Generated:
+    """Whether ``out`` shares memory with one of the others, all without gaps; what is no array shares none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        ends = [
+            _ends(context, builder, of, array)
+            for of, array in zip(signature.args, arguments, strict=True)
+            if isinstance(of, types.Array)
+        ]
+        (start, end), *others = ends
+        found: Any = ir.Constant(I1, 0)
+        for other_start, other_end in others:
+            begins_before = builder.icmp_unsigned("<", other_start, end)
+            found = builder.or_(found, builder.and_(begins_before, builder.icmp_unsigned("<", start, other_end)))
+        return found
+
+    return types.boolean(out, x, scale, offset), generate
+
+
+def _ends(context: Any, builder: Any, of: Any, array: Any) -> tuple[Any, Any]:
+    """The address of an array's first byte, and the one after its last."""
+    made = context.make_array(of)(context, builder, array)
+    start = builder.ptrtoint(made.data, I64)
+    return start, builder.add(start, builder.mul(made.nitems, made.itemsize))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -122,6 +151,22 @@ def origin(context: Any, coding: Any, like: Any) -> Generated:
         return decoding.origin(builder, arguments[0], arguments[1].type)
 
     return like(coding, like), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def offset_number(context: Any, offset: Any, index: Any, coding: Any, like: Any) -> Generated:
+    """The offset at a place as `number` gives a code, in the float type of ``like``; a number instead of an array is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        offset_, index_, coding_, like_ = arguments
+        if not isinstance(offset, types.Array):
+            return decoding.origin(builder, coding_, like_.type)
+        given = _read(context, builder, offset, offset_, index_)
+        if isinstance(offset.dtype, types.Float):
+            return builder.fadd(given, decoding.origin(builder, coding_, like_.type))
+        return decoding.number(builder, given, coding_, like_.type)
+
+    return like(offset, types.intp, coding, like), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

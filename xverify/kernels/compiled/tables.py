@@ -34,10 +34,9 @@ def pays(codes: Any, out: Any) -> bool:
 def put_long(
     context: Any,
     x: Any,
+    out: Any,
     first: Any,
     count: Any,
-    out: Any,
-    to: Any,
     coding: Any,
     scale: Any,
     offset: Any,
@@ -51,7 +50,7 @@ def put_long(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, count_, result, to, coding_, scale_, offset_, *_, streamed_ = arguments
+        codes, result, first, count_, coding_, scale_, offset_, *_, streamed_ = arguments
         all_pay, few_pay = pays(x.dtype, out.dtype), few_pays(x.dtype, out.dtype)
         if not (all_pay or few_pay):
             return ir.Constant(I64, 0)
@@ -62,7 +61,7 @@ def put_long(
         done = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
 
         def look_up(way: _Way) -> None:
-            places = (x, codes, first), (out, result, to)
+            places = (x, codes, first), (out, result, first)
             builder.store(_look_up(context, builder, way, *places, count_, streamed_), done)
 
         def look_up_floats() -> None:
@@ -87,28 +86,36 @@ def put_long(
         return builder.load(done)
 
     return types.intp(
-        x, types.intp, types.intp, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
+        x, out, types.intp, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean
     ), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def put_entries(
-    context: Any, x: Any, first: Any, count: Any, out: Any, to: Any, table: Any, streamed: Any
-) -> Generated:
-    """out[to + i] = table[x[first + i]] for as many of ``count`` elements as can be: returns how many.
+def entries_multiple(context: Any, x: Any, out: Any) -> Generated:
+    """Which places `put_entries` may store past the caches, as `parts` says it: 1 for all, 0 for none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return ir.Constant(I64, int(pays(x.dtype, out.dtype)))
+
+    return types.int64(x, out), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_entries(context: Any, x: Any, out: Any, first: Any, count: Any, table: Any, streamed: Any) -> Generated:
+    """out[first + i] = table[x[first + i]] for as many of ``count`` elements as can be: returns how many.
 
     streamed: as for `chunks.put_chunk`.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, first, count_, result, to, entries, streamed_ = arguments
+        codes, result, first, count_, entries, streamed_ = arguments
         if not pays(x.dtype, out.dtype):
             return ir.Constant(I64, 0)
         start = data_of(context, builder, table, entries, ir.Constant(I64, 0))
         way = _for_all(builder, read(builder, start))
-        return _look_up(context, builder, way, (x, codes, first), (out, result, to), count_, streamed_)
+        return _look_up(context, builder, way, (x, codes, first), (out, result, first), count_, streamed_)
 
-    return types.intp(x, types.intp, types.intp, out, types.intp, table, types.boolean), generate
+    return types.intp(x, out, types.intp, types.intp, table, types.boolean), generate
 
 
 class _Way(NamedTuple):
