@@ -73,7 +73,7 @@ def test_products_with_scales_of_16_bits(name: str, scale_name: str) -> None:
     x = all_codes(name) if dtype_of(name).itemsize == 1 else drawn(name, (256,), 3)
     scale = np.repeat(coded(scale_name, np.arange(5, 1 << 16, 37))[:, None], x.size, axis=1)
     zero_point = drawn(name, scale.shape, 5) if name.startswith("int") else None
-    for out in OUTPUTS:
+    for out in ("float32", scale_name):
         both(np.tile(x, (len(scale), 1)), scale, zero_point, axis=1, block_size=1, out_dtype=out)
         of_rows = None if zero_point is None else np.ascontiguousarray(zero_point[:, 0])
         both(np.tile(x, (len(scale), 1)), np.ascontiguousarray(scale[:, 0]), of_rows, axis=0, out_dtype=out)

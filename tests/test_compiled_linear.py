@@ -49,8 +49,8 @@ def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyP
     calls = calls_given(linear, monkeypatch)
     shape, parameter, spread = SMALL[name]
     rng, taken = np.random.default_rng(7), Counter[str]()
-    for x_name, scale_name, zero_name, out in product(
-        ("i1", "i2", ">i2"), ("f4", ">f4", "f2"), ("", "the same", "i4", ">i2"), ("f4", "f2")
+    for (x_name, out), scale_name, zero_name in product(
+        (("i1", "f4"), ("i1", "f2"), ("i2", "f4"), (">i2", "f4")), ("f4", ">f4", "f2"), ("", "the same", "i4", ">i2")
     ):
         x, scale, zero_point = (
             None if not kind else rng.integers(0, 9, extents).astype(np.dtype(x_name if kind == "the same" else kind))
