@@ -2,8 +2,9 @@
 
 For calls of ONNX's newest edition with 8-bit x and float32 output, of every size in ``--sizes``: per tensor, per axis, blocked.
 Each is judged by `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare`, as a sweep does; the output that is
-compared is right. The process stays on one core. Medians of interleaved rounds. ``--profile`` adds the functions in
-which the time of the largest call goes.
+compared is right. The process stays on one core. Medians of interleaved rounds, in each of which a call is judged over and over
+for 20 ms, as a sweep judges one call after the other of a size; a larger one once. ``--profile`` adds the functions in which the
+time of the largest call goes.
 
     python benchmarks/comparison.py
     python benchmarks/comparison.py --sizes 1Mi --profile
@@ -55,6 +56,19 @@ def made(case: Case, seed: int) -> Made:
     return contract, Call(contract.id, tensors, attributes), Tensor(case.out_dtype, right)
 
 
+SAMPLE = 0.02
+"""Seconds of one sample, at least."""
+
+
+def sample(contract: Contract, call: Call, output: Tensor) -> tuple[float, float]:
+    """Seconds of the legal set, and of the comparison: means of calls one after the other."""
+    times = [judge(contract, call, output)]
+    while sum(map(sum, times)) < SAMPLE:
+        times.append(judge(contract, call, output))
+    legal, comparison = (statistics.fmean(part) for part in zip(*times, strict=True))
+    return legal, comparison
+
+
 def judge(contract: Contract, call: Call, output: Tensor) -> tuple[float, float]:
     """Seconds of the legal set, and of the comparison."""
     start = time.perf_counter()
@@ -89,7 +103,7 @@ def main() -> int:
         judge(*calls[case])  # caches of the engine are warm after a sweep's first calls
     for _ in range(arguments.rounds):
         for case in cases:
-            taken[case].append(judge(*calls[case]))
+            taken[case].append(sample(*calls[case]))
     print(
         f"{'x':6} {'granularity':12} {'values':>8} {'10^6 values/s':>14} {'of which legal set':>19} {'comparison':>11}"
     )

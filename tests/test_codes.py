@@ -185,6 +185,8 @@ def test_classes_of_every_16_bit_code(dtype: str) -> None:
     canonical = bits.canonical(codes, dtype)
     kept = [c if v != "nan" else 0xFFFF for c, v in zip(codes.tolist(), values, strict=True)]
     assert canonical.tolist() == kept
+    for code, is_nan, is_small in zip(codes, bits.is_nan(codes, dtype).tolist(), subnormal, strict=True):
+        assert bits.kinds(np.array([code]), dtype) == (is_nan, is_small), f"{code:#06x}"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,21 @@ def test_classes_of_float32(code: int, nan: bool, subnormal: bool) -> None:
     codes = np.array([code], np.uint32)
     got = bool(bits.is_nan(codes, "float32")[0]), bool(rounding.is_subnormal(codes, "float32")[0])
     assert got == (nan, subnormal), f"{code:#010x}: (NaN, subnormal) is {got}"
+    assert bits.kinds(codes, "float32") == (nan, subnormal)
+
+
+def test_one_code_among_many_says_of_which_kinds_there_are() -> None:
+    """Wherever it is, beside codes that are larger and smaller; of no codes there is none. The codes are as they were."""
+    usual = np.array([0x7F800000, 0, 0x3F800000, 0x80000000, 0x00800000, 0xFF800000], np.uint32)
+    assert bits.kinds(usual, "float32") == (False, False)
+    for place in range(usual.size + 1):
+        for code, expected in ((0x7F800001, (True, False)), (0x80000001, (False, True)), (0x007FFFFF, (False, True))):
+            codes = np.insert(usual, place, np.uint32(code))
+            kept = codes.copy()
+            assert bits.kinds(codes, "float32") == expected
+            assert codes.tolist() == kept.tolist()
+    assert bits.kinds(np.array([0xFFC00000, 1], np.uint32), "float32") == (True, True)
+    assert bits.kinds(np.zeros((0, 3), np.uint32), "float32") == (False, False)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

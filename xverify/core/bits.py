@@ -13,10 +13,25 @@ from xverify.core.dtypes import MANTISSA_BITS
 
 def is_nan(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
     """Which codes of float32, float16 or bfloat16 are NaN."""
+    return np.asarray(_magnitude(codes, dtype) > codes.dtype.type(_infinity(dtype)))
+
+
+def kinds(codes: NDArray[Any], dtype: str) -> tuple[bool, bool]:
+    """Whether any of the codes is NaN, and whether any is a subnormal number, in less time than it takes to say which."""
+    magnitude = _magnitude(codes, dtype)
+    has_nan = bool(magnitude.max(initial=0) > _infinity(dtype))
+    magnitude -= codes.dtype.type(1)  # then zero is the largest number of all
+    return has_nan, bool(magnitude.min(initial=_infinity(dtype)) < (1 << MANTISSA_BITS[dtype]) - 1)
+
+
+def _magnitude(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The codes without their signs, in memory of their own."""
+    return np.asarray(codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1))
+
+
+def _infinity(dtype: str) -> int:
     bits, mantissa = BITS[dtype], MANTISSA_BITS[dtype]
-    magnitude = codes & codes.dtype.type((1 << (bits - 1)) - 1)
-    infinity = ((1 << (bits - 1)) - 1) & ~((1 << mantissa) - 1)
-    return np.asarray(magnitude > codes.dtype.type(infinity))
+    return ((1 << (bits - 1)) - 1) & ~((1 << mantissa) - 1)
 
 
 def canonical(codes: NDArray[Any], dtype: str) -> NDArray[Any]:

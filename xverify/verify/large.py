@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from xverify.contracts.asked import given
 from xverify.contracts.model import Codes, Operands, Reading
-from xverify.core.bits import canonical
+from xverify.core.bits import canonical, kinds
 from xverify.core.call import BITS, code_dtype
 from xverify.core.rounding import is_subnormal
 
@@ -93,8 +93,8 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:
-        codes = canonical(given(reading, operands), dtype)
-        return codes, is_subnormal(codes, dtype)
+        codes, small = _told_apart(np.asarray(given(reading, operands)), dtype)
+        return codes, np.zeros(codes.shape, np.bool_) if small is None else small
     wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
     # Of an array of zeros only what is written takes memory, and time.
@@ -104,10 +104,15 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
         parts = {**operands.codes, **dict(zip(large, block, strict=True))}
         part = replace(operands, codes=parts, shape=parts[large[0]].shape)
         end = start + part.shape[0]
-        codes = canonical(np.asarray(reading.evaluate(part)), dtype)
-        found[start:end] = codes
-        small = is_subnormal(codes, dtype)
-        if small.any():
+        found[start:end], small = _told_apart(np.asarray(reading.evaluate(part)), dtype)
+        if small is not None:
             subnormal[start:end] = small
         start = end
     return found.reshape(operands.shape), subnormal.reshape(operands.shape)
+
+
+def _told_apart(codes: Codes, dtype: str) -> tuple[Codes, NDArray[np.bool_] | None]:
+    """The codes, NaN made canonical, and which of them are subnormal: None where none is."""
+    has_nan, has_subnormal = kinds(codes, dtype)
+    codes = canonical(codes, dtype) if has_nan else codes
+    return codes, is_subnormal(codes, dtype) if has_subnormal else None
