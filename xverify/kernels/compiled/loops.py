@@ -54,9 +54,8 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 
 def looked_up(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """The entry of a table, ``coding``, for each code; ``scale``, ``offset`` and what else says where those are: None."""
-    if shared == 0 and meets(out, x, scale, offset):
-        return False
+    """The entry of a table, ``coding``, for each code; ``scale``, ``offset`` and what else says where those are: None.
+    Whether the output shares memory was asked before."""
     where = address(out), out.itemsize, out.size, position, entries_multiple(x, out) if streamed else 0
     heard = listen(shared) if shared != 0 else 0
     first, start, end, last, is_first = 0, 0, 0, 0, True
