@@ -2,9 +2,9 @@
 
 ``x`` and ``offset`` may hold packed codes (`flat.Packed`): places in them are counted in codes all the same.
 
-There is one loop for each way in which parameters serve elements (`loop_of`), with as many signatures as are used, which Numba
-keeps. Each is one function with all that it does, but for what is made of numbers alone: Numba has LLVM optimise each function
-that is called once more, and write its instructions, which nobody runs.
+There is one loop for each way in which parameters serve elements (`linear.loop_of`), with as many signatures as are used, which
+Numba keeps. Each is one function with all that it does, but for what is made of numbers alone (`parts`, `sharing`): what it calls
+Numba has LLVM optimise by itself as well, and write instructions for it that nobody runs.
 
 ``coding``: how codes become numbers (`codings.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
 ``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: an array of float32, or of the codes of
