@@ -4,7 +4,8 @@
 
 There is one loop for each way in which parameters serve elements (`linear.loop_of`), with as many signatures as are used, which
 Numba keeps. Each is one function with all that it does, but for what is made of numbers alone (`parts`, `sharing`): what it calls
-Numba has LLVM optimise by itself as well, and write instructions for it that nobody runs.
+Numba has LLVM optimise by itself as well, and write instructions for it that nobody runs. So the lines that ask for pieces and
+their parts stand in each loop: inlined by Numba from one place, they compile more slowly.
 
 ``coding``: how codes become numbers (`codings.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
 ``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: an array of float32, or of the codes of
