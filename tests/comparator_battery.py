@@ -167,6 +167,8 @@ def check_layouts(suite: SimpleNamespace) -> None:
         assert suite.compare.compare(legal, Tensor("float32", laid_out)).clean
     turned = suite.compare.compare(legal, Tensor("float32", np.asfortranarray(codes[::-1, ::-1])))
     assert turned.wrong.all()
+    misread = suite.compare.compare(legal, Tensor("float32", codes.reshape(-1).reshape((2, 3), order="F")))
+    assert misread.wrong_values == 4, "the same memory in another order is another result"
 
 
 def check_every_code(suite: SimpleNamespace) -> None:
@@ -185,6 +187,20 @@ def check_every_code(suite: SimpleNamespace) -> None:
     zeros = suite.compare.compare(legal, Tensor("float16", np.zeros_like(codes)))
     assert (zeros.flushed == ((magnitude > 0) & (magnitude < 0x400))).all()
     assert (zeros.wrong == ((codes != 0) & ~zeros.flushed)).all()
+
+
+def check_large(suite: SimpleNamespace) -> None:
+    """One wrong value, wherever it lies among the blocks that are compared together."""
+    block = suite.large.BLOCK
+    codes = np.arange(2 * block + 1, dtype=np.uint32)
+    reading, none = Fixed("r", codes), np.zeros(codes.shape, np.bool_)
+    legal = suite.legal.Legal("float32", codes.shape, (reading,), (codes,), (0,), none)
+    assert suite.compare.compare(legal, Tensor("float32", codes)).clean
+    for place in (0, 1, block - 1, block, block + 1, 2 * block - 1, 2 * block):
+        amiss = codes.copy()
+        amiss[place] += 1
+        answer = suite.compare.compare(legal, Tensor("float32", amiss))
+        assert (np.flatnonzero(answer.wrong).tolist(), answer.explains) == ([place], (False,))
 
 
 def check_shared_arrays(suite: SimpleNamespace) -> None:
@@ -225,6 +241,7 @@ def battery(suite: SimpleNamespace) -> None:
         check_wrong_kind,
         check_layouts,
         check_every_code,
+        check_large,
         check_shared_arrays,
         check_kept_subnormals,
         check_given,

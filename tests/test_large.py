@@ -10,6 +10,7 @@ import pytest
 from strategies import build
 from strategies.structures import Linear, Range, Structure
 from xverify import contracts
+from xverify.contracts.linear import on_grid
 from xverify.contracts.model import Codes, Contract, Operands
 from xverify.contracts.readings import EXACT as READING
 from xverify.core.bits import canonical
@@ -30,6 +31,9 @@ LARGE: list[tuple[Contract, Structure]] = [
     (ONNX, Linear("uint2", "float32", "per_axis", (2000, 7), "")),
     (ONNX, Linear("uint4", "float32", "per_axis", (7, 130), "uint4", axis=-2, scale_recipe="special")),
     (ONNX, Linear("int8", "float32", "per_axis", (4200, 2), "int8", axis=-1, layout="F")),
+    (ONNX, Linear("uint8", "float32", "blocked", (3, 8200), "uint8", axis=1, block_size=4100)),
+    (ONNX, Linear("int4", "float32", "blocked", (600, 2), "int4", axis=0, block_size=300, layout="reversed")),
+    (ONNX, Linear("uint2", "float16", "blocked", (3, 80, 2), "", axis=1, block_size=40, scale_recipe="special")),
     (TENSORFLOW, Range("int8", "MIN_COMBINED", (2100,))),
     (TENSORFLOW, Range("uint8", "SCALED", (21, 100))),
 ]
@@ -39,12 +43,13 @@ LARGE: list[tuple[Contract, Structure]] = [
 def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Structure) -> None:
     call = build(contract, structure)
     operands, found = contract.operands(call), legal_set(contract, call)
-    table = by_code(operands)
+    table = by_code(on_grid(operands))
     assert table is not None
     assert np.prod(table.operands.shape) * WORTH <= call.values
     for number, reading in enumerate(contract.readings(call)):
         expected = canonical(reading.evaluate(operands), operands.output_dtype)
-        np.testing.assert_array_equal(table.spread(reading.evaluate(table.operands)), reading.evaluate(operands))
+        spread = table.spread(reading.evaluate(table.operands)).reshape(operands.shape)
+        np.testing.assert_array_equal(spread, reading.evaluate(operands))
         np.testing.assert_array_equal(found.codes(number), expected)
     every = [is_subnormal(codes, found.dtype) for codes in found.distinct]
     np.testing.assert_array_equal(found.subnormal, np.logical_or.reduce(every))
@@ -94,6 +99,8 @@ def test_what_a_table_has_and_the_call_has_not_does_not_tell_readings_apart() ->
 
 BLOCKWISE: list[tuple[Contract, Structure]] = [
     (ONNX, Linear("uint8", "float32", "blocked", (3, 2 * BLOCK + 5), "uint8", axis=-1, block_size=32)),
+    (ONNX, Linear("int8", "float32", "blocked", (3, BLOCK), "int8", axis=-1, block_size=64)),
+    (ONNX, Linear("int16", "float16", "blocked", (BLOCK // 4, 3, 3), "", axis=0, block_size=BLOCK // 16, layout="F")),
     (ONNX, Linear("int16", "float16", "per_axis", (5, 2 * BLOCK // 3), "int16", axis=0, layout="F")),
     (ONNX, Linear("int32", "float32", "per_tensor", (3, 1, BLOCK))),
     (ONNX, Linear("int16", "float32", "per_axis", (2, BLOCK + 1), "", axis=0)),
@@ -108,7 +115,8 @@ def test_a_block_at_a_time_is_all_at_once(contract: Contract, structure: Structu
     operands = contract.operands(call)
     assert call.values > 2 * BLOCK
     for reading in contract.readings(call):
-        np.testing.assert_array_equal(in_blocks(reading, operands)[0], reading.evaluate(operands))
+        found = in_blocks(reading, on_grid(operands))[0].reshape(operands.shape)
+        np.testing.assert_array_equal(found, reading.evaluate(operands))
 
 
 def test_subnormal_numbers_are_found_in_each_block() -> None:

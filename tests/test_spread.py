@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from xverify.contracts.linear import linear_operands, spread
+from xverify.contracts.linear import Blocked, linear_operands, on_grid, spread
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 
@@ -58,3 +58,54 @@ def test_operands_are_not_blocked_where_no_block_size_is_said() -> None:
     assert (operands.output_dtype, operands.shape) == ("float16", (3,))
     assert {role: codes.shape for role, codes in operands.codes.items()} == {"x": (3,), "scale": (3,), "zero_point": ()}
     assert operands.dtypes == {"x": "uint8", "scale": "float32", "zero_point": "uint8"}
+
+
+def blocked(shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int, roles: str = "both") -> Call:
+    """A call whose codes are all different."""
+    x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
+    tensors = {"x": tensor("uint16", x), "scale": tensor("float32", np.arange(1, 1 + np.prod(blocks)).reshape(blocks))}
+    if roles == "both":
+        tensors["zero_point"] = tensor("uint16", np.arange(5, 5 + np.prod(blocks)).reshape(blocks))
+    return Call("", tensors, {"axis": axis, "block_size": block_size})
+
+
+@pytest.mark.parametrize("roles", ["both", "scale"])
+@pytest.mark.parametrize(
+    ("shape", "blocks", "axis", "block_size"),
+    [((2, 6), (2, 3), 1, 2), ((2, 6), (2, 2), -1, 3), ((6, 2), (2, 2), 0, 3), ((2, 4, 3), (2, 2, 3), 1, 2), ((6,), (3,), 0, 2)],
+)  # fmt: skip
+def test_whole_blocks_are_a_dimension_of_their_own(
+    shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int, roles: str
+) -> None:
+    call = blocked(shape, blocks, axis, block_size, roles)
+    operands = linear_operands(call, "float32", axis, block_size)
+    place = axis % len(shape)
+    fine = on_grid(operands)
+    assert fine.shape == (*blocks[: place + 1], block_size, *blocks[place + 1 :])
+    assert fine.codes["x"].base is not None, "x was copied"
+    assert fine.codes["scale"].size == np.prod(blocks)
+    assert set(operands.codes) == set(fine.codes) == set(operands.dtypes)
+    assert len(operands.codes) == len(fine.codes)
+    for role, codes in operands.codes.items():
+        given = call.tensors[role]
+        expected = given.codes if role == "x" else spread(given, call.tensors["x"], axis, block_size)
+        np.testing.assert_array_equal(codes, expected)
+        assert codes.shape == shape
+        assert operands.codes[role] is codes
+        spread_out = np.broadcast_to(fine.codes[role], fine.shape)
+        np.testing.assert_array_equal(spread_out.reshape(shape), expected, role)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks", "axis", "block_size"),
+    [((2, 5), (2, 3), 1, 2), ((2, 6), (2, 6), 1, 1), ((2, 6), (2,), 0, 3), ((1, 4), (1, 1), 1, 4), ((2, 0), (2, 0), 1, 2)],
+    ids=["a remainder", "blocks of one", "per axis", "one block", "nothing"],
+)  # fmt: skip
+def test_others_are_as_they_were(shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int) -> None:
+    call = blocked(shape, blocks, axis, block_size)
+    operands = linear_operands(call, "float32", axis, block_size)
+    assert not isinstance(operands.codes, Blocked)
+    assert on_grid(operands) is operands
+    for role in ("scale", "zero_point"):
+        expected = spread(call.tensors[role], call.tensors["x"], axis, block_size)
+        np.testing.assert_array_equal(operands.codes[role], expected)

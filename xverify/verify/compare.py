@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import BITS, Tensor
+from xverify.verify.large import BLOCK
 from xverify.verify.legal import Legal
 
 
@@ -48,24 +49,26 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     if got.dtype != legal.dtype or got.shape != legal.shape:
         raise ValueError(f"got {got.dtype} {got.shape}, the legal set is {legal.dtype} {legal.shape}")
     codes = got.codes
-    equal, inside = _equal(legal, codes)
-    if not inside.all():  # perhaps only since a NaN has other bits
+    explains = _whole(legal, codes)
+    if not any(explains):  # perhaps only since a NaN has other bits
         codes = canonical(codes, legal.dtype)
-        equal, inside = _equal(legal, codes)
-    if inside.all():
+        explains = _whole(legal, codes)
+    if any(explains):
         nothing = np.zeros(legal.shape, np.bool_)
-        every = tuple(bool(same.all()) for same in equal)
-        return Comparison(nothing, nothing, tuple(every[i] for i in legal.index), 0)
+        return Comparison(nothing, nothing, tuple(explains[i] for i in legal.index), 0)
+    equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
+    inside = np.logical_or.reduce(equal)
     flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype) & legal.may_flush)
     wrong = np.asarray(~inside & ~flushed)
-    every = tuple(bool((same | flushed).all()) for same in equal)
-    return Comparison(wrong, flushed, tuple(every[i] for i in legal.index), _max_ulp(legal, codes, wrong))
+    explains = [bool((same | flushed).all()) for same in equal]
+    return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), _max_ulp(legal, codes, wrong))
 
 
-def _equal(legal: Legal, codes: NDArray[Any]) -> tuple[list[NDArray[np.bool_]], NDArray[np.bool_]]:
-    """Where the codes are those of each distinct result, and where they are those of any."""
-    equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
-    return equal, equal[0] if len(equal) == 1 else np.asarray(np.logical_or.reduce(equal))
+def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:
+    """Whether the codes are all those of each distinct result; a block at a time, which needs no memory."""
+    flat, starts = codes.reshape(-1), range(0, codes.size, BLOCK)
+    every = [candidate.reshape(-1) for candidate in legal.distinct]
+    return [all(np.array_equal(flat[i : i + BLOCK], one[i : i + BLOCK]) for i in starts) for one in every]
 
 
 def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.contracts.linear import on_grid
 from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
@@ -48,8 +49,8 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
     if contract.given is not None:
         return _as_given(contract.given(call))
-    operands = contract.operands(call)
-    readings = contract.readings(call)
+    whole = contract.operands(call)
+    operands, readings = on_grid(whole), contract.readings(call)
     table = by_code(operands)
     results, index = _evaluated(readings, operands if table is None else table.operands)
     if table is not None and len(results) > 1:
@@ -63,8 +64,15 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     if table is not None:
         distinct = [table.spread(codes) for codes in distinct]
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
-    may_flush = not contract.keeps_subnormals
-    return Legal(operands.output_dtype, operands.shape, readings, tuple(distinct), tuple(index), subnormal, may_flush)
+    return Legal(
+        whole.output_dtype,
+        whole.shape,
+        readings,
+        tuple(codes.reshape(whole.shape) for codes in distinct),
+        tuple(index),
+        subnormal.reshape(whole.shape),
+        not contract.keeps_subnormals,
+    )
 
 
 def _evaluated(
