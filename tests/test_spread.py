@@ -60,24 +60,24 @@ def test_operands_are_not_blocked_where_no_block_size_is_said() -> None:
     assert operands.dtypes == {"x": "uint8", "scale": "float32", "zero_point": "uint8"}
 
 
-def blocked(shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int, roles: str = "both") -> Call:
+def blocked(shape: tuple[int, ...], blocks: tuple[int, ...], block_size: int, roles: str = "both") -> Call:
     """A call whose codes are all different."""
     x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
     tensors = {"x": tensor("uint16", x), "scale": tensor("float32", np.arange(1, 1 + np.prod(blocks)).reshape(blocks))}
     if roles == "both":
         tensors["zero_point"] = tensor("uint16", np.arange(5, 5 + np.prod(blocks)).reshape(blocks))
-    return Call("", tensors, {"axis": axis, "block_size": block_size})
+    return Call("", tensors, {"block_size": block_size})
 
 
 @pytest.mark.parametrize("roles", ["both", "scale"])
 @pytest.mark.parametrize(
     ("shape", "blocks", "axis", "block_size"),
-    [((2, 6), (2, 3), 1, 2), ((2, 6), (2, 2), -1, 3), ((6, 2), (2, 2), 0, 3), ((2, 4, 3), (2, 2, 3), 1, 2), ((6,), (3,), 0, 2)],
+    [((2, 6), (2, 3), 1, 2), ((2, 6), (2, 2), -1, 3), ((6, 2), (2, 2), 0, 3), ((2, 4, 3), (2, 2, 3), 1, 2), ((6,), (2,), 0, 3)],
 )  # fmt: skip
 def test_whole_blocks_are_a_dimension_of_their_own(
     shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int, roles: str
 ) -> None:
-    call = blocked(shape, blocks, axis, block_size, roles)
+    call = blocked(shape, blocks, block_size, roles)
     operands = linear_operands(call, "float32", axis, block_size)
     place = axis % len(shape)
     fine = on_grid(operands)
@@ -98,14 +98,28 @@ def test_whole_blocks_are_a_dimension_of_their_own(
 
 @pytest.mark.parametrize(
     ("shape", "blocks", "axis", "block_size"),
-    [((2, 5), (2, 3), 1, 2), ((2, 6), (2, 6), 1, 1), ((2, 6), (2,), 0, 3), ((1, 4), (1, 1), 1, 4), ((2, 0), (2, 0), 1, 2)],
-    ids=["a remainder", "blocks of one", "per axis", "one block", "nothing"],
+    [
+        ((2, 5), (2, 3), 1, 2), ((2, 5), (2, 2), 1, 2), ((2, 6), (2, 6), 1, 1), ((4, 2), (4,), 0, 2), ((1, 4), (1, 1), 1, 4),
+        ((2, 0), (2, 0), 1, 2), ((2, 4), (), None, 2), ((2, 4), (1,), 7, 2),
+    ],
+    ids=["a remainder", "too few blocks", "blocks of one", "per axis", "one block", "nothing", "no axis", "an axis too far"],
 )  # fmt: skip
-def test_others_are_as_they_were(shape: tuple[int, ...], blocks: tuple[int, ...], axis: int, block_size: int) -> None:
-    call = blocked(shape, blocks, axis, block_size)
+def test_others_are_as_they_were(
+    shape: tuple[int, ...], blocks: tuple[int, ...], axis: int | None, block_size: int
+) -> None:
+    call = blocked(shape, blocks, block_size)
     operands = linear_operands(call, "float32", axis, block_size)
     assert not isinstance(operands.codes, Blocked)
     assert on_grid(operands) is operands
     for role in ("scale", "zero_point"):
         expected = spread(call.tensors[role], call.tensors["x"], axis, block_size)
         np.testing.assert_array_equal(operands.codes[role], expected)
+
+
+def test_one_zero_point_for_all_blocks_is_not_repeated() -> None:
+    call = blocked((2, 6), (2, 3), 2, "scale")
+    alone = {**call.tensors, "zero_point": tensor("uint16", [7])}
+    operands = linear_operands(Call("", alone), "float32", 1, 2)
+    assert on_grid(operands) is operands
+    assert operands.codes["scale"].shape == (2, 6)
+    assert operands.codes["zero_point"].shape == ()

@@ -82,10 +82,10 @@ class Blocked(Mapping[str, Codes]):
         return len(self.codes)
 
     def _as_x(self, codes: Codes) -> Codes:
-        inside = self.place + 1
+        place, inside = self.place, self.place + 1
         if codes.shape[inside] == 1:
             codes = np.repeat(codes, self.grid[inside], inside)
-        return codes.reshape(*self.grid[: self.place], -1, *self.grid[inside + 1 :])
+        return codes.reshape(*self.grid[:place], self.grid[place] * self.grid[inside], *self.grid[inside + 1 :])
 
 
 def on_grid(operands: Operands) -> Operands:
