@@ -106,14 +106,14 @@ def test_tails_and_starts(out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", OUTPUTS)
 @pytest.mark.parametrize("run", [16, 32, 48, 56, 0])
 def test_runs_of_whole_chunks(out_dtype: str, run: int) -> None:
-    """Stored past the caches as they are computed, where the output lies at a cache line's start; and beside one."""
+    """Stored past the caches as they are computed, where the output lies at a cache line's start or a part's; and beside one."""
     x, itemsize = drawn("uint8", (12, 480)), dtype_of(out_dtype).itemsize
     extents = (12, -(-480 // run)) if run else (12,)
     scale, zero_point = (np.random.default_rng(2).random(extents) + 0.1).astype(np.float32), drawn("uint8", extents)
     keywords = {"axis": 1 if run else 0, "block_size": run, "out_dtype": out_dtype}
     want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
     room = np.empty(x.size * itemsize + 192, np.uint8)
-    for beside in (0, 1, 5, 16):
+    for beside in (0, 1, 4, 5, 8, 16):
         start = -room.ctypes.data % 64 + beside * itemsize
         room[:] = 0x55
         out = room[start : start + x.size * itemsize].view(want.dtype).reshape(x.shape)
@@ -140,7 +140,7 @@ def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
         zero_point = drawn(name, extents) if name in ("uint8", "int16") else None
         keywords = {"axis": axis, "block_size": run}
         want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
-        for beside in (0, 1, 16):
+        for beside in (0, 1, 4, 8, 16):
             start = -room.ctypes.data % 64 + beside * itemsize
             room[:] = 0x55
             out = room[start : start + want.nbytes].view(want.dtype).reshape(x.shape)
@@ -164,7 +164,7 @@ def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monk
         zero_point = drawn(name, scale.shape) if name in INTEGERS else None
         want = xverify.dequantize_linear(x, scale, zero_point, axis=0, backend="numpy")
         memory = np.zeros(x.size + 64, want.dtype)
-        for start in (0, 3, 16):
+        for start in (0, 3, 8, 16):
             out = memory[-memory.ctypes.data % 64 // 2 + start :][: x.size].reshape(x.shape)
             xverify.dequantize_linear(x, scale, zero_point, axis=0, out=out, backend="numba")
             same_bits(want, out)

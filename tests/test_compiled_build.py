@@ -228,6 +228,7 @@ def test_stores_past_the_caches_are_what_they_are_called() -> None:
         given = signature(codes.codes, out, codes.fields_type, types.float32, *of_one, None)
         compiled.compile(given)
         instructions = compiled.inspect_asm(given)
-        assert re.search(r"\bv?movnt\w+", instructions)
+        assert re.search(r"\bv?movnt\w+\s+%[yz]mm", instructions), "of a whole vector"
+        assert re.search(r"\bv?movnt\w+\s+%xmm", instructions), "of parts, where it is not aligned"
         assert re.search(r"\b[ms]fence\b|\block[\s;]+or", instructions)
         assert re.search(r"\bprefetcht0\s", instructions)

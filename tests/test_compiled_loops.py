@@ -61,12 +61,25 @@ def cut(position: int, multiple: int, first: int, last: int, itemsize: int = 4, 
         (0, 0, (8, 8, 8, 100)),  # nothing is stored past the caches
         (3, 1, (8, 16, 96, 100)),  # wherever the parameters' runs lie
         (0, 16, (8, 16, 96, 100)), (48, 16, (8, 16, 96, 100)),
-        (40, 16, (8, 8, 8, 100)), (1, 16, (8, 8, 8, 100)),  # runs begin within cache lines
+        (40, 16, (8, 8, 88, 100)),  # chunks begin in the midst of lines
+        (1, 16, (8, 8, 8, 100)), (41, 16, (8, 8, 8, 100)),  # or in the midst of what is stored at once
     ],
 )  # fmt: skip
 def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, ...]) -> None:
-    """From the first cache line on that begins in the piece, as many whole chunks as it has."""
+    """From the first cache line on that begins in the piece, or where chunks do, as many whole chunks as it has."""
     assert cut(position, multiple, 8, 100) == expected
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
+    """Large arrays of NumPy's begin 16 bytes behind a page's start: where chunks are to be whole they are stored from there on,
+    else from the next line's start."""
+    chunks, any_place = (cut(0, multiple, 0, 100, itemsize, (1 << 20) + 16) for multiple in (CHUNK, 1))
+    assert chunks == (0, 0, 96, 100)
+    assert any_place[1] == 48 // itemsize
+    assert cut(0, CHUNK, 0, 100, itemsize, (1 << 20) + 12) == (0, 0, 0, 100)
+    short = cut(0, 1, 0, 3, itemsize, (1 << 20) + 16)
+    assert short == (0, 3, 3, 3), "no line begins in it"
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
@@ -194,7 +207,7 @@ def test_a_part_of_a_tensor(
         if places is None:
             given = [array.reshape(()) for array in given]
         arguments = (None, None) if places is None else places.arguments(int(low))
-        for beside, streamed in ((0, True), (3, True), (3, False)):
+        for beside, streamed in ((0, True), (3, True), (8, True), (3, False)):
             operands = [beside_a_page(array, beside == 3) for array in (x[start:stop], *given)]
             begins = -memory.ctypes.data % 64 // out.itemsize + 32 + beside
             memory[:] = 0x55

@@ -17,7 +17,6 @@ from xverify.kernels.compiled.results import (
     looks_up,
     may_look_up,
     normals,
-    past_caches,
     store_two,
     store_two_looked_up,
     values,
@@ -77,7 +76,7 @@ def put_two_chunks(
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`put_chunk` twice. streamed: as `two_past_caches` gives it. is_normal: what `gives_normals` says of the scale."""
+    """`put_chunk` twice. is_normal: what `gives_normals` says of the scale."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -112,16 +111,6 @@ def put_two_chunks(
     return types.void(
         x, out, types.intp, coding, scale, scale, divides, scales, offsets, types.boolean, types.boolean
     ), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def two_past_caches(context: Any, out: Any, first: Any, streamed: Any) -> Generated:
-    """Whether `put_two_chunks` may store past the caches to out[first] and on, where ``streamed`` says that `put_chunk` may."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return past_caches(context, builder, out, *arguments)
-
-    return types.boolean(out, types.intp, types.boolean), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -184,6 +173,7 @@ def put_chunk_of_row(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         *given, streamed_ = arguments
+        fetch_ahead(context, builder, x, given[0], given[2], CHUNK)
         done = _of_row(context, builder, kinds, given, None)
         store(context, builder, done, data_of(context, builder, out, *given[1:3]), streamed_)
         return context.get_dummy_value()

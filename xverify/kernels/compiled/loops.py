@@ -21,8 +21,9 @@ Which element of the arrays serves which of x:
 
 ``origin`` counts the parameters before the first that is given.
 
-``streamed``: the output is stored past the caches, from its first cache line's start to its last whole chunk, where chunks are
-whole; through them, which takes half as long again, where runs or rows cut chunks.
+``streamed``: the output is stored past the caches, from its first cache line's start to its last whole chunk, or where that is in
+the midst of a chunk of runs or rows, from the first PART of a line; through them, which takes up to twice as long, where runs or
+rows cut chunks, or where no chunk of theirs begins there.
 ``shared``: 0 for all of it, or where `sharing` finds which pieces are left to do; ``helps``: whether for another thread's call.
 
 A loop returns whether it wrote (x - offset) * scale, or / scale, each exact and rounded once: nothing is written where the output
@@ -44,7 +45,6 @@ from xverify.kernels.compiled.chunks import (
     put_rest_of_row,
     put_two_chunks,
     room,
-    two_past_caches,
 )
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.parts import piece
@@ -95,18 +95,18 @@ def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
         stop = start if first < start else end if past else last
         count = stop - first
         first += put_long(x, out, first, count, coding, own_scale, own_offset, divides, scale, offset, past)
-        past_two, usual = two_past_caches(out, first, past), gives_normals(own_scale, divides)
+        usual = gives_normals(own_scale, divides)
         if stop - first >= LONG:
             table = numbers_of_codes(x, out, coding)
             if table != 0:
                 for _ in range((stop - first) // (4 * CHUNK)):
                     put_four_chunks(
                         x, out, first, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
-                        table, past_two, usual,
+                        table, past, usual,
                     )  # fmt: skip
                     first += 4 * CHUNK
         for _ in range((stop - first) // (2 * CHUNK)):
-            put_two_chunks(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past_two, usual)
+            put_two_chunks(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual)
             first += 2 * CHUNK
         if first + CHUNK <= stop:
             put_chunk(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
@@ -165,7 +165,6 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                             usual &= gives_normals(own_scale, divides)
                             keep(numbers, j, own_scale)
                             keep(numbers, KEPT + j, offset_number(offset, parameter + j, coding, zero))
-                    past_two = two_past_caches(out, first, past)
                     done = 0
                     if table != 0 and (chunks == 2 or chunks % 4 == 0):
                         # Four chunks at once: of two runs, or of one.
@@ -177,7 +176,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                             for _ in range((chunks + 3) // 4):
                                 put_four_chunks(
                                     x, out, first, coding, own_scale, own_offset, other_scale, other_offset, divides,
-                                    scale, offset, table, past_two, usual,
+                                    scale, offset, table, past, usual,
                                 )  # fmt: skip
                                 first += 4 * CHUNK
                             done = i + 1 + more
@@ -186,19 +185,18 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                         # Two, as most files of 4-bit weights have them: a loop would cost as much as it does.
                         if chunks == 2:
                             put_two_chunks(
-                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
+                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
                             )
                             first += 2 * CHUNK
                             continue
                         for _ in range(chunks // 2):
                             put_two_chunks(
-                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
+                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
                             )
                             first += 2 * CHUNK
                         if chunks % 2 == 1:
                             put_chunk(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
                             first += CHUNK
-                            past_two = two_past_caches(out, first, past)
                     parameter += count
                     whole -= count
             else:
@@ -208,18 +206,16 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                 own_offset = offset_number(offset, parameter, coding, zero)
                 until = first + count
                 first += put_long(x, out, first, count, coding, own_scale, own_offset, divides, scale, offset, past)
-                past_two, usual = two_past_caches(out, first, past), gives_normals(own_scale, divides)
+                usual = gives_normals(own_scale, divides)
                 if table != 0:
                     for _ in range((until - first) // (4 * CHUNK)):
                         put_four_chunks(
                             x, out, first, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
-                            table, past_two, usual,
+                            table, past, usual,
                         )  # fmt: skip
                         first += 4 * CHUNK
                 for _ in range((until - first) // (2 * CHUNK)):
-                    put_two_chunks(
-                        x, out, first, coding, own_scale, own_offset, divides, scale, offset, past_two, usual
-                    )
+                    put_two_chunks(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual)
                     first += 2 * CHUNK
                 if first + CHUNK <= until:
                     put_chunk(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past)

@@ -7,12 +7,13 @@ from typing import Any
 from llvmlite import ir
 
 from xverify.kernels.compiled.flat import Packed
-from xverify.kernels.compiled.scalars import LINE, apart, data_of
+from xverify.kernels.compiled.scalars import LINE, PART, apart, data_of
 from xverify.kernels.compiled.unpacking import bits_before, byte_of, moved_down, unpacked
 from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, of_llvm, shuffled, spread
 
 AHEAD = 1024
-"""Bytes: as far ahead as codes are fetched, which is long enough for memory to answer while what is before them is computed."""
+"""Elements, or bytes of packed codes: as far ahead as codes are fetched, which is long enough for memory to answer while what is
+before them is computed."""
 
 
 def first_of(builder: Any, count: Any) -> Any:
@@ -81,46 +82,48 @@ def _some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask: Any
 
 
 def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
-    """Put a vector there; where ``streamed`` is true, past the caches, to a multiple of its size."""
+    """Put a vector there; where ``streamed`` is true, past the caches, to a multiple of PART bytes."""
     size = done.type.count * done.type.element.get_abi_size(context.target_data)
     with builder.if_else(streamed) as (past_the_caches, through_them):
         with past_the_caches:
-            # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
-            floats = ir.VectorType(F32, size // 4)
-            fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
-            stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=size)
-            stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
-            apart(builder, stored, "written", "read")
+            within = builder.and_(builder.ptrtoint(address, I64), ir.Constant(I64, size - 1))
+            with builder.if_else(builder.icmp_unsigned("==", within, ir.Constant(I64, 0))) as (whole, in_parts):
+                with whole:
+                    _store_past_caches(builder, done, address, size, size)
+                with in_parts:
+                    _store_past_caches(builder, done, address, size, PART)
         with through_them:
             address = builder.bitcast(address, done.type.as_pointer())
             apart(builder, builder.store(done, address, align=1), "written", "read")
 
 
+def _store_past_caches(builder: Any, done: Any, address: Any, size: int, align: int) -> None:
+    # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them. A vector to
+    # where it is not aligned LLVM stores in parts.
+    floats = ir.VectorType(F32, size // 4)
+    fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
+    stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=align)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+    apart(builder, stored, "written", "read")
+
+
 def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> None:
-    """Have the processor fetch what lies AHEAD bytes behind ``count`` elements from array[first] on. Nothing is read, so that it
-    may be behind the array's end."""
+    """Have the processor fetch what lies AHEAD behind ``count`` elements from array[first] on. Nothing is read, so that it may be
+    behind the array's end."""
     start = data_of(context, builder, array, value, first)
-    size = count * start.type.pointee.get_abi_size(context.target_data)
-    if isinstance(array, Packed):
-        size //= array.in_byte
+    itemsize = start.type.pointee.get_abi_size(context.target_data)
+    size = count // array.in_byte if isinstance(array, Packed) else count * itemsize
     kinds = [ir.PointerType(I8), I32, I32, I32]
     name = "llvm.prefetch.p0"
     fetch = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
     start = builder.bitcast(start, kinds[0])
     for line in range(0, size, LINE):
-        place = builder.gep(start, [ir.Constant(I64, AHEAD + line)])
+        place = builder.gep(start, [ir.Constant(I64, AHEAD * itemsize + line)])
         builder.call(fetch, [place, *(ir.Constant(I32, number) for number in _TO_READ_SOON)])
 
 
 _TO_READ_SOON = (0, 3, 1)
 """What LLVM calls so: to be read, with the most locality, as data."""
-
-
-def whole_lines(context: Any, builder: Any, array: Any, value: Any, first: Any, streamed: Any) -> Any:
-    """``streamed``, unless array[first] is in the midst of a cache line: for vectors as long as one."""
-    begin = builder.ptrtoint(data_of(context, builder, array, value, first), I64)
-    within = builder.and_(begin, ir.Constant(I64, LINE - 1))
-    return builder.and_(streamed, builder.icmp_unsigned("==", within, ir.Constant(I64, 0)))
 
 
 def store_some(builder: Any, done: Any, address: Any, mask: Any) -> None:

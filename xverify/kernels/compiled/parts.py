@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from xverify.kernels.compiled.scalars import LINE, settle
+from xverify.kernels.compiled.scalars import LINE, PART, settle
 from xverify.kernels.compiled.sharing import finish, take
 from xverify.kernels.compiled.vectors import CHUNK
 
@@ -31,7 +31,10 @@ def piece(where, shared, is_first, last):
         first, last = 0, size
     start, end = first, first
     if multiple != 0:
-        before = min(last - first, (-(target + first * itemsize) % LINE) // itemsize)
+        begins = target + first * itemsize
+        before = min(last - first, (-begins % LINE) // itemsize)
+        if (position + first + before) % multiple != 0:
+            before = min(last - first, (-begins % PART) // itemsize)
         if (position + first + before) % multiple == 0:
             start, end = first + before, last - (last - first - before) % CHUNK
     return first, start, end, last

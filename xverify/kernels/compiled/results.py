@@ -10,7 +10,7 @@ from numba import types
 
 from xverify.kernels.compiled import bytewise, decoding, nibbles, rounding
 from xverify.kernels.compiled.flat import Packed
-from xverify.kernels.compiled.memory import store, whole_lines
+from xverify.kernels.compiled.memory import store
 from xverify.kernels.compiled.scalars import data_of, is_away, significant_bits
 from xverify.kernels.compiled.unpacking import places, unpacked
 from xverify.kernels.compiled.vectors import (
@@ -53,7 +53,7 @@ def store_two(
 ) -> None:  # fmt: skip
     """Put the elements of two chunks of codes' numbers, which share a scale and an offset, to a place: an array, and where in it.
 
-    is_normal: what `normals` says of the scale. streamed: as `past_caches` gives it.
+    is_normal: what `normals` says of the scale. streamed: as for `chunks.put_chunk`.
     """
     out, to = place
     for done in _two(builder, numbers, scale, offset, kinds, is_normal):
@@ -144,9 +144,7 @@ def store_two_looked_up(
     if in_byte > 1 and _by_words():
         entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
         both = of_x86(builder, "avx512.permvar.hi.512", short, entries, places(builder, codes, in_byte))
-        # As `past_caches` knows them.
-        count = 2 * CHUNK if _is_joined(kinds.out) else CHUNK
-        found = [shuffled(builder, both, both, range(first, first + count)) for first in range(0, 2 * CHUNK, count)]
+        found = [both]
     else:
         # What lies above a code is not its own.
         code = (
@@ -157,14 +155,6 @@ def store_two_looked_up(
     for done in found:
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
         to = builder.add(to, ir.Constant(I64, done.type.count))
-
-
-def past_caches(context: Any, builder: Any, of_out: Any, out: Any, to: Any, streamed: Any) -> Any:
-    """Whether two chunks are stored past the caches from out[to] on, if ``streamed`` says so: two that are stored as one only to
-    whole lines. of_out: Numba's type of the array."""
-    if _is_joined(of_out):
-        return whole_lines(context, builder, of_out, out, to, streamed)
-    return streamed
 
 
 def _is_joined(of_out: Any) -> bool:

@@ -21,6 +21,10 @@ from xverify.kernels.compiled.vectors import I1, I32, I64
 LINE = 64
 """Bytes in a cache line."""
 
+PART = 16
+"""Bytes of a line that are stored past the caches at once, at least: to a multiple of so many, at which large arrays of NumPy's
+begin. Those that fill a line one after the other leave as one."""
+
 Generated = tuple[Any, Callable[..., Any]]
 """A signature of Numba's, and what writes the instructions for it."""
 

@@ -16,9 +16,9 @@ from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding, nibbles, sixteens
 from xverify.kernels.compiled.bytewise import AT_ONCE, Table, computed, is_quick, looked_up, read
-from xverify.kernels.compiled.memory import fetch_ahead, load, store, whole_lines
+from xverify.kernels.compiled.memory import fetch_ahead, load, store
 from xverify.kernels.compiled.results import Kinds, few_pays, values
-from xverify.kernels.compiled.scalars import LINE, Generated, data_of
+from xverify.kernels.compiled.scalars import Generated, data_of
 from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I64, constant, shuffled
 
 LONG = 4096
@@ -133,8 +133,6 @@ def _look_up(context: Any, builder: Any, way: _Way, x: Any, out: Any, count: Any
     of_x, codes, first = x
     of_out, result, to = out
     at_once = ir.Constant(I64, way.at_once)
-    if way.at_once == LINE:
-        streamed = whole_lines(context, builder, of_out, result, to, streamed)
     steps = builder.udiv(count, at_once)
     with cgutils.for_range(builder, steps) as loop:
         done = builder.mul(loop.index, at_once)
