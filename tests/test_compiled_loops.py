@@ -20,6 +20,7 @@ from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import loop_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.compiled.staging import ALL, WHOLE
 from xverify.kernels.compiled.vectors import CHUNK
 
 
@@ -44,30 +45,37 @@ def words_of(taken: int, *ends: int) -> Array:
     return words
 
 
-def cut(position: int, multiple: int, first: int, last: int, itemsize: int = 4, target: int = 1 << 20) -> tuple:
+def cut(
+    position: int, multiple: int, first: int, last: int, itemsize: int = 4, target: int = 1 << 20, streamed: int = WHOLE
+) -> tuple:
     """A piece as `parts.piece` gives it, of an output that begins at ``target``."""
     words = words_of(0, first, last)
-    where = target, itemsize, 77, position, multiple
-    found = parts.piece(where, words.ctypes.data, True, 0)
+    where = target, itemsize, 77, position, streamed, multiple
+    found = parts.piece(where, words.ctypes.data, 0)
     assert words[:2].tolist() == [1, 1]
     if first == 0:
-        assert parts.piece((target, itemsize, last, position, multiple), 0, True, 0) == found
+        assert parts.piece((target, itemsize, last, position, streamed, multiple), 0, 0) == found
     return tuple(found)
 
 
 @pytest.mark.parametrize(
     ("position", "multiple", "expected"),
     [
-        (0, 0, (8, 8, 8, 100)),  # nothing is stored past the caches
-        (3, 1, (8, 16, 96, 100)),  # wherever the parameters' runs lie
-        (0, 16, (8, 16, 96, 100)), (48, 16, (8, 16, 96, 100)),
-        (40, 16, (8, 8, 88, 100)),  # chunks begin in the midst of lines
-        (1, 16, (8, 8, 8, 100)), (41, 16, (8, 8, 8, 100)),  # or in the midst of what is stored at once
+        (3, 1, (16, 96, False)),  # wherever the parameters' runs lie
+        (0, 16, (16, 96, False)), (48, 16, (16, 96, False)),
+        (40, 16, (8, 88, False)),  # chunks begin in the midst of lines
+        (1, 16, (16, 96, True)), (41, 16, (16, 96, True)),  # or in the midst of what is stored at once
+        (0, 0, (16, 96, True)),  # or are cut in any case
     ],
 )  # fmt: skip
-def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, ...]) -> None:
-    """From the first cache line on that begins in the piece, or where chunks do, as many whole chunks as it has."""
-    assert cut(position, multiple, 8, 100) == expected
+def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, int, bool]) -> None:
+    """From the first cache line on that begins in the piece, or where chunks do, as many whole chunks as it has; what is cut only
+    where all is."""
+    *_, is_cut = expected
+    assert cut(position, multiple, 8, 100, streamed=ALL) == (8, *expected[:2], 100, is_cut)
+    assert cut(position, multiple, 8, 100) == (8, *((8, 8) if is_cut else expected[:2]), 100, is_cut)
+    begins, start, end, last, _ = cut(position, multiple, 8, 100, streamed=0)
+    assert (begins, start, end, last) == (8, 8, 8, 100)
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
@@ -75,11 +83,11 @@ def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
     """Large arrays of NumPy's begin 16 bytes behind a page's start: where chunks are to be whole they are stored from there on,
     else from the next line's start."""
     chunks, any_place = (cut(0, multiple, 0, 100, itemsize, (1 << 20) + 16) for multiple in (CHUNK, 1))
-    assert chunks == (0, 0, 96, 100)
+    assert chunks == (0, 0, 96, 100, False)
     assert any_place[1] == 48 // itemsize
-    assert cut(0, CHUNK, 0, 100, itemsize, (1 << 20) + 12) == (0, 0, 0, 100)
+    assert cut(0, CHUNK, 0, 100, itemsize, (1 << 20) + 12) == (0, 0, 0, 100, True)
     short = cut(0, 1, 0, 3, itemsize, (1 << 20) + 16)
-    assert short == (0, 3, 3, 3), "no line begins in it"
+    assert short == (0, 3, 3, 3, False), "no line begins in it"
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
@@ -87,7 +95,7 @@ def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
 def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
     for first in range(40):
         for size in (0, 1, 15, 16, 17, 31, 32, 33, 200):
-            begins, start, end, last = cut(0, 1, first, first + size, itemsize, target)
+            begins, start, end, last, _ = cut(0, 1, first, first + size, itemsize, target)
             assert (begins, last) == (first, first + size)
             assert first <= start <= end <= last
             if start < last:
@@ -99,12 +107,12 @@ def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
 
 def test_the_next_piece() -> None:
     """Of a thread's own call none is left after the first; of a shared one another may be, and that one is done is told."""
-    where = 1 << 20, 4, 100, 0, 16
-    assert parts.piece(where, 0, False, 100) == (100, 100, 100, 100)
+    where = 1 << 20, 4, 100, 0, WHOLE, 16
+    assert parts.piece(where, 0, 100)[:4] == (100, 100, 100, 100)
     words = words_of(1, 0, 100, 150)
-    assert parts.piece(where, words.ctypes.data, False, 100) == (100, 112, 144, 150)
+    assert parts.piece(where, words.ctypes.data, 100) == (100, 112, 144, 150, False)
     assert words[:3].tolist() == [2, 1, 2]
-    first, *_, last = parts.piece(where, words.ctypes.data, False, 150)
+    first, _, _, last, _ = parts.piece(where, words.ctypes.data, 150)
     assert first == last
     assert words[:3].tolist() == [3, 0, 2]
 
@@ -122,23 +130,25 @@ def test_runs_and_rows_in_whole_chunks(
 
     def piece(where: tuple[int, ...], *_: int) -> tuple[int, ...]:
         asked.append(where)
-        return (0,) * 4
+        return *(0,) * 4, False
 
-    for name, stand_in in (("piece", piece), ("meets", lambda *_: False), ("address", lambda out: 1 << 20)):
+    for name, stand_in in (
+        ("piece", piece), ("meets", lambda *_: False), ("address", lambda out: 1 << 20), ("space", lambda out: 0),
+    ):  # fmt: skip
         monkeypatch.setattr(loops, name, stand_in)
     monkeypatch.setattr(loops, "room", lambda zero: 0)
     out = np.zeros(4, np.float32)
 
-    def stored_past(loop: Callable[..., bool], runs: Given, rows: Given, streamed: bool) -> bool:
-        assert loop(None, out, None, 0.0, None, None, None, runs, rows, start, streamed, 0, False)
-        multiple = asked[-1][4]
+    def stored_past(loop: Callable[..., bool], runs: Given, rows: Given) -> bool:
+        for streamed in (0, WHOLE, ALL):
+            assert loop(None, out, None, 0.0, None, None, None, runs, rows, start, streamed, 0, False)
+            assert asked[-1][4] == streamed
+        multiple = asked[-1][5]
         return multiple != 0 and start % multiple == 0
 
-    assert stored_past(loops.by_runs, (5, line, run, 7), None, True) == expected
-    assert not stored_past(loops.by_runs, (5, line, run, 7), None, False)
+    assert stored_past(loops.by_runs, (5, line, run, 7), None) == expected
     if run == 32:
-        assert stored_past(loops.by_rows, None, (5, line, 7, 9, 1), True) == expected
-        assert not stored_past(loops.by_rows, None, (5, line, 7, 9, 1), False)
+        assert stored_past(loops.by_rows, None, (5, line, 7, 9, 1)) == expected
 
 
 Given = tuple[int, ...] | None
@@ -207,7 +217,7 @@ def test_a_part_of_a_tensor(
         if places is None:
             given = [array.reshape(()) for array in given]
         arguments = (None, None) if places is None else places.arguments(int(low))
-        for beside, streamed in ((0, True), (3, True), (8, True), (3, False)):
+        for beside, streamed in ((0, WHOLE), (0, ALL), (3, ALL), (8, WHOLE), (3, 0)):
             operands = [beside_a_page(array, beside == 3) for array in (x[start:stop], *given)]
             begins = -memory.ctypes.data % 64 // out.itemsize + 32 + beside
             memory[:] = 0x55
@@ -258,7 +268,7 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
     arguments = (None, None) if places is None else places.arguments(0)
     ends = [0, 1, 63, 64, 512, 513, 1999, size - 1, size]
     memory = np.empty(size + 128, np.float16)
-    ways = (0, False, 0), (0, True, 0), (0, True, 2), (0, True, 14), (3, True, 0), (8, True, 0), (9, False, 0)
+    ways = (0, 0, 0), (0, WHOLE, 0), (0, ALL, 0), (0, ALL, 2), (0, ALL, 14), (3, ALL, 0), (8, ALL, 0), (9, 0, 0)
     for taken, streamed, beside in ways:  # beside: elements between a cache line's start and the output
         bell = np.array([7])
         words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])

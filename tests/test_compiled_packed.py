@@ -25,6 +25,7 @@ from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat, Packed, codes_of
 from xverify.kernels.compiled.linear import loop_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
+from xverify.kernels.compiled.staging import ALL, WHOLE
 
 LONG = 3 * tables.LONG
 
@@ -69,7 +70,7 @@ def test_a_part_of_a_tensor(
     want = NUMPY.dequantize_linear(x.view(dtype_of(name)), scale[which], each_zero_point, axis=0)
     memory = np.zeros(size + 128, out)
 
-    def ask(start: int, stop: int, beside: int, streamed: bool, shared: int = 0) -> Array:
+    def ask(start: int, stop: int, beside: int, streamed: int, shared: int = 0) -> Array:
         low, high = (which[start:stop].min(), which[start:stop].max() + 1) if start < stop else (0, 1)
         part_of_scale = scale[low:high] if places else scale.reshape(())
         packed = [
@@ -92,10 +93,10 @@ def test_a_part_of_a_tensor(
 
     for start, stop in some_parts(size):
         start -= start % in_byte
-        for beside, streamed in ((0, True), (3, True), (8, True), (3, False)):
+        for beside, streamed in ((0, WHOLE), (0, ALL), (3, ALL), (8, WHOLE), (3, 0)):
             same_bits(want[start:stop], ask(start, stop, beside, streamed))
     ends = [0, 1, 63, 64, 512, 515, 1999, 2048, size]
-    for taken, streamed in ((0, False), (0, True), (3, True), (5, False)):
+    for taken, streamed in ((0, 0), (0, WHOLE), (0, ALL), (3, ALL), (5, 0)):
         bell = np.array([7])
         words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])
         for beside in (0, 3):

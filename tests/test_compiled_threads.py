@@ -19,6 +19,7 @@ from numba import types
 
 from xverify.kernels.compiled import pieces, pool, sharing
 from xverify.kernels.compiled.build import entry
+from xverify.kernels.compiled.staging import ALL, WHOLE
 
 CHOOSES = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="a thread cannot choose its core"
@@ -43,7 +44,7 @@ def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> N
     for out_step, read in ((1, None), (2, None), (1, lambda start, stop: x[start:stop].copy())):
         out = np.zeros(size * out_step, np.float64)[::out_step]
 
-        def write(start: int, stop: int, codes: np.ndarray, elements: np.ndarray, streamed: bool) -> None:
+        def write(start: int, stop: int, codes: np.ndarray, elements: np.ndarray, streamed: int) -> None:
             assert codes.shape == elements.shape == (stop - start,)
             elements[:] = codes
 
@@ -219,13 +220,13 @@ def test_pieces_become_smaller(size: int, sharers: int) -> None:
     assert ends.dtype.kind == "i"
 
 
-def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, bool, int, bool]]:
+def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, int, int, bool]]:
     """What is asked of a loop that takes pieces itself: where its codes begin, how many, whether it stores past the caches, and
     how it was called. All codes are given once."""
     x = np.arange(size * gaps, dtype=np.uint32)[::gaps].view(np.int32)
     out, asked, given = np.zeros(size, np.float64), [], []
 
-    def write(start: int, codes: np.ndarray, elements: np.ndarray, streamed: bool, shared: int, helps: bool) -> None:
+    def write(start: int, codes: np.ndarray, elements: np.ndarray, streamed: int, shared: int, helps: bool) -> None:
         assert codes.size == elements.size
         asked.append((start, codes.size, streamed, shared, helps))
         elements[:] = codes
@@ -243,13 +244,15 @@ def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pieces, "threads", lambda: 1)
     monkeypatch.setattr(pool, "threads", lambda: 1)
     small, large = pieces.THREADS_FROM // 8 - 1, pieces.THREADS_FROM // 8
-    monkeypatch.setattr(pieces, "leaves_caches", lambda read, written: (read, written) == (4 * large, 8 * large))
-    assert all_pieces(small, False, 1) == [(0, small, False, 0, False)]
-    assert all_pieces(large, False, 1) == [(0, large, True, 0, False)]
+    monkeypatch.setattr(
+        pieces, "past_caches", lambda read, written: ALL if (read, written) == (4 * large, 8 * large) else 0
+    )
+    assert all_pieces(small, False, 1) == [(0, small, 0, 0, False)]
+    assert all_pieces(large, False, 1) == [(0, large, ALL, 0, False)]
     monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 17)
-    assert all_pieces(large, False, 1) == [(0, 1 << 17, True, 0, False), (1 << 17, large - (1 << 17), True, 0, False)]
+    assert all_pieces(large, False, 1) == [(0, 1 << 17, ALL, 0, False), (1 << 17, large - (1 << 17), ALL, 0, False)]
     monkeypatch.setattr(pieces, "PIECE", 1 << 16)
-    parts = [(start, min(pieces.PIECE, small - start), False, 0, False) for start in range(0, small, pieces.PIECE)]
+    parts = [(start, min(pieces.PIECE, small - start), 0, 0, False) for start in range(0, small, pieces.PIECE)]
     assert all_pieces(small, True, 1) == parts
     assert {how for *_, how in all_pieces(small, False, 2)} == {False}
 
@@ -263,11 +266,11 @@ def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
     monkeypatch.setattr(
-        pieces, "leaves_caches", lambda read, written: (read, written) == (4 * large + 4, 8 * large + 8)
+        pieces, "past_caches", lambda read, written: WHOLE if (read, written) == (4 * large + 4, 8 * large + 8) else 0
     )
     for size, span, expected in (
-        (large - 1, large, [(0, large - 1, False)]), (large, large, [(0, large, False)]),
-        (large + 1, large, [(0, large, True), (large, 1, True)]),
+        (large - 1, large, [(0, large - 1, 0)]), (large, large, [(0, large, 0)]),
+        (large + 1, large, [(0, large, WHOLE), (large, 1, WHOLE)]),
     ):  # fmt: skip
         monkeypatch.setattr(pieces, "SHARED", span)
         asked = all_pieces(size, False, 1)
@@ -307,6 +310,16 @@ def test_of_what_is_stored_past_the_caches(
         True,
         True,
     ]
+
+
+def test_what_is_cut_is_stored_so_of_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "own_cache", lambda: None)
+    room = 24 << 20
+    sizes = (0, room - 1, room, 2 * room - 1, 2 * room, 1 << 40)
+    assert [pieces.past_caches(0, written) for written in sizes] == [0, 0, WHOLE, WHOLE, ALL, ALL]
+    monkeypatch.setattr(pieces, "own_cache", lambda: 1000)
+    sizes = (1000, 1001, 2601, 2602)
+    assert [pieces.past_caches(300, written) for written in sizes] == [0, WHOLE, WHOLE, ALL]
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 3), (4, 1), (4, 0)])

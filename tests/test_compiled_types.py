@@ -79,7 +79,7 @@ def test_linear_loops(
     outputs = {"float32": F32, "float16": U16, "bfloat16": I16}
     assert found == [
         (Flat(codes), Flat(outputs[out], written=True), made.coding.fields_type, real, Flat(scales, rank),
-         real if offset is None else Flat(offset, rank), division, runs, rows, I64, types.boolean, I64,
+         real if offset is None else Flat(offset, rank), division, runs, rows, I64, I64, I64,
          types.boolean)
     ]  # fmt: skip
 

@@ -28,7 +28,7 @@ COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
         "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed", "parts",
-        "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "tables", "unpacking", "vectors",
+        "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "staging", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
@@ -230,7 +230,7 @@ QUICK_OF_FILE = {
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
         ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
-        ("parts", (*OF_LOOPS, *PAST_THE_CACHES, *OF_THREADS)),
+        ("parts", (*OF_LOOPS, *PAST_THE_CACHES, *OF_THREADS)), ("staging", (*OF_LOOPS, *PAST_THE_CACHES)),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
         ("places", ("tests/test_compiled_places.py",)),

@@ -94,6 +94,7 @@ def sources() -> str:
         "scalars",
         "sharing",
         "sixteens",
+        "staging",
         "tables",
         "unpacking",
         "vectors",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I32, I64, constant, has, of_x86, shuffled, spread
+from xverify.kernels.compiled.vectors import CHUNK, I8, I16, I32, I64, constant, has, of_x86, room_for, shuffled, spread
 
 AT_ONCE = 64
 """Codes that are looked up together, and entries in a register of bytes."""
@@ -40,7 +40,7 @@ def is_quick() -> bool:
 
 def computed(builder: Any, entries_of: Callable[[Any], Any]) -> Any:
     """The address of what is computed of every code. entries_of: CHUNK entries of so many codes, both vectors."""
-    entries = cgutils.alloca_once(builder, ir.ArrayType(_ENTRIES, CODES // CHUNK))
+    entries = room_for(builder, _ENTRIES, CODES // CHUNK)
     upward = ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK)))
     with cgutils.for_range(builder, ir.Constant(I64, CODES // CHUNK)) as loop:
         from_here = builder.trunc(builder.mul(loop.index, ir.Constant(I64, CHUNK)), I8)

@@ -7,7 +7,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
@@ -22,7 +21,7 @@ from xverify.kernels.compiled.results import (
     values,
 )
 from xverify.kernels.compiled.scalars import Generated, data_of
-from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, spread
+from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, room_for, spread
 
 KEPT = 128
 """Scales and offsets of short runs that are converted together. A number that was just written in a vector with others is slow to
@@ -214,7 +213,7 @@ def room(context: Any, like: Any) -> Generated:
     """The address of room for the numbers of KEPT scales, and then of as many offsets, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(arguments[0].type, 2 * KEPT)), I64)
+        return builder.ptrtoint(room_for(builder, arguments[0].type, 2 * KEPT), I64)
 
     return types.int64(like), generate
 

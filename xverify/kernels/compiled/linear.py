@@ -50,7 +50,7 @@ def signature(
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
         codes_of(codes, in_byte), Flat(ELEMENTS[out], written=True), coding, real, scale, offset,
-        types.boolean if by_division else types.none, runs, rows, types.int64, types.boolean,
+        types.boolean if by_division else types.none, runs, rows, types.int64, types.int64,
         types.int64, types.boolean,
     )  # fmt: skip
 
@@ -184,7 +184,7 @@ class Linear:
             return
         factor, offset = prepared
 
-        def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
+        def write(start: int, codes: Array, elements: Array, streamed: int, shared: int, helps: bool) -> None:
             compiled(codes, elements, fields, 0.0, factor, offset, divides, runs, rows, start, streamed, shared, helps)
 
         if self.is_looked_up(out.size, is_wide):
@@ -227,7 +227,7 @@ class Linear:
         assert places is not None
         scales, zero_points = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
 
-        def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
+        def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             for first, last in places.cuts(start, stop):
                 low, high = places.reach(first, last)
                 low -= low % in_byte
@@ -274,7 +274,7 @@ def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: in
     given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
     compiled = entry(looked_up, signature(*given, in_byte=in_byte))
 
-    def write(start: int, codes: Array, elements: Array, streamed: bool, shared: int, helps: bool) -> None:
+    def write(start: int, codes: Array, elements: Array, streamed: int, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)
 
     for_all_pieces(write, out, x, read, in_byte)

@@ -5,7 +5,8 @@
 There is one loop for each way in which parameters serve elements (`linear.loop_of`), with as many signatures as are used, which
 Numba keeps. Each is one function with all that it does, but for what is made of numbers alone (`parts`, `sharing`): what it calls
 Numba has LLVM optimise by itself as well, and write instructions for it that nobody runs. So the lines that ask for pieces and
-their parts stand in each loop: inlined by Numba from one place, they compile more slowly.
+their parts stand in each loop: inlined by Numba from one place, they compile more slowly. ``nothing`` is 0, and no literal, of
+which Numba would compile `parts.piece` once more.
 
 ``coding``: how codes become numbers (`codings.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
 ``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: an array of float32, or of the codes of
@@ -21,9 +22,9 @@ Which element of the arrays serves which of x:
 
 ``origin`` counts the parameters before the first that is given.
 
-``streamed``: the output is stored past the caches, from its first cache line's start to its last whole chunk, or where that is in
-the midst of a chunk of runs or rows, from the first PART of a line; through them, which takes up to twice as long, where runs or
-rows cut chunks, or where no chunk of theirs begins there.
+``streamed``: 0, or the output is stored past the caches, from its first cache line's start to its last whole chunk, or where that
+is in the midst of a chunk of runs or rows, from the first PART of a line. With `staging.WHOLE` only where no chunk is cut by runs
+or rows; with `staging.ALL` everywhere: what is cut is put together first.
 ``shared``: 0 for all of it, or where `sharing` finds which pieces are left to do; ``helps``: whether for another thread's call.
 
 A loop returns whether it wrote (x - offset) * scale, or / scale, each exact and rounded once: nothing is written where the output
@@ -50,6 +51,7 @@ from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.parts import piece
 from xverify.kernels.compiled.scalars import address, get, meets, offset_number, put, scale_number
 from xverify.kernels.compiled.sharing import linger, listen
+from xverify.kernels.compiled.staging import STAGE, put_staged, space, staged
 from xverify.kernels.compiled.tables import LONG, entries_multiple, put_entries, put_long
 from xverify.kernels.compiled.vectors import CHUNK
 
@@ -57,21 +59,27 @@ from xverify.kernels.compiled.vectors import CHUNK
 def looked_up(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
     """The entry of a table, ``coding``, for each code; ``scale``, ``offset`` and what else says where those are: None.
     Whether the output shares memory was asked before."""
-    where = address(out), out.itemsize, out.size, position, entries_multiple(x, out) if streamed else 0
+    stage, nothing = space(out), 0 * position
+    where = address(out), out.itemsize, out.size, position, streamed, entries_multiple(x, out)
     heard = listen(shared) if shared != 0 else 0
-    first, start, end, last, is_first = 0, 0, 0, 0, True
+    first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
-            first, start, end, last = piece(where, shared, is_first, last)
-            is_first = False
+            first, start, end, last, is_cut = piece(where, shared, last)
             if first == last:
                 break
         past = start <= first < end
         stop = start if first < start else end if past else last
-        first += put_entries(x, out, first, stop - first, coding, past)
+        to, begins, staging = out, first, past and is_cut
+        if staging:
+            stop, past = min(stop, first + STAGE), False
+            to = staged(out, stage, first)
+        first += put_entries(x, to, first, stop - first, coding, past)
         while first < stop:
-            put(out, first, get(coding, get(x, first)))
+            put(to, first, get(coding, get(x, first)))
             first += 1
+        if staging:
+            put_staged(out, stage, begins, stop)
     if shared != 0:
         linger(shared, helps, heard)
     return True
@@ -82,13 +90,13 @@ def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
     if shared == 0 and meets(out, x, scale, offset):
         return False
     own_scale, own_offset = scale_number(get(scale, 0), zero), offset_number(offset, 0, coding, zero)
-    where = address(out), out.itemsize, out.size, position, 1 if streamed else 0
+    nothing = 0 * position
+    where = address(out), out.itemsize, out.size, position, streamed, 1 + nothing
     heard = listen(shared) if shared != 0 else 0
-    first, start, end, last, is_first = 0, 0, 0, 0, True
+    first, start, end, last = nothing, nothing, nothing, nothing
     while True:
         if first == last:
-            first, start, end, last = piece(where, shared, is_first, last)
-            is_first = False
+            first, start, end, last, _ = piece(where, shared, last)
             if first == last:
                 break
         past = start <= first < end
@@ -127,17 +135,21 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
     chunks = run // CHUNK
     numbers = room(zero)
     multiple = CHUNK if line % CHUNK == 0 and run % CHUNK == 0 else 0
-    where = address(out), out.itemsize, out.size, position, multiple if streamed else 0
+    stage, nothing = space(out), 0 * position
+    where = address(out), out.itemsize, out.size, position, streamed, multiple
     heard = listen(shared) if shared != 0 else 0
-    first, start, end, last, is_first = 0, 0, 0, 0, True
+    first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
-            first, start, end, last = piece(where, shared, is_first, last)
-            is_first = False
+            first, start, end, last, is_cut = piece(where, shared, last)
             if first == last:
                 break
         past = start <= first < end
         stop = start if first < start else end if past else last
+        to, begins, staging = out, first, past and is_cut
+        if staging:
+            stop, past = min(stop, first + STAGE), False
+            to = staged(out, stage, first)
         lines = (position + first) // line
         within = position + first - lines * line
         block = within // run
@@ -148,7 +160,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         while first < stop:
             parameter = lines * stride + block - origin
             left = min(line - within, stop - first)
-            begins = first
+            before = first
             if ahead == 0 and left >= 2 * run and run % CHUNK == 0 and run < LONG:
                 # Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch.
                 whole = left // run
@@ -175,7 +187,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                             other_scale, other_offset = kept(numbers, j, zero), kept(numbers, KEPT + j, zero)
                             for _ in range((chunks + 3) // 4):
                                 put_four_chunks(
-                                    x, out, first, coding, own_scale, own_offset, other_scale, other_offset, divides,
+                                    x, to, first, coding, own_scale, own_offset, other_scale, other_offset, divides,
                                     scale, offset, table, past, usual,
                                 )  # fmt: skip
                                 first += 4 * CHUNK
@@ -185,17 +197,17 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                         # Two, as most files of 4-bit weights have them: a loop would cost as much as it does.
                         if chunks == 2:
                             put_two_chunks(
-                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
+                                x, to, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
                             )
                             first += 2 * CHUNK
                             continue
                         for _ in range(chunks // 2):
                             put_two_chunks(
-                                x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
+                                x, to, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
                             )
                             first += 2 * CHUNK
                         if chunks % 2 == 1:
-                            put_chunk(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
+                            put_chunk(x, to, first, coding, own_scale, own_offset, divides, scale, offset, past)
                             first += CHUNK
                     parameter += count
                     whole -= count
@@ -205,29 +217,31 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                 own_scale = scale_number(get(scale, parameter), zero)
                 own_offset = offset_number(offset, parameter, coding, zero)
                 until = first + count
-                first += put_long(x, out, first, count, coding, own_scale, own_offset, divides, scale, offset, past)
+                first += put_long(x, to, first, count, coding, own_scale, own_offset, divides, scale, offset, past)
                 usual = gives_normals(own_scale, divides)
                 if table != 0:
                     for _ in range((until - first) // (4 * CHUNK)):
                         put_four_chunks(
-                            x, out, first, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
+                            x, to, first, coding, own_scale, own_offset, own_scale, own_offset, divides, scale, offset,
                             table, past, usual,
                         )  # fmt: skip
                         first += 4 * CHUNK
                 for _ in range((until - first) // (2 * CHUNK)):
-                    put_two_chunks(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past, usual)
+                    put_two_chunks(x, to, first, coding, own_scale, own_offset, divides, scale, offset, past, usual)
                     first += 2 * CHUNK
                 if first + CHUNK <= until:
-                    put_chunk(x, out, first, coding, own_scale, own_offset, divides, scale, offset, past)
+                    put_chunk(x, to, first, coding, own_scale, own_offset, divides, scale, offset, past)
                     first += CHUNK
                 if first < until:
-                    put_rest(x, out, first, coding, own_scale, own_offset, divides, scale, offset, until - first)
+                    put_rest(x, to, first, coding, own_scale, own_offset, divides, scale, offset, until - first)
                     first = until
             ahead = 0
-            within += first - begins
+            within += first - before
             if within == line:
                 within, block = 0, 0
                 lines += 1
+        if staging:
+            put_staged(out, stage, begins, stop)
     if shared != 0:
         linger(shared, helps, heard)
     return True
@@ -239,17 +253,21 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         return False
     origin, row, rows_of_line, run, stride = rows
     multiple = CHUNK if row % CHUNK == 0 else 0
-    where = address(out), out.itemsize, out.size, position, multiple if streamed else 0
+    stage, nothing = space(out), 0 * position
+    where = address(out), out.itemsize, out.size, position, streamed, multiple
     heard = listen(shared) if shared != 0 else 0
-    first, start, end, last, is_first = 0, 0, 0, 0, True
+    first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
-            first, start, end, last = piece(where, shared, is_first, last)
-            is_first = False
+            first, start, end, last, is_cut = piece(where, shared, last)
             if first == last:
                 break
         past = start <= first < end
         stop = start if first < start else end if past else last
+        to, begins, staging = out, first, past and is_cut
+        if staging:
+            stop, past = min(stop, first + STAGE), False
+            to = staged(out, stage, first)
         number_of_row = (position + first) // row
         within = position + first - number_of_row * row
         line = number_of_row // rows_of_line
@@ -260,12 +278,12 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
             parameter = (line * stride + block) * row + within - origin
             count = min(row - within, stop - first)
             for _ in range(count // CHUNK):
-                put_chunk_of_row(x, out, first, coding, zero, divides, scale, offset, parameter, past)
+                put_chunk_of_row(x, to, first, coding, zero, divides, scale, offset, parameter, past)
                 first += CHUNK
                 parameter += CHUNK
             rest = count % CHUNK
             if rest > 0:
-                put_rest_of_row(x, out, first, coding, zero, divides, scale, offset, parameter, rest)
+                put_rest_of_row(x, to, first, coding, zero, divides, scale, offset, parameter, rest)
                 first += rest
             within = 0
             of_line += 1
@@ -276,6 +294,8 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
             if of_line == rows_of_line:
                 of_line, of_run, block = 0, 0, 0
                 line += 1
+        if staging:
+            put_staged(out, stage, begins, stop)
     if shared != 0:
         linger(shared, helps, heard)
     return True

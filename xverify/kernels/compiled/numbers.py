@@ -15,7 +15,20 @@ from xverify.kernels.compiled.codings import HalfCoding
 from xverify.kernels.compiled.memory import fetch_ahead, load
 from xverify.kernels.compiled.results import Kinds, store_two
 from xverify.kernels.compiled.scalars import Generated, apart
-from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, constant, of_x86, shaped, shuffled, spread
+from xverify.kernels.compiled.vectors import (
+    CHUNK,
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    constant,
+    of_x86,
+    room_for,
+    shaped,
+    shuffled,
+    spread,
+)
 
 _REGISTERS = 8
 """Of a table of 256 entries of 16 bits."""
@@ -130,7 +143,7 @@ def put_table(builder: Any, coding: Any) -> Any:
 
 def _put(builder: Any, registers: list[Any]) -> Any:
     """The address of room for registers of one type, where they are put."""
-    room = cgutils.alloca_once(builder, ir.ArrayType(registers[0].type, len(registers)))
+    room = room_for(builder, registers[0].type, len(registers))
     for place, register in enumerate(registers):
         builder.store(register, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
     return builder.ptrtoint(room, I64)

@@ -13,6 +13,7 @@ from xverify.kernels.blocks import Index, blocks
 from xverify.kernels.casting import Array
 from xverify.kernels.compiled.flat import is_plain
 from xverify.kernels.compiled.pool import each, share, threads
+from xverify.kernels.compiled.staging import ALL, WHOLE
 
 PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
@@ -29,10 +30,10 @@ LEAST_PIECE = 1 << 16
 THREADS_FROM = 1 << 21
 """Bytes of output from which on several threads share the work: to wake one costs what one alone does with a half of so many."""
 
-Write = Callable[[int, int, Array, Array, bool], None]
+Write = Callable[[int, int, Array, Array, int], None]
 """write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
 
-WriteAll = Callable[[int, Array, Array, bool, int, bool], None]
+WriteAll = Callable[[int, Array, Array, int, int, bool], None]
 """write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, of any rank, by a loop that takes
 pieces itself where it is given ``shared``: see `loops.linear`."""
 
@@ -75,6 +76,12 @@ def leaves_caches(read: int, written: int) -> bool:
     return 2 * read + written > cache * 8 // 5
 
 
+def past_caches(read: int, written: int) -> int:
+    """What of an output is stored past the caches, as `loops` have it. To put together what is cut takes time too, so that it
+    pays for outputs twice as large: measured on an Intel Xeon by calls of 8 Mi to 64 Mi elements."""
+    return WHOLE * leaves_caches(read, written) + (ALL - WHOLE) * leaves_caches(read // 2, written // 2)
+
+
 def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None, in_byte: int = 1) -> None:
     """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most.
 
@@ -82,9 +89,9 @@ def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = No
     """
     if read is None and is_plain(x) and is_plain(out):
         if out.nbytes < THREADS_FROM:
-            write(0, x, out, False, 0, False)
+            write(0, x, out, 0, 0, False)
             return
-        streamed = leaves_caches(x.nbytes, out.nbytes)
+        streamed = past_caches(x.nbytes, out.nbytes)
         if threads() > 1:
             codes, elements = _slices(x.reshape(-1), in_byte), out.reshape(-1)
             for start in range(0, out.size, SHARED):
@@ -92,13 +99,13 @@ def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = No
                 _share(write, start, codes(start, stop), elements[start:stop], streamed)
             return
 
-    def alone(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
+    def alone(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
         write(start, codes, elements, streamed, 0, False)
 
     for_each_piece(alone, out, x, read, PIECE if read is not None else LARGE_PIECE, in_byte)
 
 
-def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed: bool) -> None:
+def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed: int) -> None:
     def work(shared: int, helps: bool) -> None:
         write(start, codes, elements, streamed, shared, helps)
 
@@ -119,7 +126,7 @@ def for_each_piece(
         _for_each_block(write, out, x, read)
         return
     elements, codes = out.reshape(-1), read
-    streamed = leaves_caches(x.nbytes, out.nbytes)
+    streamed = past_caches(x.nbytes, out.nbytes)
 
     def task(number: int) -> None:
         start, stop = number * largest, min((number + 1) * largest, size)
@@ -159,7 +166,7 @@ def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> No
         )
         target = out[index]
         elements = target.reshape(-1) if is_plain(target) else np.empty(stop - start, out.dtype)
-        write(start, stop, codes, elements, False)
+        write(start, stop, codes, elements, 0)
         if elements.base is None:
             target[...] = elements.reshape(target.shape)
 

@@ -95,7 +95,7 @@ class Ranged:
             low, high = laid_out(low, places), laid_out(high, places)
         runs, row = (None, period) if is_rows else ((period, run), None)
 
-        def write(start: int, stop: int, codes: Array, elements: Array, streamed: bool) -> None:
+        def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             doubtful = np.zeros(stop - start, np.uint8)
             mode, constants = _MODES[self.mode], self.constants
             compiled(codes, elements, doubtful, coding, mode, constants, low, high, runs, row, start)

@@ -19,7 +19,20 @@ from numba.core import cgutils
 from xverify.kernels.compiled import nibbles
 from xverify.kernels.compiled.codings import HalfCoding
 from xverify.kernels.compiled.nibbles import BYTES, joined, moved, split
-from xverify.kernels.compiled.vectors import CHUNK, F32, I8, I16, I32, I64, constant, of_llvm, of_x86, shuffled, spread
+from xverify.kernels.compiled.vectors import (
+    CHUNK,
+    F32,
+    I8,
+    I16,
+    I32,
+    I64,
+    constant,
+    of_llvm,
+    of_x86,
+    room_for,
+    shuffled,
+    spread,
+)
 
 _SIXTEENS = 8
 """Of codes without a sign."""
@@ -57,7 +70,7 @@ def entries(builder: Any, entries_of: Callable[[Any], Any]) -> list[Any]:
     codes = cgutils.global_constant(builder, "sixteens", cgutils.make_bytearray(_CODES))
     codes = builder.bitcast(codes, ir.VectorType(I8, CHUNK).as_pointer())
     count = len(_CODES) // CHUNK
-    room = cgutils.alloca_once(builder, ir.ArrayType(ir.VectorType(I16, CHUNK), count))
+    room = room_for(builder, ir.VectorType(I16, CHUNK), count)
     with cgutils.for_range(builder, ir.Constant(I64, count)) as loop:
         code = builder.load(builder.gep(codes, [loop.index]), align=1)
         builder.store(entries_of(code), builder.gep(room, [ir.Constant(I32, 0), loop.index]))

@@ -66,6 +66,15 @@ def integer(value: Any) -> Any:
     return shaped(I32 if is_single(value) else I64, value)
 
 
+def room_for(builder: Any, kind: Any, count: int, align: int | None = None) -> Any:
+    """The address of room for so many of a type, the same each time. What is in it is not known: Numba's own way of making room
+    clears it, element by element, whenever the function is entered."""
+    with builder.goto_entry_block():
+        room = builder.alloca(ir.ArrayType(kind, count))
+    room.align = align
+    return room
+
+
 def spread(builder: Any, scalar: Any, like: Any) -> Any:
     """The scalar as often as ``like`` has elements."""
     if not isinstance(like.type, ir.VectorType):
