@@ -150,6 +150,29 @@ def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
             assert (room[start + want.nbytes :] == 0x55).all()
 
 
+LARGE = (13 << 20) + 77
+"""Elements of float32 that are stored past the caches also where runs cut chunks, unless a processor's last cache is larger."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inner", [147, 1001, 4096])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_outputs_that_leave_the_caches(axis: int, inner: int) -> None:
+    """As they are: on as many threads as there are, whole chunks and cut ones, from a line's start, a part's and neither."""
+    x = drawn("uint8", (LARGE // inner, inner))
+    scale, zero_point = coded("float32", np.arange(x.shape[axis]) + 0x3E000001), drawn("uint8", (x.shape[axis],))
+    want = xverify.dequantize_linear(x, scale, zero_point, axis=axis, backend="numpy")
+    room = np.empty(want.nbytes + 192, np.uint8)
+    for beside in (0, 4, 16):
+        start = -room.ctypes.data % 64 + beside
+        room[:] = 0x55
+        out = room[start : start + want.nbytes].view(np.float32).reshape(want.shape)
+        xverify.dequantize_linear(x, scale, zero_point, axis=axis, out=out, backend="numba")
+        np.testing.assert_array_equal(out.view(np.uint32), want.view(np.uint32))
+        assert (room[:start] == 0x55).all()
+        assert (room[start + want.nbytes :] == 0x55).all()
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
