@@ -97,14 +97,18 @@ def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) ->
             apart(builder, builder.store(done, address, align=1), "written", "read")
 
 
-def _store_past_caches(builder: Any, done: Any, address: Any, size: int, align: int) -> None:
-    # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them. A vector to
-    # where it is not aligned LLVM stores in parts.
-    floats = ir.VectorType(F32, size // 4)
-    fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(done, floats))
-    stored = builder.store(fenced, builder.bitcast(address, floats.as_pointer()), align=align)
-    stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
-    apart(builder, stored, "written", "read")
+def _store_past_caches(builder: Any, done: Any, address: Any, size: int, at_once: int) -> None:
+    """Put a vector of ``size`` bytes there, so many at once."""
+    value = builder.bitcast(done, ir.VectorType(F32, size // 4))
+    count = at_once // 4
+    parts = builder.bitcast(address, ir.VectorType(F32, count).as_pointer())
+    for number in range(size // at_once):
+        part = shuffled(builder, value, value, range(number * count, (number + 1) * count))
+        # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
+        fenced = of_llvm(builder, "arithmetic.fence", part)
+        stored = builder.store(fenced, builder.gep(parts, [ir.Constant(I32, number)]), align=at_once)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+        apart(builder, stored, "written", "read")
 
 
 def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> None:
