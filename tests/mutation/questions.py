@@ -357,7 +357,7 @@ def questions_for(mutant: Mutant) -> tuple[Question, ...]:
 def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
     """What is asked first where Numba compiles every loop anew. It is optimised, which takes longer, only where tests look at
     how much is done at once, or for instructions that are left out with what is never reached."""
-    if mutant.function == "linear":  # which decides which stores there are
+    if mutant.file.endswith("/loops.py"):  # which decide which stores there are
         asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_LINEAR, *WAYS, KINDS[0]), False)]
     else:
         asked = [(QUICK_OF_FILE[mutant.file], mutant.file.endswith("/packed.py"))]
