@@ -88,6 +88,8 @@ def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
     assert cut(0, CHUNK, 0, 100, itemsize, (1 << 20) + 12) == (0, 0, 0, 100, True)
     short = cut(0, 1, 0, 3, itemsize, (1 << 20) + 16)
     assert short == (0, 3, 3, 3, False), "no line begins in it"
+    shorter = cut(13, CHUNK, 16, 18, 4, (1 << 20) + 20)
+    assert shorter == (16, 16, 16, 18, True), "no part of a line begins in it"
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
@@ -103,6 +105,24 @@ def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
                 assert (start - first) * itemsize < 64
             assert (end - start) % CHUNK == 0
             assert last - end < CHUNK
+
+
+def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(parts, "settle", lambda: told.append("settled"))
+    monkeypatch.setattr(parts, "finish", lambda shared: told.append("finished"))
+    monkeypatch.setattr(parts, "take", lambda shared: (16, 32))
+
+    def in_order(streamed: int, shared: int, last: int) -> list[str]:
+        told.clear()
+        parts.piece.py_func((1 << 20, 4, 100, 0, streamed, CHUNK), shared, last)
+        return [*told]
+
+    for streamed in (0, WHOLE, ALL):
+        arrived = ["settled"] if streamed else []
+        assert in_order(streamed, 1, 16) == [*arrived, "finished"]
+        assert in_order(streamed, 0, 16) == arrived
+        assert in_order(streamed, 1, 0) == in_order(streamed, 0, 0) == [], "none is done"
 
 
 def test_the_next_piece() -> None:
