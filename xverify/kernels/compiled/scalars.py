@@ -53,10 +53,11 @@ def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
 
 
 def data_of(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
-    """The address of an array's element, or of the byte that a packed code is in."""
+    """The address of an array's element, or of the byte that a packed code is in. LLVM is not told that it is within the array's
+    memory: `staging` gives one that begins far before it."""
     if isinstance(array, Packed):
         index = byte_of(builder, array.in_byte, index)
-    return builder.gep(context.make_array(array)(context, builder, value).data, [index], inbounds=True)
+    return builder.gep(context.make_array(array)(context, builder, value).data, [index])
 
 
 def apart(builder: Any, instruction: Any, own: str, other: str) -> Any:
