@@ -45,7 +45,7 @@ def put_chunk(
     """Put (number - offset) * scale, or / scale where ``divides`` is not None, of CHUNK elements of x, from x[first]
     on, to out[first] and on.
 
-    streamed: past the caches, to out[first] at a multiple of the vector's size.
+    streamed: past the caches, to out[first] at a multiple of `scalars.PART` bytes.
     """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)

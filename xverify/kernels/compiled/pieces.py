@@ -31,11 +31,12 @@ THREADS_FROM = 1 << 21
 """Bytes of output from which on several threads share the work: to wake one costs what one alone does with a half of so many."""
 
 Write = Callable[[int, int, Array, Array, int], None]
-"""write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order."""
+"""write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order. streamed: see
+`past_caches`."""
 
 WriteAll = Callable[[int, Array, Array, int, int, bool], None]
 """write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, of any rank, by a loop that takes
-pieces itself where it is given ``shared``: see `loops.linear`."""
+pieces itself where it is given ``shared``: see `loops`."""
 
 Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
