@@ -243,7 +243,7 @@ def test_a_part_of_a_tensor(
             memory[:] = 0x55
             part = memory[begins : begins + stop - start]
             offset = operands[2:] or [0.0]
-            fill(
+            assert fill(
                 operands[0],
                 part,
                 tuple(kind.fields),
@@ -295,7 +295,7 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
         memory[:] = 85
         starts = -memory.ctypes.data % 64 // 2 + beside
         out = memory[starts : starts + size]
-        fill(x, out, tuple(kind.fields), 0.0, *given, None, *arguments, 0, streamed, words.ctypes.data, True)
+        assert fill(x, out, tuple(kind.fields), 0.0, *given, None, *arguments, 0, streamed, words.ctypes.data, True)
         begins = ends[min(taken, 8)]
         same_bits(want[begins:], out[begins:])
         assert (memory[: starts + begins] == 85).all()
@@ -305,27 +305,35 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
         assert words[2:].tolist() == [8, bell.ctypes.data, 1, *ends]
 
 
-def test_the_output_lies_beside_inputs_and_not_on_them() -> None:
-    """Else the loop says so, and writes nothing."""
-    places = Rows(16)
+@pytest.mark.parametrize("places", [None, Runs(32, 16, 2), Rows(16)], ids=str)
+def test_the_output_lies_beside_inputs_and_not_on_them(places: Places | None) -> None:
+    """Else the loop says so, and writes nothing; of what threads share that was asked before."""
     kind = coding(np.dtype(np.uint8))
-    of_parameters = Flat(types.uint16), Flat(types.uint8)
+    rank, arguments = (0, (None, None)) if places is None else (1, places.arguments(0))
+    of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
     fill = entry(
         loop_of(places), signature(kind.codes, FLOAT16, kind.fields_type, types.float32, *of_parameters, places)
     )
-    operands = drawn("uint8", (4,), 1), np.full(16, 0.5, np.float16), drawn("uint8", (16,), 2)
-    want = NUMPY.dequantize_linear(operands[0], operands[1][:4], operands[2][:4], axis=0)
-    begins, ends = 64, 64 + want.nbytes
+    count = 16 if rank else 1
+    operands = drawn("uint8", (4,), 1), np.full(count, 0.5, np.float16), drawn("uint8", (count,), 2)
+    # Of runs all elements are of the first.
+    serving = slice(4) if isinstance(places, Rows) else [0, 0, 0, 0]
+    want = NUMPY.dequantize_linear(operands[0], operands[1][serving], operands[2][serving], axis=0)
+    begins, ends, nothing_left = 64, 64 + want.nbytes, words_of(1, 0, 4)
     for number, operand in enumerate(operands):
         beside = begins - operand.nbytes, ends
         on_it = beside[0] + operand.itemsize, begins, ends - operand.itemsize
-        for at, is_beside in [*((at, True) for at in beside), *((at, False) for at in on_it)]:
+        for at, is_beside in [*((at, True) for at in beside), *((at, False) for at in on_it if at not in beside)]:
             memory = np.full(160, 0x55, np.uint8)
             moved = memory[at : at + operand.nbytes].view(operand.dtype)
             moved[:] = operand
             kept, out = memory.copy(), memory[begins:ends].view(np.float16)
             x, *given = *operands[:number], moved, *operands[number + 1 :]
-            done = fill(x, out, tuple(kind.fields), 0.0, *given, None, *places.arguments(0), 0, False, 0, False)
+            if not rank:
+                given = [array.reshape(()) for array in given]
+            asked = x, out, tuple(kind.fields), 0.0, *given, None, *arguments, 0, False
+            assert fill(*asked, nothing_left.ctypes.data, False) is True
+            done = fill(*asked, 0, False)
             assert done is is_beside
             if is_beside:
                 same_bits(want, out)

@@ -329,6 +329,7 @@ def test_a_sample_is_always_the_same():
     assert len(some) == 5
     assert command.chosen_of(made, "", 5) == some
     assert command.chosen_of(made, some[2].name, 0) == [some[2]]
+    assert command.chosen_of(made, f"{some[2].name},{some[0].name}", 0) == [some[0], some[2]]
 
 
 def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):

@@ -42,7 +42,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3, help="Seeds 1 to this.")
     parser.add_argument("--jobs", type=int, default=2, help="Mutants at once.")
     parser.add_argument("--sample", type=int, default=0, help="Only so many, always the same ones.")
-    parser.add_argument("--only", default="", help="Only mutants whose file, function or name holds this.")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="Only mutants whose file or function holds one of these, or whose name is one, apart by commas.",
+    )
     parser.add_argument("--compiled", action="store_true", help="Those of the compiled kernels: minutes for each.")
     parser.add_argument("--reference", action="store_true", help="Those of the comparator and the reference.")
     parser.add_argument("--list", action="store_true", help="Say which there are, and try none.")
@@ -114,8 +118,9 @@ def main() -> int:
 
 
 def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
-    """The mutants that are named, or of them a sample that is always the same, in their order."""
-    named = [m for m in made if only in m.file or only in m.function or only == m.name]
+    """The mutants that are named, or of them a sample that is always the same, in their order. only: names, apart by commas."""
+    names = only.split(",")
+    named = [m for m in made if any(name in m.file or name in m.function or name == m.name for name in names)]
     if not sample or sample >= len(named):
         return named
     places = sorted(random.Random(0).sample(range(len(named)), sample))
