@@ -55,8 +55,8 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
     place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
     block_size = 0
     if granularity == "blocked":
-        around = st.sampled_from(walk.block_sizes(shape[place]))
-        block_size = draw(st.one_of(around, st.integers(1, 2 * shape[place] + 1)))
+        around = st.sampled_from(walk.block_sizes(shape, place))
+        block_size = draw(st.one_of(around, st.integers(walk.least_block(shape), 2 * shape[place] + 1)))
     return Linear(
         x_dtype,
         scale,

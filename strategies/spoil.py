@@ -87,7 +87,9 @@ def _zero_point_shape(contract: Contract, call: Call, rng: Generator) -> Call | 
 
 def _granularity(contract: Contract, call: Call, rng: Generator) -> Call | None:
     old = call.tensors["scale"].shape
-    shapes = [(2,), (1, 1), (2, 1, 2)] if old == () else [(old[0] + 1,), (2, 2, 2, 2, 2, 2, 2), (1, 1, 1, 1, 1, 1, 1)]
+    shapes = [(2,), (1, 1), (2, 1, 2)]
+    if old != ():
+        shapes = [(old[0] + 1,), (1,), (2, 2, 2, 2, 2, 2, 2), (1, 1, 1, 1, 1, 1, 1)]
     if len(call.data.shape) > 1 and "block_size" not in contract.domain.attributes:
         shapes.append(call.data.shape)  # a scale for each element
     return _parameters(call, shapes[rng.integers(len(shapes))])
@@ -228,10 +230,6 @@ def _nonzero_int32(contract: Contract, call: Call, rng: Generator) -> Call | Non
     return _with(call, zero_point=Tensor("int32", encode("int32", numbers)))
 
 
-def _one_element(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    return _parameters(call, (1,)) if len(call.tensors["scale"].shape) == 1 else None
-
-
 def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _parameters(call, (1,)) if call.tensors["scale"].shape == () else None
 
@@ -275,14 +273,16 @@ def _odd_axis(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 
 def _axis_length(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    if "axis" not in call.attributes:
-        return None
-    return _parameters(call, (int(rng.choice([1, call.tensors["scale"].shape[0] + 1])),))
+    shape = call.tensors["scale"].shape
+    return _parameters(call, (int(rng.choice([1, shape[0] + 1])),)) if len(shape) == 1 else None
 
 
 def _axis_per_tensor(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    rank = len(call.data.shape)
-    return _set(call, axis=rank + 1) if call.attributes.get("qtype", "per_tensor") == "per_tensor" else None
+    axes = [
+        axis for axis in (0, len(call.data.shape) + 1) if contract.judge(_set(call, axis=axis)).verdict != "allowed"
+    ]
+    is_used = call.attributes.get("qtype", "per_tensor") != "per_tensor"
+    return None if is_used else _set(call, axis=axes[rng.integers(len(axes))])
 
 
 def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -316,7 +316,6 @@ def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 OPENERS: Mapping[str, Change] = {
     "int32-zero-point": _nonzero_int32,
-    "one-element-scale": _one_element,
     "shape-1-scale": _shape_1,
     "rank-1": _rank_1,
     "block-size-unused": _block_size_unused,

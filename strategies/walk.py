@@ -104,17 +104,23 @@ def _qtype(domain: Domain) -> bool:
     return "qtype" in domain.attributes
 
 
-def block_sizes(extent: int) -> tuple[int, ...]:
+def block_sizes(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     """Block sizes around an extent: dividing it, leaving a remainder, a few long ones, equal to it, past it."""
+    extent = shape[axis]
     sizes = (1, 2, 3, 16, 32, 128, extent // 3, extent // 2, extent - 1, extent, extent + 1, 2 * extent + 5)
-    return tuple(sorted({size for size in sizes if size > 0}))
+    return tuple(sorted({size for size in sizes if size >= least_block(shape)}))
+
+
+def least_block(shape: Sequence[int]) -> int:
+    """Of rank 1, blocks of one element are a scale per element: whether that is per axis or blocked is open."""
+    return 2 if len(shape) == 1 else 1
 
 
 def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     """Whether a shape can be quantized with that granularity under the contract."""
     if granularity == "per_tensor":
         return True
-    if not shape or (granularity == "blocked" and not any(shape)):
+    if not shape or (granularity == "blocked" and (not any(shape) or max(shape) < least_block(shape))):
         return False
     # Version 19 says of rank 1 that per-tensor quantization is applied: open, so not for valid calls.
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
@@ -198,7 +204,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
         yield Linear(
             x_dtype, scale, granularity, shape,
             pick(zero_point_choices(domain, x_dtype)), out, axis,
-            pick(block_sizes(shape[place])) if granularity == "blocked" else 0,
+            pick(block_sizes(shape, place)) if granularity == "blocked" else 0,
             pick(LAYOUTS), pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES), 1000 + n, pick(LAYOUTS),
         )  # fmt: skip
 

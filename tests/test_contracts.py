@@ -33,13 +33,14 @@ ONNX_TABLE = [
     ("13", "x=int8[2,3] scale=float32[3] axis=-1", "allowed"),
     ("13", "x=int8[2,3] scale=float32[2] axis=0", "allowed"),
     ("13", "x=int8[2,3] scale=float32[2] axis=-2", "allowed"),
-    ("13", "x=int8[2,3] scale=float32[2]", "forbidden granularity"),
+    ("13", "x=int8[2,3] scale=float32[2]", "unspecified axis-length"),
     ("13", "x=int8[2,3] scale=float32[3] axis=2", "forbidden axis-range"),
     ("13", "x=int8[2,3] scale=float32[3] axis=-3", "forbidden axis-range"),
     ("13", "x=int8[2,3] scale=float32[2,3]", "forbidden granularity"),
     ("13", "x=int8[2,0] scale=float32[0]", "allowed"),
     ("13", "x=int8[2,1] scale=float32[1]", "allowed"),
-    ("13", "x=int8[2,3] scale=float32[1]", "unspecified one-element-scale"),
+    ("13", "x=int8[2,3] scale=float32[1]", "unspecified axis-length"),
+    ("19", "x=int8[2,3] scale=float32[1]", "unspecified axis-length"),
     ("13", "x=int8[3] scale=float32[3] axis=0", "allowed"),
     ("13", "x=int8[3] scale=float32[3]", "forbidden axis-range"),
     ("13", "x=int8[] scale=float32[1]", "forbidden axis-range"),
@@ -55,11 +56,14 @@ ONNX_TABLE = [
     # Rank 1 from 21 on: per axis without block_size, blocked with it.
     ("21", "x=int8[3] scale=float32[3] axis=0", "allowed"),
     ("21", "x=int8[3] scale=float32[3] axis=0 block_size=0", "allowed"),
-    ("21", "x=int8[3] scale=float32[3] axis=0 block_size=1", "allowed"),
+    ("21", "x=int8[3] scale=float32[3] axis=0 block_size=1", "unspecified block-size-unused"),
     ("21", "x=int8[3] scale=float32[2] axis=0 block_size=2", "allowed"),
-    ("21", "x=int8[3] scale=float32[3] axis=0 block_size=2", "forbidden block-shape"),
+    ("21", "x=int8[3] scale=float32[3] axis=0 block_size=2", "unspecified block-size-unused"),
+    ("21", "x=int8[5] scale=float32[4] axis=0 block_size=2", "forbidden block-shape"),
     ("21", "x=int8[3] scale=float32[1] axis=0 block_size=5", "allowed"),
-    ("21", "x=int8[3] scale=float32[1] axis=0", "unspecified one-element-scale"),
+    ("21", "x=int8[3] scale=float32[1] axis=0", "forbidden granularity"),
+    ("21", "x=int8[2,3] scale=float32[1]", "forbidden granularity"),
+    ("21", "x=int8[2,3] scale=float32[2]", "forbidden granularity"),
     ("21", "x=int8[3] scale=float32[2] block_size=2", "forbidden axis-range"),
     # Blocked: ceil(D / block_size) on the axis, x's extents elsewhere, no upper bound of the block size.
     ("21", "x=int8[2,5] scale=float32[2,3] block_size=2", "allowed"),
@@ -155,7 +159,9 @@ DNN_TABLE = [
     ("both", "x=uint8[3] scale=float32[3] qtype=per_channel", "forbidden axis-range"),
     ("both", "x=uint8[3] scale=float32[3] qtype=per_channel axis=0", "allowed"),
     ("both", "x=uint8[3] scale=float32[1]", "allowed"),
-    ("both", "x=uint8[2,3] scale=float32[1] axis=0", "allowed"),
+    ("multiply", "x=uint8[2,3] scale=float32[1] axis=0", "allowed"),
+    ("divide", "x=uint8[2,3] scale=float32[1] axis=0", "unspecified axis-per-tensor"),
+    ("divide", "x=uint8[2,3] scale=float32[3] axis=1 qtype=per_channel", "allowed"),
     ("both", "x=uint8[2,3] scale=float32[1] axis=2", "unspecified axis-per-tensor"),
     ("both", "x=uint8[2,3] scale=float32[]", "forbidden scales-shape"),
     ("both", "x=uint8[2,3] scale=float32[1] zp=uint8[]", "forbidden zps-shape"),
@@ -318,7 +324,11 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         dict(enumerate(x.shape)) | {i - len(x.shape): e for i, e in enumerate(x.shape)},
     )
     extent = ways.get(given.get("axis", 1))
+    either = (
+        scale.codes.ndim == 1 and scale.shape == x.shape and extent is not None
+    )  # per axis, and as long as one block
     ranks_agree = version >= 21 and scale.codes.ndim == len(x.shape) >= 1 and (block != 0 or scale.codes.ndim != 1)
+    ranks_agree = ranks_agree and not either
     vector = scale.codes.ndim == 1 and not ranks_agree and version >= 13
     rank_1 = version == 19 and vector and len(x.shape) == 1
     blocked = ranks_agree and block > 0 and extent is not None
@@ -342,11 +352,11 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         "granularity": (
             scale.codes.ndim > 0 and not vector and not ranks_agree and not (version == 10 and scale.shape == (1,))
         )
-        or (vector and not rank_1 and extent is not None and scale.size not in (1, extent)),
+        or (version >= 21 and vector and extent is not None and scale.size != extent),
     }
     opens = {
         "shape-1-scale": version == 10 and scale.shape == (1,),
-        "one-element-scale": vector and not rank_1 and scale.size == 1 != extent,
+        "axis-length": version in (13, 19) and vector and not rank_1 and extent is not None and scale.size != extent,
         "rank-1": rank_1,
         "block-size-unused": block > 0 and not ranks_agree,
         "blocked-empty-axis": blocked and extent == 0,

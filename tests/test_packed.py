@@ -86,7 +86,7 @@ def test_packed_codes_are_checked() -> None:
     four = [np.uint8(0x21), np.uint8(0x43)]
     got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
     assert got.tolist() == [0, 1, 2, 3]
-    got = xverify.dequantize_packed(four, [np.float32(2)], dtype="uint4", shape=[4], axis=0)
+    got = xverify.dequantize_packed(four, [np.float32(2)] * 4, dtype="uint4", shape=[4], axis=0)
     assert got.tolist() == [2, 4, 6, 8]
     for packed, dtype, shape, kind, match in (
         (np.zeros(2, np.uint8), "int8", (4,), TypeError, "dtype is int8"),

@@ -60,6 +60,7 @@ _CLAUSES: dict[str, dict[str, str]] = {
         ),
         "qtype": '**Range of values**: "per_tensor" or "per_channel"',
         "axis-range": "**Range of values**: integers in [-r, r-1] where r = rank(input).",
+        "axis-per-tensor": 'The attributes is valid only when *qtype* is "per_channel".',
     },
     "3.0": {
         "formula": r"For per-tensor de-quantization \f[ dst = (src - zps)*scales \f]",
@@ -168,17 +169,26 @@ def _judge(edition: str, call: Call) -> Judgement:
         forbidden.append("zps-type")
     qtype = call.attributes.get("qtype", "per_tensor")
     if newer and qtype == "per_group":
+        expected = None
         unspecified.append("qtype-per-group")
     elif qtype in ("per-tensor", "per-channel"):
         unspecified.append("qtype-spelling")
     elif qtype not in ("per_tensor", "per_channel"):
         forbidden.append("qtype")
+    if edition == "divide" and "axis" in call.attributes and not per_channel(call):
+        unspecified.append("axis-per-tensor")
     if expected is not None:
         for parameter, clause in ((scale, "scales-shape"), (zero_point, "zps-shape")):
             if parameter is not None and parameter.shape != (expected,):
                 counted = newer and parameter.size == expected
                 (unspecified if counted else forbidden).append("scales-rank" if counted else clause)
-    if not forbidden and zero_point is not None and zero_point.dtype == "int32" and overflows(_operands(call)):
+    if (
+        not forbidden
+        and expected is not None
+        and zero_point is not None
+        and zero_point.dtype == "int32"
+        and overflows(_operands(call))
+    ):
         unspecified.append("int32-overflow")
     return judged(f"{_NAME}@{edition}", forbidden, list(dict.fromkeys(unspecified)))
 
@@ -207,7 +217,8 @@ def contract(edition: str) -> Contract:
     newer = edition == "3.7"
     clauses = [Clause(f"{identity}/{name}", text, document) for name, text in _CLAUSES[edition].items()]
     silent = _SILENT_FROM_3_7 if newer else _SILENT
-    clauses += [Clause(f"{identity}/{name}", "", document, note) for name, note in silent.items()]
+    spoken = _CLAUSES[edition]
+    clauses += [Clause(f"{identity}/{name}", "", document, note) for name, note in silent.items() if name not in spoken]
     which = (
         f"the guide from release {edition} on"
         if identity in onednn_guide.RELEASES

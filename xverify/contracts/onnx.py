@@ -44,10 +44,10 @@ _PATTERNS = {
 """How each clause's sentence is found in the schema's own text."""
 
 _SILENT = {
-    "one-element-scale": (
+    "axis-length": (
         13,
-        99,
-        "no sentence covers a 1-D scale of one element on an axis of another length",
+        19,
+        "no sentence says that a 1-D scale has the length of the axis, or what one element means",
     ),
     "shape-1-scale": (
         10,
@@ -75,9 +75,10 @@ def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | Non
     listed = ", ".join(schema.attributes) or "none"
     found["attributes"] = Clause(f"{identity}/attributes", f"Attributes: {listed}", document)
     if "block-shape" in found and quantize is not None:
-        shape = quantize.sentence(r"ceil\(Di/B\)")
-        note = f"QuantizeLinear, to which the text refers for granularity, gives the shape: {shape}"
-        found["block-shape"] = Clause(f"{identity}/block-shape", found["block-shape"].text, document, note)
+        for name, pattern in (("granularity", r"length of the quantization axis"), ("block-shape", r"ceil\(Di/B\)")):
+            shape = quantize.sentence(pattern)
+            note = f"QuantizeLinear, to which the text refers for granularity, gives the shape: {shape}"
+            found[name] = Clause(f"{identity}/{name}", found[name].text, document, note)
     found.setdefault("output-type", Clause(f"{identity}/output-type", schema.type_text("y"), document))
     for name, (first, last, note) in _SILENT.items():
         if first <= version <= last:
@@ -110,6 +111,9 @@ def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
     if shape == ():
         return [], ["block-size-unused"] if block_size else []
     axis = normal_axis(int(call.attributes.get("axis", 1)), rank)
+    if version >= 21 and rank == 1 and block_size and shape == x.shape and axis is not None:
+        # A 1-D scale says "per axis", and has the rank of x, which says "blocked".
+        return [], ["block-size-unused"]
     if version >= 21 and len(shape) == rank and (block_size or rank > 1):
         if not block_size:
             return ["block-size"], []
@@ -128,7 +132,7 @@ def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
     open_clauses = ["block-size-unused"] if block_size else []
     if shape[0] == x.shape[axis]:
         return [], open_clauses
-    return ([], ["one-element-scale", *open_clauses]) if shape[0] == 1 else (["granularity"], [])
+    return (["granularity"], []) if version >= 21 else ([], ["axis-length"])
 
 
 def _judge(identity: str, version: int, domain: Domain, call: Call) -> Judgement:

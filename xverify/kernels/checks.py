@@ -151,8 +151,10 @@ def _spread(
 def _one_dimensional(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> Spread:
     if scale[0] == x[axis]:
         return Spread(axis)
-    if scale != (1,):
-        rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"({x[axis]},), x's extent on axis {axis}")
+    is_silent = "axis-length" in rules.clauses
+    if scale != (1,) or not is_silent:
+        clause = "axis-length" if is_silent else "granularity"
+        rules.refuse(ValueError, clause, "the shape of scale", scale, f"({x[axis]},), x's extent on axis {axis}")
     return Spread()
 
 
