@@ -67,7 +67,7 @@ def concluded(observations: list[Observation], is_judged: bool = True) -> tuple[
         for found in tally.observe(judged, subject, outcome, is_judged):
             findings.add(found, subject, judged.call, outcome, judged.cell, judged.number)
     tally.settle()
-    for subject, cell, _, found, judged, outcome in (*tally.violations(), *tally.ambiguities()):
+    for subject, cell, _, found, judged, outcome in (*tally.violations(), *tally.flushes(), *tally.ambiguities()):
         findings.add(found, subject, judged.call, outcome, cell, judged.number)
     for subject, cell, found, judged, outcome in tally.mixtures():
         findings.add(found, subject, judged.call, outcome, cell, judged.number)

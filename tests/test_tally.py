@@ -13,6 +13,7 @@ from tallied_calls import (
     ONNX,
     REJECTED,
     SINGLE,
+    TRUNCATED,
     TWO,
     UNSUPPORTED,
     asked,
@@ -26,6 +27,8 @@ from tallied_calls import (
 
 from xverify.core.call import Outcome
 from xverify.core.dtypes import tensor
+from xverify.verify.attribute import Zeros, named
+from xverify.verify.evidence import Explained
 from xverify.verify.tally import CellTally, Tally
 from xverify.verify.verdicts import Judged
 
@@ -120,15 +123,29 @@ def test_an_empty_result_of_another_kind_is_wrong_too() -> None:
 def test_flushed_values_are_counted_and_told_by_those_whom_the_edition_judges() -> None:
     first, second = asked([1, 2, 3], 0, 2.0**-149), asked([1, 2], 1, 2.0**-149)
     tally = Tally()
-    found = tally.observe(first, ONE, numbers(0.0, 0.0, 0.0), True) + tally.observe(second, ONE, by(second), True)
-    found += tally.observe(second, ONE, numbers(-0.0, 2.0**-148), True)
-    assert [(one.key.verdict, one.key.detail, one.values) for one in found] == [
-        ("ambiguity", "flush-subnormals", 3), ("ambiguity", "flush-subnormals", 1)
-    ]  # fmt: skip
+    for judged, outcome in (
+        (first, numbers(0.0, 0.0, 0.0)), (second, by(second)), (second, numbers(-0.0, 2.0**-148))
+    ):  # fmt: skip
+        assert tally.observe(judged, ONE, outcome, True) == []
     row = tally.cells[ONE, first.cell]
-    assert (row.flushed, row.wrong, tally.status(ONE, first.cell)) == (4, 0, "ambiguous")
+    assert (row.flushed, row.flushed_cases, row.wrong, tally.status(ONE, first.cell)) == (4, 2, 0, "ambiguous")
     assert tally.observe(first, TWO, numbers(0.0, 0.0, 0.0), False) == []
     assert tally.cells[TWO, first.cell].flushed == 3
+    ((subject, cell, seen, found, witness, _),) = tally.flushes()
+    assert (subject, cell, seen, witness) == (ONE, first.cell, row, second)
+    assert (found.key.verdict, found.key.detail, found.values) == ("ambiguity", "flush-subnormals", 1)
+
+
+def test_zeros_that_come_of_what_else_is_wrong_were_not_flushed() -> None:
+    zeros, wrong = asked([1, 2], 0, 2.0**-149), asked([1, 2], 1)
+    tally, row = tallied((zeros, numbers(0.0, 0.0)))
+    tally.observe(wrong, ONE, numbers(0.0, 0.0), True)
+    assert list(tally.flushes()) == [], "it is not known yet what is wrong"
+    for recipe, count in ((None, 0), (Zeros(), 0), (named(ONNX, TRUNCATED), 1)):
+        row.explained = Explained(recipe)
+        assert len(list(tally.flushes())) == count
+    mixed = numbers(0.0, 5.0)
+    assert list(tallied((zeros, mixed))[0].flushes()) == [], "the same call has a wrong value"
 
 
 def test_forbidden_calls_belong_to_no_cell() -> None:

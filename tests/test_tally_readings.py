@@ -30,6 +30,7 @@ from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged, judge
 
 Observation = tuple[Judged, Outcome]
+OWN = Subject("xverify-numpy", "1", "oracle")
 
 
 # -- readings ---------------------------------------------------------------------------------------------
@@ -97,12 +98,15 @@ def test_ambiguities_are_departures_that_another_implementation_does_not_share()
     assert list(tally.ambiguities()) == []
     tally.observe(judged, ONE, by(judged), False)
     assert list(tally.ambiguities()) == [], "one whom the edition does not judge does not count"
+    tally.observe(judged, OWN, by(judged), True)
+    assert list(tally.ambiguities()) == [], "nor does an in-house kernel"
     tally.observe(judged, ONE, by(judged), True)
     ((subject, cell, row, found, witness, outcome),) = tally.ambiguities()
     assert (subject, cell, row, witness) == (TWO, judged.cell, tally.cells[TWO, judged.cell], judged)
     assert (found.key.verdict, found.readings, found.values) == ("ambiguity", ("float32",), 1)
     assert outcome.tensor.codes.tolist() == by(judged, "float32").tensor.codes.tolist()
     assert [tally.status(one, judged.cell) for one in (ONE, TWO)] == ["agrees", "ambiguous"]
+    assert "other implementations follow another reading" in found.summary
 
 
 # -- which other recipes give the values --------------------------------------------------------------------

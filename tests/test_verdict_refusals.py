@@ -24,9 +24,11 @@ from judged_calls import (
     shifted,
 )
 
+from xverify.contracts.readings import Stepwise
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.verify import verdicts
+from xverify.verify.attribute import named
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged, judge
 
@@ -119,6 +121,29 @@ def test_what_the_text_leaves_open(first: Outcome, second: Outcome, how: str | N
     tally, at_once = concluded([(judged, ONE, A), (judged, TWO, B)])
     assert at_once == {}, "values of an open call are no violation"
     assert tally.status(ONE, judged.cell) == "unspecified"
+
+
+def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_them_apart() -> None:
+    """Each gives what an admitted reading gives, or what it gives of allowed calls too."""
+    tensors = {"x": tensor("int32", [16777217, 16777219]), "scale": tensor("float32", 3.0)}
+    left_open = judge(ONNX_13, Call(ONNX_13.id, tensors | {"zero_point": tensor("int32", 2)}))
+    exact, single, wraps = (
+        named(ONNX_13, name) for name in ("exact", "float32", Stepwise(final="truncated").name)
+    )  # fmt: skip
+    one, two, three = (
+        Outcome("tensor", Tensor("float32", recipe.evaluate(ONNX_13.operands(left_open.call))))
+        for recipe in (exact, single, wraps)
+    )
+    other = Outcome("tensor", tensor("float32", [5.0, 6.0]))
+    assert not one.same(two)
+    assert verdicts.disagrees(left_open, "one", one, "two", two) is None
+    assert verdicts.disagrees(left_open, "one", one, "two", other) is not None
+    assert verdicts.disagrees(left_open, "one", other, "two", two) is not None
+    by_recipe = verdicts.disagrees(left_open, "one", other, "two", two, [wraps])
+    assert by_recipe is not None
+    assert by_recipe.readings == (wraps.name,), "which shrinking needs too"
+    assert verdicts.disagrees(left_open, "one", three, "two", other, [wraps]) is not None
+    assert verdicts.disagrees(left_open, "one", three, "two", two, [wraps]) is None
 
 
 def test_open_calls_do_not_hide_a_cell() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from strategies import simplest
 from xverify.contracts.model import Cell
+from xverify.engine.open_calls import conclude_open_calls
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Finding, Key, Standing, Subject
@@ -27,11 +28,15 @@ def conclude(sweep: Sweep) -> None:
     """Add to the run's findings what is said of whole cells."""
     sweep.fleet.spare_nothing()
     sweep.tally.settle()
-    sweep.learn_support([(s if outcome.refused else r, judged) for _, s, judged, outcome, r in sweep.open_refusals])
-    for disagreement, subject, judged, outcome, reference in sweep.open_refusals:
-        if sweep.supports(subject if outcome.refused else reference, judged):
-            sweep.add(disagreement, subject, judged, outcome, reference)
     _violations(sweep)
+    conclude_open_calls(sweep)
+    for subject, _, tally, found, judged, outcome in sweep.tally.flushes():
+        by = found.attribution
+        if by is not None:
+            by = replace(by, explained=tally.flushed, values=tally.flushed)
+        sweep.add(
+            replace(found, attribution=by, values=tally.flushed), subject, judged, outcome, cases=tally.flushed_cases
+        )
     departures: dict[tuple[Key, Standing], list[list[Sample]]] = defaultdict(list)
     for subject, cell, mixture, judged, outcome in sweep.tally.mixtures():
         samples = sweep.tally.cells[subject, cell].evidence.departures()

@@ -23,6 +23,7 @@ from xverify.engine.changes import changes_of, conclude_changes
 from xverify.engine.conclude import conclude, simplest_refused
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
 from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
+from xverify.engine.open_calls import Open
 from xverify.engine.options import Options
 from xverify.engine.plan import Case, batches
 from xverify.engine.spent import Spent
@@ -88,7 +89,7 @@ class Sweep:
         self.first_verdict: float | None = None
         self.first_fault: float | None = None
         self._supported: dict[tuple[Subject, Cell], bool] = {}
-        self.open_refusals: list[tuple[Discrepancy, Subject, Judged, Outcome, Subject]] = []
+        self.open_calls: list[Open] = []
 
     # -- the parts of a run ---------------------------------------------------------------------------
 
@@ -284,20 +285,14 @@ class Sweep:
                             finding.followed.update(editions.followed(judged, rival, subject.label, outcome))
 
     def _compare_open(self, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
-        """Where the text leaves a call open, the first implementation that is judged by it is the one compared with."""
-        judged_ones = [s for s in outcomes if self.fleet.judges(judged.contract, s.name)]
-        if not judged_ones:
-            return
-        reference = judged_ones[0]
+        """Where the text leaves a call open, the first implementation that is judged by it is the one compared with. What comes
+        of it is said only at the end, when it is known what they do with allowed calls."""
+        judged_ones = [s for s in outcomes if self.fleet.judges(judged.contract, s.name) and not s.is_own]
         for subject in judged_ones[1:]:
-            found = verdicts.disagrees(judged, subject.name, outcomes[subject], reference.name, outcomes[reference])
-            if found is None:
-                continue
-            if outcomes[subject].refused or outcomes[reference].refused:
-                # Said only at the end, when it is known whether the one that refuses supports the cell at all.
-                self.open_refusals.append((found, subject, judged, outcomes[subject], reference))
-            else:
-                self.add(found, subject, judged, outcomes[subject], reference)
+            reference = judged_ones[0]
+            one, other = outcomes[subject], outcomes[reference]
+            if verdicts.disagrees(judged, subject.name, one, reference.name, other) is not None:
+                self.open_calls.append(Open(judged, subject, one, reference, other))
 
     def add(
         self,

@@ -28,6 +28,11 @@ class Subject:
         """For cells and columns, where each path stands for itself; a finding is the implementation's."""
         return f"{self.name}[{self.options}]" if self.options else self.name
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is an in-house kernel: what it does says nothing of how others take a text."""
+        return self.name.startswith("xverify-")
+
 
 @dataclass(frozen=True)
 class Key:

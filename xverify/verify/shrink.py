@@ -82,7 +82,8 @@ def _discrepancies(
         found.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
     if verdict == "ambiguity" and judged.judgement.verdict == "unspecified" and ask_reference and finding.reference:
         other = ask_reference(judged.call)
-        found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other))
+        known = [named(judged.contract, name) for name in finding.readings]
+        found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other, known))
     if verdict == "changed" and ask_reference:
         found.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)

@@ -10,6 +10,7 @@ from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.verify import verdicts
+from xverify.verify.attribute import gives
 from xverify.verify.common import common
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
@@ -28,12 +29,14 @@ class CellTally:
     wrong_cases: int = 0
     max_ulp: int = 0
     flushed: int = 0
+    flushed_cases: int = 0
     answered: int = 0
     rejected: int = 0
     unsupported: int = 0
     deaths: set[str] = field(default_factory=set)
     alive: tuple[str, ...] | None = None
     worst: tuple[Judged, Outcome] | None = None
+    flush: tuple[Judged, Outcome] | None = None
     mixture: tuple[Judged, Outcome, Discrepancy] | None = None
     ambiguous: bool = False
     open: bool = False
@@ -86,13 +89,12 @@ class Tally:
                 cell.refusal = (judged, outcome)
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
-            values = self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
+            self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
             self.last_was_wrong = comparison.wrong_values > 0
-        else:
-            odd = verdicts.shape_or_type(judged, label, outcome)
-            cell.wrong += max(1, judged.call.values) if odd else 0
-            values = [odd] if odd else []
-        return found + (values if is_judged else [])
+            return found
+        odd = verdicts.shape_or_type(judged, label, outcome)
+        cell.wrong += max(1, judged.call.values) if odd else 0
+        return found + ([odd] if odd and is_judged else [])
 
     def _values(
         self,
@@ -103,11 +105,14 @@ class Tally:
         cell: CellTally,
         is_judged: bool,
         often: bool,
-    ) -> list[Discrepancy]:
+    ) -> None:
         assert judged.legal is not None
         assert outcome.tensor is not None
-        flushed = verdicts.flushed(judged, label, comparison)
-        cell.flushed += comparison.flushed_values
+        if comparison.flushed_values:
+            cell.flushed += comparison.flushed_values
+            cell.flushed_cases += 1
+            if not comparison.wrong_values and (cell.flush is None or _smaller(judged, cell.flush[0])):
+                cell.flush = (judged, outcome)
         if comparison.wrong_values:
             cell.wrong += comparison.wrong_values
             cell.wrong_cases += 1
@@ -126,7 +131,6 @@ class Tally:
         cell.evidence.observe(judged, outcome.tensor, comparison, is_judged, often, explained)
         if not comparison.explains[0] and not comparison.wrong_values:
             self._remember_departures(judged, outcome, comparison, names, cell)
-        return [flushed] if flushed is not None and is_judged else []
 
     @staticmethod
     def _remember_departures(
@@ -193,6 +197,27 @@ class Tally:
                 whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, recipe)
                 yield subject, cell, whole or found, judged, outcome
 
+    def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Cells in which subnormal results came out as zeros, once `violations` said what else is wrong with them: such a
+        mistake may give zeros as well, and then nothing was flushed."""
+        for (subject, cell), tally in self._ordered():
+            if tally.flush is None or not self.judged_by[subject, cell.contract]:
+                continue
+            judged, outcome = tally.flush
+            if tally.wrong and self._may_give(tally, judged, outcome):
+                continue
+            comparison = verdicts.compared(judged, outcome)
+            assert comparison is not None
+            found = verdicts.flushed(judged, subject.name, comparison)
+            if found is not None:
+                yield subject, cell, tally, found, judged, outcome
+
+    @staticmethod
+    def _may_give(tally: CellTally, judged: Judged, outcome: Outcome) -> bool:
+        """Whether what is wrong with a cell gives this outcome too; True where it is not known what that is."""
+        recipe = None if tally.explained is None else tally.explained.recipe
+        return recipe is None or outcome.tensor is None or gives(judged.contract, judged.call, outcome.tensor, recipe)
+
     def refusals(self, judged: bool = True) -> Iterator[tuple[Subject, Cell, CellTally]]:
         """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be
         asked. judged: by the edition, or those that are only characterised."""
@@ -201,11 +226,11 @@ class Tally:
                 yield subject, cell, tally
 
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells in which an implementation follows another reading than the first, while another implementation does
-        not share any of its readings."""
+        """Cells in which an implementation follows another reading than the first, while another implementation, which is not
+        ours, does not share any of its readings."""
         alive: dict[Cell, list[tuple[str, ...]]] = defaultdict(list)
         for (subject, cell), tally in self.cells.items():
-            if tally.alive and self.judged_by[subject, cell.contract]:
+            if tally.alive and self.judged_by[subject, cell.contract] and not subject.is_own:
                 alive[cell].append(tally.alive)
         for (subject, cell), tally in self._ordered():
             if not tally.alive or not tally.departures or not self.judged_by[subject, cell.contract]:

@@ -202,8 +202,8 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """Subnormal results that came out as zeros."""
-    if not comparison.flushed_values:
+    """Subnormal results that came out as zeros, where that alone is amiss."""
+    if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
     by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
@@ -312,8 +312,12 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
     return Discrepancy(key, summary, Attribution(by.name, by.words, count, count), count, readings=(reading,))
 
 
-def disagrees(judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome) -> Discrepancy | None:
-    """A call that the text leaves open and that two implementations treat differently."""
+def disagrees(
+    judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome, known: Sequence[Recipe] = ()
+) -> Discrepancy | None:
+    """A call that the text leaves open and that two implementations treat differently. known: recipes by which they give wrong
+    values of allowed calls too. Where each gives what one of them or of the admitted readings does, they take the call for the
+    same one, and the clause does not tell them apart."""
     if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {
         "tensor",
         "rejected",
@@ -324,14 +328,26 @@ def disagrees(judged: Judged, subject: str, outcome: Outcome, reference: str, ot
         return None
     if outcome.refused or other.refused:
         how = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
-    elif outcome.tensor is not None and other.tensor is not None and _same_values(outcome, other):
+    elif _same_values(outcome, other) or all(_follows(judged, each, known) for each in (outcome, other)):
         return None
     else:
         how = f"gives other values than {reference}"
     clause = judged.judgement.clauses[0]
     key = Key(subject, judged.contract.id, "ambiguity", clause, how)
     summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {how}"
-    return Discrepancy(key, summary, values=judged.call.values)
+    names = tuple(recipe.name for recipe in known)
+    return Discrepancy(key, summary, values=judged.call.values, readings=names)
+
+
+def _follows(judged: Judged, outcome: Outcome, known: Sequence[Recipe]) -> bool:
+    """Whether an admitted reading, or one of these recipes, gives the values, as the call is usually taken."""
+    contract, got = judged.contract, outcome.tensor
+    if got is None:
+        return False
+    try:
+        return any(gives(contract, judged.call, got, recipe) for recipe in (*contract.readings(judged.call), *known))
+    except ValueError:  # the shapes have no usual meaning
+        return False
 
 
 def _same_values(a: Outcome, b: Outcome) -> bool:

@@ -1,0 +1,81 @@
+"""What is said, at a run's end, of calls that the text leaves open and that two implementations treat differently."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tallied_calls import EXACT, ONE, ONNX, REJECTED, SINGLE, TRUNCATED, TWO, asked, by, numbers
+
+from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import tensor
+from xverify.engine.open_calls import Open, conclude_open_calls
+from xverify.verify.attribute import named
+from xverify.verify.evidence import Explained
+from xverify.verify.findings import Discrepancy
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import Judged, judge
+
+LEFT_OPEN = judge(
+    ONNX,
+    Call(
+        ONNX.id,
+        {
+            "x": tensor("int32", [SINGLE + 2, EXACT + 2]),
+            "scale": tensor("float32", 3.0),
+            "zero_point": tensor("int32", 2),
+        },
+    ),
+)
+ALLOWED = asked([1, 2])
+
+
+def said(tally: Tally, outcome: Outcome, other: Outcome, supports: bool = True) -> list[Discrepancy]:
+    """What a run with that tally says of the call."""
+    found: list[Discrepancy] = []
+
+    def add(discrepancy: Discrepancy, *_: Any) -> None:
+        found.append(discrepancy)
+
+    sweep: Any = SimpleNamespace(
+        open_calls=[Open(LEFT_OPEN, ONE, outcome, TWO, other)],
+        tally=tally,
+        add=add,
+        supports=lambda subject, judged: supports,
+        learn_support=lambda asked: None,
+    )
+    conclude_open_calls(sweep)
+    return found
+
+
+def with_zero_point(x: list[int]) -> Judged:
+    """An allowed call of the cell to which the open one belongs."""
+    tensors = {"x": tensor("int32", x), "scale": tensor("float32", 3.0), "zero_point": tensor("int32", 0)}
+    return judge(ONNX, Call(ONNX.id, tensors))
+
+
+def test_a_recipe_that_gives_wrong_values_of_allowed_calls_too_is_not_told_again() -> None:
+    cut = named(ONNX, TRUNCATED)
+    one, two = by(LEFT_OPEN, TRUNCATED), by(LEFT_OPEN)
+    assert not one.same(two)
+    tally = Tally()
+    tally.observe(ALLOWED, ONE, numbers(9.0, 9.0), True)
+    (found,) = said(tally, one, two)
+    assert found.summary == "the clause 'int32-zero-point' leaves the call open, and one gives other values than two"
+    tally.cells[ONE, ALLOWED.cell].explained = Explained(cut)
+    assert said(tally, one, two) == []
+    assert [each.readings for each in said(tally, numbers(1.0, 1.0), two)] == [(TRUNCATED,)]
+
+
+@pytest.mark.parametrize("refusing_first", [True, False])
+def test_who_refuses_allowed_calls_too_says_nothing_of_the_clause(refusing_first: bool) -> None:
+    answers = (REJECTED, by(LEFT_OPEN)) if refusing_first else (by(LEFT_OPEN), REJECTED)
+    refusing, allowed = ONE if refusing_first else TWO, with_zero_point([1, 2])
+    tally = Tally()
+    assert len(said(tally, *answers)) == 1
+    assert said(tally, *answers, supports=False) == []
+    tally.observe(allowed, refusing, by(allowed), True)
+    assert len(said(tally, *answers)) == 1
+    tally.observe(allowed, refusing, REJECTED, True)
+    assert said(tally, *answers) == []
