@@ -34,7 +34,9 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
         windows.append(_window(extent, length, start, place))
     others = draw(st.integers(0, 2))
     zero_point = draw(st.integers(0, 2))
-    plain = draw(st.integers(0, 1))
+    laid_out = [name for name, tensor in call.tensors.items() if tensor.layout != "C"]
+    kept_so = draw(st.integers(0, (1 << len(laid_out)) - 1)) if laid_out else 0
+    plain = frozenset(name for i, name in enumerate(laid_out) if not kept_so >> i & 1)
     ranks = draw(st.integers(0, 1))
     cut = _cut(call, windows)
     kept = tuple(f - w.start for f, w in zip(focus, cut.windows, strict=False))
@@ -97,8 +99,9 @@ def _cut(call: Call, windows: list[slice]) -> _Cut:
     return _Cut(replace(call, tensors=tensors), windows)
 
 
-def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int, plain: int) -> Call:
-    """Values made simple: all but the focused one 0, the zero point 0 (or as large as the focused value), layout C."""
+def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int, plain: frozenset[str]) -> Call:
+    """Values made simple: all but the focused one 0, the zero point 0 (or as large as the focused value); those named plain in
+    C order."""
     role = "x" if "x" in call.tensors else "input"
     tensors: dict[str, Tensor] = dict(call.tensors)
     data = tensors[role]
@@ -111,8 +114,7 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
     # A zero point of 0 stays: another value could lead where the text leaves the call open.
     if old is not None and zero_point < 2 and old.dtype in INTEGERS and old.codes.any():
         tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)), old.layout)
-    if plain == 0:
-        tensors = {name: Tensor(t.dtype, t.codes) for name, t in tensors.items()}
+    tensors = {name: Tensor(t.dtype, t.codes) if name in plain else t for name, t in tensors.items()}
     return replace(call, tensors=tensors)
 
 

@@ -344,3 +344,14 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
             "12 s walk: 1 000 calls, 2.0M values, 1 finding",
             "shrinking 1 finding",
         ]
+
+
+def test_how_operands_of_a_witness_lie_in_memory() -> None:
+    finding = {
+        "witness": {"call": {"tensors": {"x": {"layout": "C"}, "scale": {"layout": "strided"}}}},
+        "shrunk": "minimal",
+    }
+    assert summary.in_memory(finding) == "scale strided; where every operand lies in C order it does not show"
+    assert summary.in_memory({**finding, "shrunk": "not reached"}) == "scale strided"
+    assert summary.in_memory({"witness": None, "shrunk": "minimal"}) == ""
+    assert summary.in_memory({"witness": {"call": {"tensors": {"x": {"layout": "C"}}}}, "shrunk": "minimal"}) == ""

@@ -48,7 +48,8 @@ def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch)
         same, upper = drawn(monkeypatch, call, focus, True)
         small, lower = drawn(monkeypatch, call, focus, False)
         assert same.digest() == call.digest(), f"{call.origin}: {same.data.shape} for {call.data.shape}"
-        draws = 2 * sum(extent > 1 for extent in call.data.shape) + 4
+        is_laid_out = any(tensor.layout != "C" for tensor in call.tensors.values())
+        draws = 2 * sum(extent > 1 for extent in call.data.shape) + 3 + is_laid_out
         assert upper == upper[:draws] * (len(upper) // draws), "some other number of draws"
         assert lower[:draws] == upper[:draws]
         assert {low for low, _ in upper} == {0}
@@ -104,6 +105,19 @@ def test_one_value_is_found() -> None:
     assert small.tensors["scale"].shape == (1,)
     assert not small.tensors["zero_point"].codes.any()
     assert ONNX.judge(small).verdict == "allowed"
+
+
+def test_the_operand_whose_layout_matters_is_found() -> None:
+    """The others lie in C order then."""
+    structure = Linear("int8", "float32", "per_axis", (6, 40), "int8", layout="F", parameter_layout="strided")
+    call = build(contracts.get("ai.onnx/DequantizeLinear-13"), structure, "test")
+    once = settings(database=None, max_examples=300, suppress_health_check=list(HealthCheck))
+    for role, layout in (("scale", "strided"), ("x", "F")):
+        small = find(
+            smaller_calls(call, (3, 7)), lambda c, role=role, odd=layout: c.tensors[role].layout == odd, settings=once
+        )
+        assert {name: t.layout for name, t in small.tensors.items() if t.layout != "C"} == {role: layout}
+        assert small.values == 1
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(33, 16), (257, 32)])

@@ -155,6 +155,7 @@ def _template() -> Template:
         shown=_shown,
         clause_name=lambda identity: identity.rpartition("/")[2],
         around=summary.around,
+        in_memory=summary.in_memory,
         region=summary.region,
         state=decision.state,
         standing=decision.standing,

@@ -108,7 +108,8 @@ def _table_of_call(finding: Json) -> list[str]:
         shown = (_few(tensor["data"]), _few(tensor["hex"])) if "hex" in tensor else ("in the attached file", "")
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in call["attributes"].items()]
-    lines += [row(["in a graph", "", "", found, ""]) for found in (summary.around(finding),) if found]
+    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
     return [*lines, ""]
 
 

@@ -163,7 +163,8 @@ def _witness(finding: Json) -> list[str]:
         )
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
-    lines += [row(["in a graph", "", "", found, ""]) for found in (summary.around(finding),) if found]
+    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
     lines.append("")
     for entry in witness["legal"][:8]:
         due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])

@@ -145,6 +145,15 @@ def around(finding: Json) -> str:
     return in_words(tuple(map(str, words)))
 
 
+def in_memory(finding: Json) -> str:
+    """Which operands of a finding's witness do not lie in C order, and whether it hangs on that; "" where all do."""
+    witness = finding["witness"]
+    tensors = witness["call"]["tensors"] if witness is not None else {}
+    odd = ", ".join(f"{role} {tensor['layout']}" for role, tensor in tensors.items() if tensor["layout"] != "C")
+    alone = finding["shrunk"] == "minimal"
+    return f"{odd}{'; where every operand lies in C order it does not show' if alone else ''}" if odd else ""
+
+
 def contracts(report: Json) -> list[str]:
     """The ids of all editions in the report, in its order; those that only cells or findings name come last."""
     named = [edition["id"] for edition in report["editions"]]
