@@ -27,11 +27,13 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
     focus: an index into the quantized tensor; every window contains it.
     """
     windows = []
+    # Of rank 1, a block of one element is a scale per element, which is open.
+    least = 2 if len(call.data.shape) == 1 and _is_blocked(call) else 1
     for extent, place in zip(call.data.shape, focus, strict=True):
         last = extent - 1
         # An axis of one element or none has nothing to choose, and each draw costs the shrinker its passes.
         length, start = (draw(st.integers(0, last)) + 1, draw(st.integers(0, last))) if last > 0 else (extent, 0)
-        windows.append(_window(extent, length, start, place))
+        windows.append(_window(extent, max(length, least), start, place))
     others = draw(st.integers(0, 2))
     zero_point = draw(st.integers(0, 2))
     laid_out = [name for name, tensor in call.tensors.items() if tensor.layout != "C"]
@@ -118,23 +120,26 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
     return replace(call, tensors=tensors)
 
 
+def _is_blocked(call: Call) -> bool:
+    return int(call.attributes.get("block_size", 0)) > 0
+
+
 def _squeezed(call: Call) -> Call:
     """Axes of extent 1 removed, but for the one that quantization runs along, which the axis then names."""
     role = "x" if "x" in call.tensors else "input"
     shape = call.data.shape
     rank = len(shape)
-    along = (
-        any(t.codes.ndim for name, t in call.tensors.items() if name != role)
-        and call.attributes.get("qtype") != "per_tensor"
+    along = any(t.codes.ndim for name, t in call.tensors.items() if name != role) and not (
+        call.contract.startswith("onednn/") and call.attributes.get("qtype", "per_tensor") == "per_tensor"
     )
     axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if along and rank else None
     gone = tuple(i for i in range(rank) if shape[i] == 1 and i != axis)
-    if axis is not None and len(gone) == rank - 1 and call.contract == "ai.onnx/DequantizeLinear-19":
-        gone = gone[1:]  # Of rank 1 that version says something of its own.
+    blocked = _is_blocked(call)
+    if axis is not None and len(gone) == rank - 1 and (blocked or call.contract == "ai.onnx/DequantizeLinear-19"):
+        gone = gone[1:]  # Of rank 1 that version says something of its own, and a block of one element is open.
     if not gone:
         return call
     tensors = {}
-    blocked = int(call.attributes.get("block_size", 0)) > 0
     for name, t in call.tensors.items():
         same_rank = blocked and t.codes.ndim == rank and all(t.shape[i] == 1 for i in gone)
         tensors[name] = Tensor(t.dtype, np.squeeze(t.codes, gone), t.layout) if name == role or same_rank else t
