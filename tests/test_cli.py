@@ -60,7 +60,7 @@ def test_the_outputs_that_were_asked_for_are_written(tmp_path):
 
 def test_findings_fail_the_command_only_when_asked_to(tmp_path):
     xverify(*QUICK, "--runs", tmp_path, "--fail-on", "violation,crash", code=0)
-    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "ambiguity", code=1)
+    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "conflict", code=1)
 
 
 def test_each_format_of_a_report(run, tmp_path):

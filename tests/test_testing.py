@@ -87,7 +87,7 @@ def test_what_is_not_verified_does_not_pass():
 
 
 def test_a_forbidden_call_must_be_refused():
-    line = f"{EDITION} x=uint8[2]:00,01 scale=float32[3]:3f800000*3 axis=0"
+    line = f"{EDITION} x=uint8[2]:00,01 scale=float32[2]:3f800000*2 axis=5"
 
     def obliging(x, scale, zero_point=None, **attributes):
         return np.zeros(x.shape, np.float32)
