@@ -319,12 +319,12 @@ def min_combined_by(r: Ranged, precision: str, factor_first: bool) -> int:
     return round_to(r.out, step(added(r.low, term)))
 
 
-def min_first_by(r: Ranged) -> int:
+def min_first_by(r: Ranged, precision: str = "float64") -> int:
     def step(value: Value) -> Value:
-        return rounded("float64", value)
+        return value if precision == "exact" else rounded(precision, value)
 
     count = Fraction(1 << r.bits)
-    adjust = step(divide(count, count - 1))
+    adjust = step(divide(count, step(count - 1)))
     span = step(multiply(step(subtract(r.high, r.low)), adjust))
     offset = step(r.x - (-(count / 2) if r.signed else 0))
     term = step(multiply(offset, step(divide(span, count))))
@@ -367,6 +367,8 @@ RANGED: Mapping[str, Callable[[Ranged], int]] = {
     "min-combined-float64-product-first": lambda r: min_combined_by(r, "float64", False),
     "min-combined-float64-factor-first": lambda r: min_combined_by(r, "float64", True),
     "min-first-float64": min_first_by,
+    "min-first-float32": lambda r: min_first_by(r, "float32"),
+    "min-first-exact": lambda r: min_first_by(r, "exact"),
     "scaled-symmetric-exact": lambda r: scaled_symmetric_by(r, "exact"),
     "scaled-symmetric-float32": lambda r: scaled_symmetric_by(r, "float32"),
     "scaled-symmetric-float64": lambda r: scaled_symmetric_by(r, "float64"),

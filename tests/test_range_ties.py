@@ -234,6 +234,8 @@ def test_names_and_words() -> None:
         "min-combined-float64-product-first": f"computes min + (in * range) / R, {each} float64",
         "min-combined-float64-factor-first": f"computes min + in * (range / R), {each} float64",
         "min-first-float64": "computes MIN_FIRST's formula in float64 and casts the result once",
+        "min-first-float32": "computes MIN_FIRST's formula in float32 and casts the result once",
+        "min-first-exact": "rounds the exact value of MIN_FIRST's formula once",
         "scaled-symmetric-exact": "scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), rounds the exact product once",
         "scaled-symmetric-float32": f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {each} float32",
         "scaled-symmetric-float64": f"scales by 2 max(|min|, |max|) / (max_fixed - min_fixed), {each} float64",

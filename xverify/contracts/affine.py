@@ -283,8 +283,9 @@ _TEXTS = (
     Affine(),
     Affine(span="float64", step="float64", steps="float64"),
     Affine("lowest", "float64", "float64", "kept", "float64", form="adjusted"),
+    Affine("lowest", "float32", "float32", "kept", "float32", form="adjusted"),
 )
-"""MIN_COMBINED in float32 and in float64, and MIN_FIRST."""
+"""MIN_COMBINED in float32 and in float64, and MIN_FIRST in both."""
 
 _PRECISIONS: tuple[tuple[Span, Single], ...] = (
     ("float32", "float32"),

@@ -115,49 +115,58 @@ class MinCombined(AsItIs):
             result = np.asarray(low + term).astype(np.float64)
         if self.precision != "exact":
             return np.broadcast_to(cast(result, out), operands.shape)
+        return np.broadcast_to(exact_line(result, shifted, given, out), operands.shape)
 
-        def exact(index: tuple[int, ...]) -> Fraction:
-            ends = Fraction(float(given.low[index])), Fraction(float(given.high[index]))
-            return ends[0] + int(shifted[index]) * (ends[1] - ends[0]) / given.levels
 
-        return np.broadcast_to(self._exactly(result, shifted, given, exact, out), operands.shape)
+def exact_line(estimate: F64, shifted: NDArray[np.int64], given: Inputs, out: str) -> NDArray[Any]:
+    """Codes of min + shifted * (max - min) / R, rounded once. estimate: the same in float64, each step rounded."""
 
-    @staticmethod
-    def _exactly(
-        estimate: F64,
-        shifted: NDArray[np.int64],
-        given: Inputs,
-        exact: Callable[[tuple[int, ...]], Fraction],
-        out: str,
-    ) -> NDArray[Any]:
-        regular = np.isfinite(given.low) & np.isfinite(given.high)
-        low, high = np.abs(np.where(regular, given.low, 0.0)), np.abs(np.where(regular, given.high, 0.0))
-        # Five roundings, each at most 2^-53 of a partial result that this sum bounds; 2^-49 is ample.
-        error = 2.0**-49 * (low + (np.abs(shifted) / given.levels) * (low + high))
-        codes = _round_once(np.where(regular, estimate, 0.0), error, exact, out)
-        # Of a sum of two zeros only IEEE 754 knows the sign; a cancellation is +0.
-        zero = regular & (estimate == 0.0) & (given.low == 0.0)
-        return np.where(~regular | zero, cast(estimate, out), codes)
+    def exact(index: tuple[int, ...]) -> Fraction:
+        ends = Fraction(float(given.low[index])), Fraction(float(given.high[index]))
+        return ends[0] + int(shifted[index]) * (ends[1] - ends[0]) / given.levels
+
+    regular = np.isfinite(given.low) & np.isfinite(given.high)
+    low, high = np.abs(np.where(regular, given.low, 0.0)), np.abs(np.where(regular, given.high, 0.0))
+    # Six roundings at most, each of 2^-53 of a partial result that this sum bounds; 2^-49 is ample.
+    error = 2.0**-49 * (low + (np.abs(shifted) / given.levels) * (low + high))
+    codes = _round_once(np.where(regular, estimate, 0.0), error, exact, out)
+    # Of a sum of two zeros only IEEE 754 knows the sign; a cancellation is +0.
+    zero = regular & (estimate == 0.0) & (given.low == 0.0)
+    return np.where(~regular | zero, cast(estimate, out), codes)
 
 
 @dataclass(frozen=True)
 class MinFirst(AsItIs):
-    """MIN_FIRST with a real quotient, every step in float64, cast once. Source: TensorFlow's Dequantize, mode
-    MIN_FIRST."""
+    """MIN_FIRST with a real quotient: min + (in - lowest) * step, in one precision, cast once.
 
-    name: str = "min-first-float64"
-    words: str = "computes MIN_FIRST's formula in float64 and casts the result once"
+    Source: TensorFlow's Dequantize, mode MIN_FIRST. It declares a ``const double offset_input``, which the line of the result
+    does not use; range_adjust, range and range_scale have no type, and the operands are floats.
+    """
+
+    precision: Precision = "float64"
+
+    @property
+    def name(self) -> str:
+        return f"min-first-{self.precision}"
+
+    @property
+    def words(self) -> str:
+        if self.precision == "exact":
+            return "rounds the exact value of MIN_FIRST's formula once"
+        return f"computes MIN_FIRST's formula in {self.precision} and casts the result once"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
-        given = decoded(operands)
-        values_of_type = float(given.levels + 1)
+        given, out = decoded(operands), operands.output_dtype
+        moved, real = given.codes - integer_range(given.dtype)[0], _REAL[self.precision]
         with np.errstate(all="ignore"):
-            adjust = values_of_type / (values_of_type - 1.0)
-            span = (given.high - given.low) * adjust
-            step = span / values_of_type
-            offset = given.codes.astype(np.float64) - float(integer_range(given.dtype)[0])
-            result = given.low + offset * step
-        return np.broadcast_to(cast(np.asarray(result), operands.output_dtype), operands.shape)
+            offset, low, high = _as(real, moved, given.low, given.high)
+            values_of_type = real(given.levels + 1)
+            adjust = values_of_type / (values_of_type - real(1.0))
+            step = ((high - low) * adjust) / values_of_type
+            result = np.asarray(low + offset * step).astype(np.float64)
+        if self.precision != "exact":
+            return np.broadcast_to(cast(result, out), operands.shape)
+        return np.broadcast_to(exact_line(result, moved, given, out), operands.shape)
 
 
 @dataclass(frozen=True)
@@ -254,6 +263,6 @@ MIN_COMBINED = (
     MinCombined("float64"),
     MinCombined("float64", factor_first=True),
 )
-MIN_FIRST = (MinFirst(),)
+MIN_FIRST = (MinFirst(), MinFirst("float32"), MinFirst("exact"))
 SCALED_SYMMETRIC = (ScaledSymmetric("exact"), ScaledSymmetric("float32"), ScaledSymmetric("float64"))
 SCALED_FLOAT = (ScaledByFloat(input_rounded=False), ScaledByFloat(input_rounded=True))
