@@ -97,6 +97,12 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
         return "its proven ranges are not in order, or empty"
     if set(proven) - set(domain.slices) or any(r[-1][1] > domain.units for r in proven.values()):
         return "a proven range is outside the domain"
+    for entry in certificate["counterexamples"]:
+        start, stop = entry["range"]
+        if entry["slice"] not in domain.slices or not start < stop <= domain.units:
+            return "a counterexample is outside the domain"
+        if ranges.count(ranges.without(((start, stop),), proven.get(entry["slice"], ()))) < stop - start:
+            return "a counterexample is in what is proven"
     counts, total = certificate["counts"], size(domain)
     if counts != {"triples": total, "proven": triples(domain, proven)}:
         return "its counts are not those of its ranges"

@@ -20,11 +20,12 @@ from xverify.certify.listing import grouped
 from xverify.certify.ranges import Ranges
 from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
+from xverify.core.codec import DamagedFileError
 from xverify.core.machine import machine
 from xverify.engine import naming
 from xverify.engine.installers import Say
 from xverify.engine.process import Limits
-from xverify.engine.select import UsageError
+from xverify.engine.select import UsageError, is_file, require_plain_name
 
 SAMPLE = 1 << 20
 """Triples that are drawn; all, where no more are proven."""
@@ -49,6 +50,7 @@ def subject_of(certificate: Mapping[str, Any], target: str | None, say: Say) -> 
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
         raise UsageError(f"the kernel {name} is run only when it is named: add --kernel TARGET")
+    require_plain_name(name, "--kernel", "the certificate")
     return subject_named(name, say)
 
 
@@ -59,8 +61,21 @@ def replay(
     edition, if it is none of ours. Raises UsageError and WorkerFailedError."""
     domain = domain_of(certificate["domain"])
     granularity, out = certificate["through"]["granularity"], certificate["domain"]["out_dtype"]
+    if contract is None and is_file(certificate["contract"]):
+        raise UsageError(f"the edition {certificate['contract']} is read only when it is named: add --contract FILE")
     through = through_of(oracle, contract or certificate["contract"], domain, granularity, out)
     judge = Judge(domain, out, readings_of(through))
+    explaining = tuple(certificate["readings"]["explain"])
+    if others := set(explaining) - set(judge.readings):
+        raise UsageError(
+            f"the certificate is of an edition that admits {', '.join(sorted(others))}; "
+            f"{through.contract.id} admits {', '.join(judge.readings)}"
+        )
+    for entry in certificate["counterexamples"]:
+        if entry["range"][1] - entry["range"][0] > through.units_of_request:
+            raise DamagedFileError(
+                "the certificate is damaged: a counterexample's range is longer than what is asked at once"
+            )
     bulk = Bulk(oracle, through, directory, Limits())
     bulk.start()
     try:
@@ -68,7 +83,7 @@ def replay(
         if proven:
             yield _sample(certificate, bulk, judge, _drawn(domain, proven, seed), seed)
         for entry in certificate["counterexamples"]:
-            yield _again(entry, bulk, judge)
+            yield _again(entry, bulk, judge, explaining)
     finally:
         bulk.stop()
 
@@ -94,13 +109,15 @@ def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Col
     return Again("HOLDS", f"{words}; but since then {'; '.join(since)}" if since else words)
 
 
-def _again(entry: Mapping[str, Any], bulk: Bulk, judge: Judge) -> Again:
+def _again(entry: Mapping[str, Any], bulk: Bulk, judge: Judge, names: tuple[str, ...]) -> Again:
+    """names: the readings that explain what is proven: a counterexample is fixed if it goes with that."""
     columns = bulk.through.domain.columns(entry["slice"], *entry["range"])
     outcome, y = bulk.ask(columns)
-    if is_tensor(outcome) and judge.explaining(judge.readings, columns, y, whole=False):
+    if is_tensor(outcome) and judge.explaining(names, columns, y, whole=False):
         return Again("FIXED", in_words(entry))
-    now = counterexample(bulk, judge, judge.readings, entry["slice"], tuple(entry["range"]), columns, outcome, y)
-    return Again("STILL" if now["kind"] == entry["kind"] else "CHANGED", in_words(now))
+    now = counterexample(bulk, judge, names, entry["slice"], tuple(entry["range"]), columns, outcome, y)
+    is_same = all(now[part] == entry[part] for part in ("kind", "triple", "got"))
+    return Again("STILL" if is_same else "CHANGED", in_words(now))
 
 
 def _requests(columns: Columns, through: Through) -> Iterator[Columns]:

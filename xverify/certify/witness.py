@@ -100,10 +100,12 @@ def _line(bulk: Bulk, columns: Columns) -> str:
 
 def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
     """The command that asks the smallest call again; "" where that is no line, or one that would bury what is around it."""
-    if not entry["call"] or len(entry["call"]) > SHORT:
+    if not entry["call"] or len(entry["call"]) > SHORT or entry["kind"] == "mixed":
         return ""
     verdict = VERDICTS.get(entry["kind"], entry["kind"])
     words = ["xverify", "replay", entry["call"], "--kernel", target, "--was", verdict]
+    # A refusal of any kind counts in a proof; and of values that are mixed none is wrong by itself.
+    words += ["--strict"] if verdict == "wrongly-rejected" else []
     return shlex.join(words + (["--contract", contract] if contract else []))
 
 

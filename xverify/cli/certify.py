@@ -106,12 +106,15 @@ def certify(
     if domain_name is None:
         raise select.UsageError("--domain is missing: what is to be proven; see: xverify certify --list")
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
-    oracle = subject_named(target or select.KERNEL, say)
+    target = select.KERNEL if target is None else target
+    oracle = subject_named(target, say)
     domain = domain_named(domain_name, zero_point, scales)
     asked = parts_asked(domain, units, difference)
     through = through_of(oracle, contract, domain, granularity, out_dtype)
     judge = Judge(domain, through.out, readings_of(through))
     limits = Limits(call=select.seconds(timeout), memory=memory << 20)
+    if output is not None and not output.name:
+        raise select.UsageError("-o is empty: it takes the name of a file")
     path = output or select.RUNS / "certificates" / _file_name(
         oracle.name, through.contract.id, domain.name, through.out
     )
@@ -157,7 +160,7 @@ def certify(
             except KeyboardInterrupt:
                 say(f"interrupted; {_proven(book)}. The same command goes on from there")
                 return UNABLE
-    return _told(console, task, target or select.KERNEL, contract if contract and select.is_file(contract) else "")
+    return _told(console, task, target, contract if contract and select.is_file(contract) else "")
 
 
 def _file_name(*parts: str) -> str:

@@ -103,7 +103,7 @@ def gate(
     from xverify.report.files import write_files
 
     limit = select.seconds(budget)
-    target = target or select.KERNEL
+    target = select.KERNEL if target is None else target
     kernel = select.kernel_under_test(target, strict)
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
     held_to, not_taken = select.taken_by(kernel, held_to)

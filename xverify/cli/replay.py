@@ -59,13 +59,19 @@ def replay(
     from xverify.certify import certificate as certificates
     from xverify.engine import select
     from xverify.engine.replay import asking
+    from xverify.report.summary import VERDICTS
 
     if certificates.is_certificate(Path(finding)):
+        _refuse(names=names, was=was, run=run, like=like_name)
         return _certificate(Path(finding), target, files)
     is_call = " " in finding.strip()
-    kernel = _kernel(target or select.KERNEL, strict) if target or is_call else None
+    kernel = _kernel(select.KERNEL if target is None else target, strict) if target is not None or is_call else None
     others = [select.oracle_named(name, say) for name in names]
-    unfixed = False
+    if was and was.partition(":")[0] not in VERDICTS:
+        raise select.UsageError(
+            f"--was takes a verdict, {', '.join(VERDICTS)}, and after a colon readings; not {was!r}"
+        )
+    unfixed, count = False, 0
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
         if is_call and kernel is not None:
             path = "threads" if threads else ""
@@ -73,11 +79,25 @@ def replay(
         else:
             results = _of_report(finding, run, files, target, ask)
         for result in results:
-            unfixed |= result.state != "FIXED"
+            unfixed, count = unfixed or result.state != "FIXED", count + 1
             click.echo(f"{result.state:7} {result.id}: {result.summary}")
             if result.got:
                 click.echo(f"        gives {result.got}")
+    if not count:
+        raise select.UnableError(f"no finding of {finding} has a call: there is nothing to ask again")
     return FINDINGS if unfixed else PASS
+
+
+def _refuse(**given: object) -> None:
+    """UsageError for an option that a certificate has no use for."""
+    from xverify.engine.select import UsageError
+
+    options = {"names": "--oracle", "was": "--was", "run": "--run", "like": "--like"}
+    odd = [options[name] for name, value in given.items() if value]
+    if odd:
+        raise UsageError(
+            f"a certificate is asked again without {' and '.join(odd)}; another kernel is named by --kernel"
+        )
 
 
 def _kernel(target: str, strict: bool) -> Oracle:
@@ -93,11 +113,14 @@ def _certificate(path: Path, target: str | None, files: tuple[str, ...]) -> int:
     from xverify.certify.certificate import load
     from xverify.certify.replay import replay as ask_again
     from xverify.certify.replay import subject_of
+    from xverify.engine.select import UnableError
 
     certificate = load(path)
     oracle = subject_of(certificate, target, say)
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         results = list(ask_again(certificate, oracle, files[0] if files else None, Path(scratch)))
+    if not results:
+        raise UnableError(f"nothing is proven in {path}, and there is no counterexample: there is nothing to ask again")
     for result in results:
         click.echo(f"{result.state:7} {result.summary}")
     return FINDINGS if any(result.state in ("STILL", "CHANGED") for result in results) else PASS
@@ -123,6 +146,8 @@ def _of_report(
     own = [contract for file in files for contract in select.contracts_of_file(file)]
     gate = report.get("gate")
     if gate:
+        if gate["like"] is not None:
+            select.require_plain_name(gate["like"], "--like", str(path))
         held_to = sorted({entry["contract"] for entry in entries})
         own = [_held_to(one, own, gate["denormals"], gate["like"], ask) for one in held_to]
         if target is None and any(entry["subject"]["name"] == gate["kernel"] for entry in entries):
@@ -161,6 +186,7 @@ def _call(
     own = [contract for file in files for contract in select.contracts_named([file])[0]]
     identity = own[0].id if own else call.contract
     contract = _held_to(identity, own, denormals, like_name, ask)
+    select.require_operands(call, contract)
     verdict, _, readings = was.partition(":")
     named = tuple(filter(None, readings.split(",")))
     return replay_call(call.under(contract.id), contract, kernel, path, ask, verdict, named)

@@ -39,11 +39,15 @@ def read_json(path: Path, limit: int = MOST_BYTES) -> Any:
         size = path.stat().st_size
         if size > limit:
             raise DamagedFileError(f"{path} has {size} bytes; more than {limit} are refused")
-        return json.loads(path.read_bytes().decode("utf-8"))
+        return json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, which Python does not read
         raise DamagedFileError(f"{path} is not JSON: {error}") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"it has {name} for a number")
 
 
 def tensor_to_json(tensor: Tensor, generator: str = "", file: str = "", digest: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from oracles.plugin import PATHS, TargetError, plugin
 from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.core.call import Call
 from xverify.engine import elsewhere, naming
 from xverify.engine.environments import EnvironmentFailedError
 from xverify.engine.installers import Say, unsaid
@@ -233,6 +234,34 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
         if path.is_file():
             return path
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
+
+
+def require_plain_name(name: str, option: str, where: str) -> None:
+    """UsageError for an implementation's name that comes from a file and names a path, since what lies there would be run: a
+    Python, or a library of oneDNN's."""
+    named = naming.parse_or_none(name)
+    if named is None or named.python or os.sep in named.option:
+        raise UsageError(f"{where} names {name!r}, which is run only when you name it: add {option} {name}")
+
+
+_OPERANDS = {"linear": (("x", "scale"), ("zero_point",)), "range": (("input", "min_range", "max_range"), ())}
+"""By the family of an operator, the operands of a call: those that it must have, and those that it may have."""
+
+
+def require_operands(call: Call, contract: Contract) -> None:
+    """UsageError where a call that was typed lacks an operand, has one that the operator has not, or an attribute of another
+    type."""
+    needed, optional = _OPERANDS[contract.domain.family]
+    for role in needed:
+        if role not in call.tensors:
+            raise UsageError(f"the call lacks {role}: {contract.id} has {', '.join(needed)}")
+    for role in call.tensors:
+        if role not in (*needed, *optional):
+            raise UsageError(f"{contract.id} has no operand {role}{nearest(role, (*needed, *optional))}")
+    for name in ("axis", "block_size"):
+        value = call.attributes.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"{name} is {value!r}; expected a whole number")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

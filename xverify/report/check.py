@@ -82,6 +82,8 @@ def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
     elif isinstance(value, list):
         if len(value) > rule.get("maxItems", len(value)):
             yield f"{where} has {len(value)} entries, more than {rule['maxItems']}"
+        if len(value) < rule.get("minItems", 0):
+            yield f"{where} has {len(value)} entries, fewer than {rule['minItems']}"
         for place, item in enumerate(value):
             yield from errors(rule.get("items", {}), item, f"{where}[{place}]")
     elif isinstance(value, str):
