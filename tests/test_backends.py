@@ -52,6 +52,12 @@ def test_without_numba(before: str) -> None:
     assert "pip install 'xverify[numba]'" in said
 
 
+def test_a_numba_that_is_told_to_compile_nothing() -> None:
+    total, said = run(CALL.format(before=""), NUMBA_DISABLE_JIT="1").splitlines()
+    assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
+    assert "unset NUMBA_DISABLE_JIT" in said
+
+
 def test_a_cache_that_cannot_be_written() -> None:
     """No directory can be made below a file."""
     total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()

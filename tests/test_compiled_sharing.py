@@ -1,9 +1,15 @@
 """What threads tell each other of the pieces of one call, and who waits for whom."""
 
-import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from threading import Barrier, current_thread
 from time import perf_counter, sleep
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,61 +56,157 @@ def test_only_the_first_piece_is_told_to_those_who_listen(number: int) -> None:
     assert (bell[0], words[0]) == (number == 0, number + 1)
 
 
-@pytest.mark.parametrize(
-    ("helps", "left", "waits", "heard", "is_short"),
-    [(False, 0, 0, 7, True), (False, 1, 0, 6, False), (False, 1, 1, 6, False), (True, 0, 0, 7, False), (True, 0, 0, 6, True),
-     (True, 1, 1, 7, True), (True, 1, 0, 7, False)],
-)  # fmt: skip
-def test_how_long_a_thread_looks(helps: bool, left: int, waits: int, heard: int, is_short: bool) -> None:
-    """A caller for pieces that others do; a helper for a call, unless this one's caller sleeps. Neither for long."""
-    lingers = entry(sharing.linger.py_func, (types.int64, types.boolean, types.int64))
-    bell = np.array([7])
-    words = np.array([9, left, 8, bell.ctypes.data, waits])
+def shortest(looks: Callable[[], None]) -> float:
+    """Seconds."""
     took = []
     for _ in range(20):
         began = perf_counter()
-        lingers(words.ctypes.data, helps, heard)
+        looks()
         took.append(perf_counter() - began)
-    assert (min(took) < 5e-6) is is_short
-    assert min(took) < 5e-3
+    return min(took)
 
 
-def test_a_caller_that_sleeps_is_woken_once_and_when_all_is_done() -> None:
-    """Not by a helper that finds nothing to take while another still works, and by one of several that find all done."""
-    told: list[bool] = []
-    job = pool._Job(lambda shared, helps: told.append(helps), [0, 5], -1, np.zeros(1, np.int64).ctypes.data)
-    finished = entry(sharing.finish.py_func, (types.int64,))
-    job.help()
-    assert job._done.locked()
-    finished(job._shared)
-    job.help()
-    assert not job._done.locked()
-    job.wait()
-    job._done.acquire()
-    job.help()
-    assert job._done.locked()
-    assert told == [True] * 3
+@pytest.mark.parametrize(
+    ("left", "inside", "is_short"), [(0, 0, True), (1, 0, False), (0, 1, False), (1, 1, False)]
+)  # fmt: skip
+def test_how_long_a_caller_looks(left: int, inside: int, is_short: bool) -> None:
+    """For pieces that others do, and for others to leave; not for long."""
+    lingers = entry(sharing.linger.py_func, (types.int64,))
+    words = np.array([9, left, 8, 0, inside])
+    took = shortest(lambda: lingers(words.ctypes.data))
+    assert (took < 5e-6) is is_short
+    assert took < 5e-3
 
 
-def test_helpers_are_told_that_the_caller_sleeps() -> None:
-    job = pool._Job(lambda shared, helps: None, [0, 5], -1, np.zeros(1, np.int64).ctypes.data)
-    finished = entry(sharing.finish.py_func, (types.int64,))
-    waits = job._words[sharing.WAITS // 8 :]
-    assert waits[0] == 0
-    with ThreadPoolExecutor(1) as one:
-        caller = one.submit(job.wait)
-        while not waits[0]:
-            sleep(1e-3)
-        assert not caller.done()
-        finished(job._shared)
-        job.help()
-        caller.result(timeout=10)
-    assert waits.tolist() == [1, 0, 5]
+@pytest.mark.parametrize(("heard", "is_short"), [(7, False), (6, True)])
+def test_how_long_a_helper_that_left_looks_for_the_next_call(heard: int, is_short: bool) -> None:
+    departs = entry(sharing.depart.py_func, (types.int64, types.int64))
+    bell = np.array([7])
+    words = np.array([9, 0, 8, bell.ctypes.data, 20])
+    took = shortest(lambda: departs(words.ctypes.data, heard))
+    assert (took < 5e-6) is is_short
+    assert took < 5e-3
+    assert words.tolist() == [9, 0, 8, bell.ctypes.data, 0]
+    assert bell == 7
 
 
-def test_the_cores_of_this_process_are_those_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {process + 5}, raising=False)
-    assert pool._Helpers(0)._cores == {5}
+def a_job(work: Any, ends: Sequence[int] = (0, 5)) -> pool._Job:
+    bell = np.array([0])
+    job = pool._Job(work, ends, -1, bell.ctypes.data)
+    job.bell_word = bell  # type: ignore[attr-defined]
+    return job
+
+
+def test_a_helper_is_inside_while_it_works_and_holds_nothing_afterwards() -> None:
+    inside: list[tuple[bool, int]] = []
+    array = np.zeros(3)
+
+    def work(shared: int, helps: bool, array: np.ndarray = array) -> None:
+        inside.append((helps, int(job.words[pool._INSIDE])))
+
+    job = a_job(work)
+    held = sys.getrefcount(array)
+    for _ in range(2):
+        job.help(lambda: -1)
+    assert inside == [(True, 1)] * 2
+    assert (job.words[pool._INSIDE], job.left.locked(), job.error) == (0, True, None)
+    assert sys.getrefcount(array) == held
+    job.work = None
+    job.help(lambda: -1)
+    assert len(inside) == 2, "the call is over"
+
+
+def test_a_caller_that_waits_is_woken_by_the_last_that_leaves() -> None:
+    job = a_job(lambda shared, helps: None)
+    job.is_awaited = True
+    job.words[pool._INSIDE] = 1
+    job.help(lambda: -1)
+    assert job.left.locked(), "another is inside"
+    job.words[pool._INSIDE] = 0
+    for _ in range(2):
+        job.help(lambda: -1)
+        assert not job.left.locked()
+
+
+def test_what_a_helper_meets_ends_the_call() -> None:
+    def work(shared: int, helps: bool) -> None:
+        raise MemoryError("no more")
+
+    job = a_job(work, (0, 5, 10))
+    job.help(lambda: -1)
+    assert isinstance(job.error, MemoryError)
+    assert job.error.__traceback__ is None
+    assert job.words[:3].tolist() == [2, 2, 2], "nothing more is taken"
+
+
+def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unstartable:
+        def __init__(self, **_: object) -> None:
+            pass
+
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(pool, "Thread", Unstartable)
+    helpers = pool._Helpers(3)
+    assert helpers.count == 0
+    monkeypatch.setattr(pool, "_helpers", lambda count: helpers)
+    monkeypatch.setattr(pool, "threads", lambda: 4)
+    done: list[int] = []
+    pool.each(done.append, 5)
+    assert (done, helpers.jobs.qsize()) == ([0, 1, 2, 3, 4], 0)
+
+
+def test_calls_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where helpers are not run no more wait than `_WAITING` for each."""
+    bell = np.zeros(1, np.int64)
+    nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, count=2)
+    monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
+    monkeypatch.setattr(pool, "threads", lambda: 3)
+    kept: list[weakref.ref[np.ndarray]] = []
+    for _ in range(50):
+        array = np.zeros(9)
+        kept.append(weakref.ref(array))
+        pool.each(lambda piece, array=array: None, 5)  # type: ignore[misc]
+        del array
+    assert nobody.jobs.qsize() == 2 * pool._WAITING
+    assert not any(one() is not None for one in kept), "a call that waits to be looked at holds no array"
+
+
+@pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
+def test_ctrl_c_ends_a_call_when_no_thread_writes_any_more(step: int) -> None:
+    """In a process of its own: a hundred interrupts, wherever they come. Nothing is written once the call has ended."""
+    code = f"""
+import os, random, signal, threading, time, numpy as np, xverify
+x, out = np.ones({step << 21}, np.uint8)[::{step}], np.zeros(1 << 21, np.float32)
+call = lambda: xverify.dequantize_linear(x, np.float32(2), out=out, backend="numba")
+call()
+interrupted = 0
+for _ in range(100):
+    def interrupt():
+        time.sleep(random.uniform(0, 3e-3))
+        os.kill(os.getpid(), signal.SIGINT)
+    thread = threading.Thread(target=interrupt)
+    try:
+        try:
+            thread.start()
+            while thread.is_alive():
+                call()
+        finally:
+            out[:] = 5
+            thread.join()
+    except KeyboardInterrupt:
+        interrupted += 1
+        out[:] = 5
+    time.sleep(1e-3)
+    assert (out == 5).all()
+call()
+assert (out == 2).all()
+print(interrupted)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0
 
 
 @pytest.mark.parametrize("who", ["caller", "helper"])

@@ -196,6 +196,9 @@ def test_what_can_be_made_an_array_is_one(backend: str) -> None:
     assert xverify.dynamic_dequantize(codes, *one, backend=backend).tolist() == [2, 8]
     two = [np.float32(2)] * 2, [np.uint8(1)] * 2
     assert xverify.dequantize_linear(codes, *two, axis=0, backend=backend).tolist() == [2, 8]
+    for block_size in (1 << 63, 10**30):
+        whole = xverify.dequantize_linear([codes], [[np.float32(2)]], axis=1, block_size=block_size, backend=backend)
+        assert whole.tolist() == [[4, 10]]
 
 
 def test_zero_points_of_float8_are_refused() -> None:

@@ -82,6 +82,14 @@ def test_packed_codes_to_an_output_with_gaps(backend: str) -> None:
     np.testing.assert_array_equal(out, codes * scale[:, None])
 
 
+def test_a_shape_that_looks_like_one_before_is_checked() -> None:
+    one = xverify.dequantize_packed(np.zeros(4, np.uint8), np.float32(1), dtype="int4", shape=(1, 8))
+    with pytest.raises(TypeError, match=r"shape is \(1.0, 8\); expected integers"):
+        xverify.dequantize_packed(np.zeros(4, np.uint8), np.float32(1), dtype="int4", shape=(1.0, 8), out=one)  # type: ignore[arg-type]
+    like = xverify.dequantize_packed(np.zeros(4, np.uint8), np.float32(1), dtype="int4", shape=(np.int64(1), True * 8))
+    assert like.shape == (1, 8)
+
+
 def test_packed_codes_are_checked() -> None:
     four = [np.uint8(0x21), np.uint8(0x43)]
     got = xverify.dequantize_packed(four, np.ones((), np.float32), [np.uint8(1)], dtype="uint4", shape=(4,))
@@ -96,6 +104,7 @@ def test_packed_codes_are_checked() -> None:
         (np.zeros(3, np.uint8), "int4", (-4,), ValueError, "shape is"),
         (np.zeros(0, np.uint8), "int4", (-1,), ValueError, "expected no negative extent"),
         (np.zeros(2, np.uint8), "int4", (2, 2.0), TypeError, r"shape is \(2, 2.0\); expected integers"),
+        (np.zeros(2, np.uint8), "int4", 4, TypeError, "shape is 4; expected integers"),
     ):
         with pytest.raises(kind, match=match):
             xverify.dequantize_packed(packed, np.float32(1), dtype=dtype, shape=shape)

@@ -15,8 +15,8 @@ def chosen(backend: str | None) -> str:
     """
     if backend is None:
         try:
-            import numba
-        except Exception:  # One that is there and broken is none.
+            _require_numba()
+        except ImportError:  # One that is there and broken is none.
             return "numpy"
         return "numba"
     if backend not in BACKENDS:
@@ -24,10 +24,17 @@ def chosen(backend: str | None) -> str:
             f"backend is {backend!r}; expected {' or '.join(map(repr, BACKENDS))}, or None for the fastest"
         )
     if backend == "numba":
-        try:
-            import numba  # noqa: F401
-        except Exception as error:
-            raise ImportError(
-                f"backend is 'numba', which cannot be imported ({error}); install it with: pip install 'xverify[numba]'"
-            ) from error
+        _require_numba()
     return backend
+
+
+def _require_numba() -> None:
+    """ImportError where there is no Numba, or none that compiles."""
+    try:
+        import numba
+    except Exception as error:
+        raise ImportError(
+            f"backend is 'numba', which cannot be imported ({error}); install it with: pip install 'xverify[numba]'"
+        ) from error
+    if numba.config.DISABLE_JIT:
+        raise ImportError("backend is 'numba', which is told to compile nothing: unset NUMBA_DISABLE_JIT")

@@ -140,7 +140,7 @@ def _spread(
         expected = (*x[:axis], -(-x[axis] // run), *x[axis + 1 :])
         if scale != expected:
             rules.refuse(ValueError, "block-shape", "the shape of scale", scale, expected)
-        return Spread(axis, run)
+        return Spread(axis, min(run, max(x[axis], 1)))  # a longer block is one of the whole axis
     if len(scale) != 1:
         rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"() or a 1-D shape for x of shape {x}")
     # Opset 19 says of a rank of 1 that the axis is "unnecessary".

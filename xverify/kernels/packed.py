@@ -62,8 +62,10 @@ def dequantize_packed(
         scale = np.asarray(scale)
     if zero_point is not None and type(zero_point) is not np.ndarray:
         zero_point = np.asarray(zero_point)
-    if type(shape) is not tuple:
-        shape = tuple(shape)
+    if type(shape) is not tuple or not _INT.issuperset(
+        map(type, shape)
+    ):  # of the cached plans 1.0 and True are keys as 1 is
+        shape = _extents(shape)
     plan = packed_plan(
         contract,
         x.dtype,
@@ -159,7 +161,10 @@ def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     return codes[start - first * per_byte : stop - first * per_byte]
 
 
-def _extents(shape: tuple[Any, ...]) -> tuple[int, ...]:
+_INT = frozenset((int,))
+
+
+def _extents(shape: Any) -> tuple[int, ...]:
     try:
         extents = tuple(map(index, shape))
     except TypeError:

@@ -50,7 +50,7 @@ from xverify.kernels.compiled.chunks import (
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.parts import piece
 from xverify.kernels.compiled.scalars import address, get, meets, offset_number, put, scale_number
-from xverify.kernels.compiled.sharing import linger, listen
+from xverify.kernels.compiled.sharing import linger
 from xverify.kernels.compiled.staging import STAGE, put_staged, space, staged
 from xverify.kernels.compiled.tables import LONG, entries_multiple, put_entries, put_long
 from xverify.kernels.compiled.vectors import CHUNK
@@ -61,7 +61,6 @@ def looked_up(x, out, coding, zero, scale, offset, divides, runs, rows, position
     Whether the output shares memory was asked before."""
     stage, nothing = space(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, entries_multiple(x, out)
-    heard = listen(shared) if shared != 0 else 0
     first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
@@ -80,8 +79,8 @@ def looked_up(x, out, coding, zero, scale, offset, divides, runs, rows, position
             first += 1
         if staging:
             put_staged(out, stage, begins, stop)
-    if shared != 0:
-        linger(shared, helps, heard)
+    if shared != 0 and not helps:
+        linger(shared)
     return True
 
 
@@ -92,7 +91,6 @@ def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
     own_scale, own_offset = scale_number(get(scale, 0), zero), offset_number(offset, 0, coding, zero)
     nothing = 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, 1 + nothing
-    heard = listen(shared) if shared != 0 else 0
     first, start, end, last = nothing, nothing, nothing, nothing
     while True:
         if first == last:
@@ -122,8 +120,8 @@ def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
         if first < stop:
             put_rest(x, out, first, coding, own_scale, own_offset, divides, scale, offset, stop - first)
             first = stop
-    if shared != 0:
-        linger(shared, helps, heard)
+    if shared != 0 and not helps:
+        linger(shared)
     return True
 
 
@@ -137,7 +135,6 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
     multiple = CHUNK if line % CHUNK == 0 and run % CHUNK == 0 else 0
     stage, nothing = space(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, multiple
-    heard = listen(shared) if shared != 0 else 0
     first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
@@ -242,8 +239,8 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                 lines += 1
         if staging:
             put_staged(out, stage, begins, stop)
-    if shared != 0:
-        linger(shared, helps, heard)
+    if shared != 0 and not helps:
+        linger(shared)
     return True
 
 
@@ -255,7 +252,6 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
     multiple = CHUNK if row % CHUNK == 0 else 0
     stage, nothing = space(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, multiple
-    heard = listen(shared) if shared != 0 else 0
     first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
     while True:
         if first == last:
@@ -296,6 +292,6 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                 line += 1
         if staging:
             put_staged(out, stage, begins, stop)
-    if shared != 0:
-        linger(shared, helps, heard)
+    if shared != 0 and not helps:
+        linger(shared)
     return True

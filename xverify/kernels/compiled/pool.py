@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -18,7 +18,9 @@ import numpy as np
 from numba import types
 
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.sharing import LEFT, WAITS, finish, take
+from xverify.kernels.compiled.sharing import COUNT, INSIDE, NEXT, depart, finish, take
+
+_NEXT, _COUNT, _INSIDE = NEXT // 8, COUNT // 8, INSIDE // 8
 
 Task = Callable[[int], None]
 
@@ -28,47 +30,47 @@ is another thread's."""
 
 
 class _Job:
-    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins."""
+    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins.
+
+    A helper enters a call before it does any of it, and leaves when it holds nothing of it any more; the caller closes it: then
+    none enters, and those inside are waited for (see `share`).
+    """
 
     def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int) -> None:
-        self.core = core
         pieces = len(ends) - 1
-        self._words = np.array([0, pieces, pieces, bell, 0, *ends], np.int64)
-        self._shared = self._words.__array_interface__["data"][0]
-        self._work = work
-        self._error: BaseException | None = None
-        self._counting = Lock()
-        self._is_told = False
-        self._done = Lock()
-        self._done.acquire()
+        self.core = core
+        self.work: Work | None = work
+        self.words = np.array([0, pieces, pieces, bell, 0, *ends], np.int64)
+        self.shared: int = self.words.__array_interface__["data"][0]
+        self.error: BaseException | None = None
+        self.counting = Lock()
+        self.is_awaited = False
+        self.left = Lock()
+        self.left.acquire()
 
-    def work(self, helps: bool) -> None:
-        """Do pieces until all have been taken."""
-        while True:
-            try:
-                self._work(self._shared, helps)
+    def help(self, heard: Callable[[], int]) -> None:
+        """Do pieces of another thread's call until all have been taken, unless it is over, and wait a while for the next. heard:
+        what gives the bell's word, once all of this call is done."""
+        with self.counting:
+            work = self.work
+            if work is None:
                 return
-            except BaseException as error:  # The one who waits is told; a thread that serves goes on.
-                self._error = error
-
-    def help(self) -> None:
-        """The same for another thread, which is woken when all have been done."""
-        self.work(True)
-        with self._counting:
-            if self._words[_LEFT] == 0 and not self._is_told:
-                self._is_told = True
-                self._done.release()
-
-    def wait(self) -> None:
-        """Return when all pieces have been done; raises what one of them raised."""
-        if self._words[_LEFT] != 0:
-            self._words[_WAITS] = 1
-            self._done.acquire()
-        if self._error is not None:
-            raise self._error
+            self.words[_INSIDE] += 1
+        try:
+            work(self.shared, True)
+        except BaseException as error:  # The one who waits is told; a thread that serves goes on.
+            self.error = error.with_traceback(None)  # whose frames hold the arrays
+            self.words[_NEXT] = self.words[_COUNT]
+        del work
+        _departing()(self.shared, heard())
+        with self.counting:
+            if self.is_awaited and self.words[_INSIDE] == 0 and self.left.locked():
+                self.left.release()
 
 
-_LEFT, _WAITS = LEFT // 8, WAITS // 8
+@cache
+def _departing() -> Callable[[int, int], None]:
+    return entry(depart.py_func, (types.int64, types.int64))
 
 
 def usable_cores() -> int:
@@ -88,34 +90,42 @@ def _current_core() -> Callable[[], int]:
     return function if hasattr(os, "sched_setaffinity") else lambda: -1
 
 
-def leave(core: int, cores: Set[int]) -> None:
-    """Have the calling thread run on other ones of these cores, if it runs on that one.
+def leave(core: int) -> None:
+    """Have the calling thread run on other cores of the process, if it runs on that one.
 
     Linux wakes a thread where its waker runs, which goes on working there: two threads of one call would share a core for longer
     than the call lasts, beside another that is idle.
     """
     if core >= 0 and _current_core()() == core:
-        with contextlib.suppress(OSError):  # the process may have been given fewer cores since
-            os.sched_setaffinity(0, cores - {core})
+        with contextlib.suppress(OSError):  # there is no other
+            os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()) - {core})
 
 
 class _Helpers:
-    """So many threads, which live as long as the process. bell: the word that changes when a call begins."""
+    """So many threads, or as many as can be had, which live as long as the process. bell: the word that changes when a call
+    begins."""
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
         self._words = np.array([0])
         self.bell = self._words.__array_interface__["data"][0]
-        self._cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-        for number in range(count):
-            Thread(target=self._serve, name=f"xverify-{number}", daemon=True).start()
+        self.count = 0
+        with contextlib.suppress(RuntimeError):  # no more threads can be started
+            for number in range(count):
+                Thread(target=self._serve, name=f"xverify-{number}", daemon=True).start()
+                self.count += 1
 
     def _serve(self) -> None:
         while True:
             job = self.jobs.get()
-            leave(job.core, self._cores)
-            job.help()
-            del job  # and with it the arrays
+            leave(job.core)
+            job.help(self._heard)
+            del job
+
+    def _heard(self) -> int:
+        """What the bell says; where a call waits already, something that it does not say."""
+        heard = int(self._words[0])
+        return heard if self.jobs.empty() else -1
 
 
 _helpers = cache(_Helpers)
@@ -134,14 +144,42 @@ def share(work: Work, ends: Sequence[int]) -> None:
     """Call ``work`` on as many threads as there are cores, or pieces; the caller's is one of them. ends: where pieces begin, and
     where the last ends.
 
-    A thread that is late finds nothing left, so that a busy core delays nobody.
+    A thread that is late finds nothing left, so that a busy core delays nobody; where several calls wait already for every
+    helper, none is asked.
     """
     helpers = _helpers(threads() - 1)
     job = _Job(work, ends, _current_core()(), helpers.bell)
-    for _ in range(min(threads(), len(ends) - 1) - 1):
-        helpers.jobs.put(job)
-    job.work(False)
-    job.wait()
+    interrupted: BaseException | None = None
+    try:
+        for _ in range(min(helpers.count, len(ends) - 2)):
+            if helpers.jobs.qsize() < _WAITING * helpers.count:
+                helpers.jobs.put(job)
+        work(job.shared, False)
+    finally:
+        # No other thread may touch the arrays, or hold them, when this call is over: also not where it is broken off, by Ctrl-C
+        # while it waits, or where no further Python function can be called, so that none is.
+        while True:
+            try:
+                with job.counting:
+                    job.is_awaited = bool(job.words[_INSIDE])
+                    job.work = None
+                    job.words[_NEXT] = job.words[_COUNT]
+                while job.is_awaited and job.words[_INSIDE]:
+                    job.left.acquire(timeout=_LOOK_SECONDS)
+                break
+            except BaseException as error:
+                interrupted = error
+    if interrupted is not None:
+        raise interrupted
+    if job.error is not None:
+        raise job.error
+
+
+_LOOK_SECONDS = 1.0
+"""How often one who waits looks by itself: a lock that was had as Ctrl-C came is not given again."""
+
+_WAITING = 4
+"""Calls for each helper that may wait."""
 
 
 def each(task: Task, pieces: int) -> None:
@@ -157,9 +195,7 @@ def each(task: Task, pieces: int) -> None:
             piece, end = taken(shared)
             if piece == end:
                 return
-            try:
-                task(piece)
-            finally:
-                finished(shared)
+            task(piece)
+            finished(shared)
 
     share(work, range(pieces + 1))

@@ -1,5 +1,6 @@
 """Several threads share the pieces of one call: which are taken and which are done is in memory that all of them see, so that
-none needs the interpreter between two pieces, and a thread that waits for another, or for the next call, is there at once.
+none needs the interpreter between two pieces, and a thread that waits for another, or for the next call, is there at once. A
+caller waits until all others have left its call, since they hold its arrays as long.
 
 ``shared``: the address of int64 words, each at its place below, of which the last are where the pieces begin and end.
 """
@@ -16,9 +17,9 @@ from numba.extending import intrinsic
 from xverify.kernels.compiled.scalars import Generated
 from xverify.kernels.compiled.vectors import I64, is_x86, of_x86
 
-NEXT, LEFT, COUNT, BELL, WAITS, ENDS = range(0, 48, 8)
-"""The next piece; pieces that are not done; all of them; the address of the word that changes as a call begins; whether the
-caller has gone to sleep. In bytes."""
+NEXT, LEFT, COUNT, BELL, INSIDE, ENDS = range(0, 48, 8)
+"""The next piece; pieces that are not done; all of them; the address of the word that changes as a call begins; how many other
+threads are in the call. In bytes."""
 
 PATIENCE = 4096
 """How often a thread that has nothing to do looks before it sleeps: about 0.2 ms, in which a caller comes with the next of many
@@ -59,12 +60,6 @@ def pause(context: Any) -> Generated:
 
 
 @njit(error_model="numpy")
-def listen(shared):
-    """What the bell says: it changes when a call begins."""
-    return look(look(shared + BELL))
-
-
-@njit(error_model="numpy")
 def take(shared):
     """Where the next piece begins and ends: 0, 0 when all are taken. The first taken is told to those who listen."""
     number = add(shared + NEXT, 1)
@@ -83,15 +78,23 @@ def finish(shared):
 
 
 @njit(error_model="numpy")
-def linger(shared, helps, heard):
-    """Wait a while: a caller for the pieces that others have, a helper for the next call, unless this one's caller waits for it.
-
-    heard: what the bell said when it began.
-    """
+def linger(shared):
+    """Wait a while for the pieces that others have, and for them to leave."""
     for _ in range(PATIENCE):
-        if helps:
-            if listen(shared) != heard or look(shared + WAITS) != 0:
-                return
-        elif look(shared + LEFT) == 0:
+        if look(shared + LEFT) == 0 and look(shared + INSIDE) == 0:
+            return
+        pause()
+
+
+@njit(error_model="numpy")
+def depart(shared, heard):
+    """Leave a call, and wait a while for the next one: until the bell says something else than was heard.
+
+    Both here, without the interpreter, which the caller needs as soon as all have left.
+    """
+    bell = look(shared + BELL)
+    add(shared + INSIDE, -1)
+    for _ in range(PATIENCE):
+        if look(bell) != heard:
             return
         pause()
