@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-import os
-import sys
 import warnings
 from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -20,10 +18,11 @@ import numpy as np
 
 from oracles.arrays import from_array, hand_out
 from oracles.protocol import Answer, Loaded, Oracle, Path
+from oracles.sources import imported, sources
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
 
 SOURCES = "sources"
-"""The path on which the oracle gives the names of the files that its code was imported from: JSON, as uint8."""
+"""The path on which the oracle says of what a user's kernel is made, as `oracles.sources`: JSON, as uint8."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Of glibc's malloc.h."""
@@ -90,13 +89,16 @@ def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point
 
 def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
     """The oracle that ``module.function(*arguments)`` loads, asked in bulk. What loading it raises is raised."""
+    before = imported()
     inner = _loaded(module, function, arguments)
     _keep_freed_memory()
     memory = np.memmap(path, np.uint8, "r+")
 
     def answer(call: Call, options: str) -> Outcome:
         if options == SOURCES:
-            listed = json.dumps(_sources(module, arguments)).encode()
+            is_users = module == PYTHON_KERNEL
+            said = sources(arguments[0].rpartition(":")[0], before) if is_users else {"files": {}, "versions": {}}
+            listed = json.dumps(said).encode()
             return Outcome("tensor", Tensor("uint8", np.frombuffer(listed, np.uint8)))
         return _answer(inner.answer, memory, call, Request(**json.loads(options)))
 
@@ -177,26 +179,3 @@ def views(memory: Array, request: Request) -> Dict[str, Any]:
     """The same by name, for the process that asks."""
     x, scale, zero_point, y = _views(memory, request)
     return {"x": x, "scale": scale, "zero_point": zero_point, "y": y}
-
-
-def _sources(module: str, arguments: Tuple[str, ...]) -> List[str]:
-    """The files that were imported from where a user's Python kernel lies: its folder, or its package."""
-    if module != PYTHON_KERNEL:
-        return []
-    place = arguments[0].rpartition(":")[0]
-    if place.endswith(".py"):
-        root = os.path.dirname(os.path.abspath(place))
-    else:
-        top = sys.modules[place.partition(".")[0]]
-        root = os.path.dirname(os.path.abspath(top.__file__ or "")) if getattr(top, "__file__", None) else ""
-        if root and not hasattr(top, "__path__"):
-            return [os.path.abspath(str(top.__file__))]
-        root = root or os.path.abspath(next(iter(top.__path__)))
-    found = {os.path.abspath(str(m.__file__)) for m in list(sys.modules.values()) if getattr(m, "__file__", None)}
-    inner = os.path.join(root, "")
-    return sorted(file for file in found if file.startswith(inner) and not _installed(file[len(inner) :]))
-
-
-def _installed(below: str) -> bool:
-    """Whether a file below the root belongs to another project that is installed there."""
-    return any(part in ("site-packages", "dist-packages") for part in below.split(os.sep))

@@ -98,8 +98,12 @@ def test_ambiguities_are_departures_that_another_implementation_does_not_share()
     assert list(tally.ambiguities()) == []
     tally.observe(judged, ONE, by(judged), False)
     assert list(tally.ambiguities()) == [], "one whom the edition does not judge does not count"
-    tally.observe(judged, OWN, by(judged), True)
-    assert list(tally.ambiguities()) == [], "nor does an in-house kernel"
+    for nobody, why in (
+        (OWN, "an in-house kernel"),
+        (replace(TWO, options="path"), "another path through the same one"),
+    ):
+        tally.observe(judged, nobody, by(judged), True)
+        assert list(tally.ambiguities()) == [], f"nor does {why}"
     tally.observe(judged, ONE, by(judged), True)
     ((subject, cell, row, found, witness, outcome),) = tally.ambiguities()
     assert (subject, cell, row, witness) == (TWO, judged.cell, tally.cells[TWO, judged.cell], judged)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +137,13 @@ def _aligned(place: int) -> int:
     return -(-place // 64) * 64
 
 
+class Sources(NamedTuple):
+    """Of what a kernel is made: its files by their names, and the versions of what it imported."""
+
+    files: Mapping[str, Path]
+    versions: Mapping[str, str]
+
+
 class Bulk:
     """One worker. Requests are answered in order; at most `SLOTS` are under way. Used by one thread at a time.
 
@@ -195,12 +202,13 @@ class Bulk:
         self.submit(columns)
         return self.collect()
 
-    def sources(self) -> tuple[Path, ...]:
-        """The files that a user's Python kernel was imported from, when nothing is under way."""
+    def sources(self) -> Sources:
+        """Of what a user's Python kernel is made by now, asked when nothing is under way."""
         outcome = self.worker.ask(encode_call(Call(self.through.contract.asked_as, {})), SOURCES)
         if outcome.tensor is None:
-            return ()
-        return tuple(Path(name) for name in json.loads(outcome.tensor.codes.tobytes()))
+            return Sources({}, {})
+        said = json.loads(outcome.tensor.codes.tobytes())
+        return Sources({name: Path(path) for name, path in said["files"].items()}, said["versions"])
 
     def stop(self) -> None:
         self.worker.stop()

@@ -18,12 +18,13 @@ from typing import Any
 from xverify.certify import ranges
 from xverify.certify.bulk import Through
 from xverify.certify.domains import Domain, GivenScales, named, size, triples_of_unit
+from xverify.certify.identity import changed_files
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import DamagedFileError, read_json
 from xverify.engine.select import UsageError
 from xverify.report.check import errors
 
-SCHEMA = "xverify.certificate/1"
+SCHEMA = "xverify.certificate/2"
 MOST_BYTES = 16 << 20
 MOST_COUNTEREXAMPLES = 64
 EQUALITY = "bit for bit; any NaN is any NaN, -0 is not +0, subnormals are kept"
@@ -171,14 +172,17 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         names = [name for name in {**old[part], **new[part]} if old[part].get(name) != new[part].get(name)]
         if part == "machine":
             names = [name for name in names if name != "cores"]
+        if part == "versions":  # what a kernel imports late need not be there yet
+            names = [name for name in names if name in old[part] and name in new[part]]
+        if part == "subject":
+            words += [f"the code of the subject ({name})" for name in changed_files(old[part], new[part])]
+            names = [name for name in names if name not in ("digest", "sources")]
         for name in names:
             words.append(_difference(part, name, old[part].get(name), new[part].get(name)))
     return words
 
 
 def _difference(part: str, name: str, old: Any, new: Any) -> str:
-    if name in ("digest", "sources"):
-        return f"the code of the {part} ({name})"
     if isinstance(old, list) or isinstance(new, list):
         return f"the {name} of the {part}"
     return (
@@ -255,6 +259,16 @@ class Book:
         with self._lock:
             partial = self.path.with_name(self.path.name + ".partial")
             partial.write_text(json.dumps(self.to_json(), allow_nan=False) + "\n", encoding="utf-8")
+            os.replace(partial, self.path)
+
+    def take_back(self, before: Mapping[str, Any] | None) -> None:
+        """The file as it was before the run: that certificate, or none."""
+        with self._lock:
+            if before is None:
+                self.path.unlink(missing_ok=True)
+                return
+            partial = self.path.with_name(self.path.name + ".partial")
+            partial.write_text(json.dumps(before, allow_nan=False) + "\n", encoding="utf-8")
             os.replace(partial, self.path)
 
     def to_json(self) -> dict[str, Any]:

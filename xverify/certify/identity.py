@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,22 @@ IN_HOUSE = "xverify"
 _PACKAGES = ("numpy", "ml_dtypes", "numba")
 
 
-def subject(oracle: Oracle, sources: Iterable[Path]) -> dict[str, Any]:
-    """The implementation, with a digest of its code: of the files of a user's kernel (``sources`` for one in Python, its library
-    for a native one), of our own kernels; "" for an implementation that its name and version identify."""
-    files: list[Path] = []
-    if oracle.module == PYTHON_KERNEL:
-        files = list(sources)
-    elif oracle.module == NATIVE_KERNEL:
-        files = [Path(oracle.arguments[0])]
-    elif oracle.distribution == IN_HOUSE:
-        files = _in_house(oracle)
-    named = _by_name(files)
+def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The implementation, with a digest of its code: of the files of a user's kernel (``files`` for one in Python, its library
+    for a native one), of our own kernels; "" for an implementation that its name and version identify. earlier: the digests of
+    files that it was found to be made of before."""
+    named = files
+    if oracle.module == NATIVE_KERNEL:
+        named = _by_name([Path(oracle.arguments[0])])
+    elif oracle.module != PYTHON_KERNEL:
+        named = _by_name(_in_house(oracle)) if oracle.distribution == IN_HOUSE else {}
+    digests = {**(earlier or {}), **{name: _digest(file) for name, file in named.items()}}
     return {
         "name": oracle.name,
         "version": installed_version(oracle) or "",
         "role": oracle.role,
-        "digest": _digest(named) if named else "",
-        "sources": sorted(named),
+        "digest": _digest_of_all(digests) if digests else "",
+        "sources": dict(sorted(digests.items())),
     }
 
 
@@ -56,14 +55,24 @@ def _by_name(files: Sequence[Path]) -> dict[str, Path]:
     return {file.resolve().relative_to(root).as_posix(): file for file in files}
 
 
-def _digest(files: Mapping[str, Path]) -> str:
+def changed_files(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Names of the files of which two subjects have other contents. A file that only one has may have been imported, or not, by
+    what was asked of it: if the code that imports it is the same, so is the subject."""
+    return [name for name, digest in old["sources"].items() if new["sources"].get(name, digest) != digest]
+
+
+def _digest(file: Path) -> str:
+    return "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _digest_of_all(digests: Mapping[str, str]) -> str:
     """Of the files' names and contents."""
-    parts = sorted(f"{name}:{hashlib.sha256(file.read_bytes()).hexdigest()}" for name, file in files.items())
-    return "sha256:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return "sha256:" + hashlib.sha256("\n".join(f"{n}:{d}" for n, d in sorted(digests.items())).encode()).hexdigest()
 
 
-def versions(worker: Mapping[str, Any]) -> dict[str, str]:
-    """Of ourselves and of what takes part in the arithmetic; worker: what the worker said of itself."""
+def versions(worker: Mapping[str, Any], imported: Mapping[str, str]) -> dict[str, str]:
+    """Of ourselves and of what takes part in the arithmetic; worker: what the worker said of itself; imported: what the kernel
+    imports."""
     found = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
     found["checked with"] = f"python {platform.python_version()}"
-    return {**machine.versions(_PACKAGES), **found}
+    return {**imported, **machine.versions(_PACKAGES), **found}

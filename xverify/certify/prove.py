@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 
 from oracles.protocol import Oracle
 from xverify.certify import ranges
-from xverify.certify.bulk import Bulk, Through
+from xverify.certify.bulk import Bulk, Sources, Through
 from xverify.certify.certificate import Book
 from xverify.certify.domains import Columns, triples_of_unit
+from xverify.certify.identity import changed_files, subject
 from xverify.certify.judging import Judge
 from xverify.certify.ranges import Range, Ranges
 from xverify.certify.witness import counterexample, is_tensor
@@ -234,6 +236,32 @@ class _Run:
         book.refute(found)
 
 
+def seal(book: Book, oracle: Oracle, found: Sources, workers: Sequence[Bulk], before: Mapping[str, Any] | None) -> None:
+    """Write down what the subject was made of in the end, since it may import what it needs when it needs it.
+
+    Raises UnableError, with the certificate as it was before the run, where a file changed meanwhile: a worker that was started
+    again has imported the new one. found: what it was made of when the run began. workers: those that have nothing to do. before:
+    the certificate that the run went on with.
+    """
+    began = book.head["subject"]
+    files, imported = dict(found.files), dict(found.versions)
+    for bulk in workers:
+        with suppress(WorkerFailedError):
+            later = bulk.sources()
+            files.update(later.files)
+            imported.update(later.versions)
+    now = subject(oracle, files, began["sources"])
+    if changed := changed_files(began, now):
+        book.take_back(before)
+        raise UnableError(
+            f"{', '.join(changed)} changed while {oracle.name} was proven: nothing of this run counts. Run it again"
+        )
+    earlier = before["subject"]["sources"] if before is not None else {}
+    versions = {**(before["versions"] if before is not None else {}), **imported, **book.head["versions"]}
+    book.head = {**book.head, "subject": subject(oracle, files, {**earlier, **began["sources"]}), "versions": versions}
+    book.write()
+
+
 def start(oracle: Oracle, through: Through, directory: Path, limits: Limits, count: int) -> list[Bulk]:
     """Workers that are starting."""
     workers = [Bulk(oracle, through, directory, limits) for _ in range(count)]
@@ -250,6 +278,7 @@ __all__ = [
     "WorkerFailedError",
     "left",
     "prove",
+    "seal",
     "start",
     "try_out",
 ]

@@ -96,10 +96,11 @@ def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Col
         if not is_tensor(outcome) or not judge.explaining(names, columns, y, whole=False):
             entry = counterexample(bulk, judge, names, 0, (0, 1), columns, outcome, y)
             return Again("CHANGED", f"{oracle.name}: {in_words(entry, where=False)}")
+    found = bulk.sources()
     now = {
         **certificate,
-        "subject": subject(oracle, bulk.sources()),
-        "versions": versions(bulk.worker.versions),
+        "subject": subject(oracle, found.files),
+        "versions": versions(bulk.worker.versions, found.versions),
         "machine": machine(),
     }
     since = changed(certificate, now)

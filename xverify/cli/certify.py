@@ -92,7 +92,7 @@ def certify(
     from xverify.certify.identity import subject, versions
     from xverify.certify.judging import Judge
     from xverify.certify.listing import grouped, print_domains
-    from xverify.certify.prove import Task, prove, start, triples_left, try_out
+    from xverify.certify.prove import Task, prove, seal, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.core.machine import machine
     from xverify.engine import select
@@ -130,12 +130,13 @@ def certify(
         estimate = try_out(bulks[0], judge, asked)
         for bulk in bulks[1:]:
             bulk.patience = bulks[0].patience
+        found = bulks[0].sources()
         head = {
-            "subject": subject(oracle, bulks[0].sources()),
+            "subject": subject(oracle, found.files),
             "contract": through.contract.id,
             "domain": domain_to_json(domain, through.out),
             "through": {"granularity": granularity, "shapes": through.words()},
-            "versions": versions(bulks[0].worker.versions),
+            "versions": versions(bulks[0].worker.versions, found.versions),
             "machine": machine(),
         }
         book = Book(path, head, through, judge.readings, count)
@@ -158,8 +159,10 @@ def certify(
             try:
                 _watched(console, task, lambda show: prove(task, bulks, show), todo)
             except KeyboardInterrupt:
+                seal(book, oracle, found, (), before)
                 say(f"interrupted; {_proven(book)}. The same command goes on from there")
                 return UNABLE
+            seal(book, oracle, found, bulks, before)
     return _told(console, task, target, contract if contract and select.is_file(contract) else "")
 
 

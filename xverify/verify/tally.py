@@ -228,15 +228,16 @@ class Tally:
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Cells in which an implementation follows another reading than the first, while another implementation, which is not
         ours, does not share any of its readings."""
-        alive: dict[Cell, list[tuple[str, ...]]] = defaultdict(list)
+        alive: dict[Cell, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
         for (subject, cell), tally in self.cells.items():
             if tally.alive and self.judged_by[subject, cell.contract] and not subject.is_own:
-                alive[cell].append(tally.alive)
+                alive[cell].append((subject.name, tally.alive))
         for (subject, cell), tally in self._ordered():
             if not tally.alive or not tally.departures or not self.judged_by[subject, cell.contract]:
                 continue
             name = tally.alive[0]
-            if name not in tally.departures or all(set(tally.alive) & set(other) for other in alive[cell]):
+            others = [other for whose, other in alive[cell] if whose != subject.name]
+            if name not in tally.departures or all(set(tally.alive) & set(other) for other in others):
                 continue
             judged, outcome = tally.departures[name]
             found = verdicts.departs(judged, subject.name, outcome, name)

@@ -1,0 +1,87 @@
+"""Of which files a user's kernel in Python is made: the modules that it imported, and the libraries that it loaded."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from typing import Any, Dict, FrozenSet, Iterator, Tuple
+
+ELSEWHERE = "elsewhere/"
+"""How the name of a file begins that lies neither in the kernel's folder nor where packages are installed."""
+
+INSTALLED = ("site-packages", "dist-packages")
+
+
+def imported() -> FrozenSet[str]:
+    """The names of all modules that are there now."""
+    return frozenset(sys.modules)
+
+
+def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
+    """files: by name the paths of the kernel's own files, as far as they are imported or loaded by now. versions: by name those
+    of installed distributions that it imported.
+
+    place: the file or the module of the kernel. before: the modules that were there before it was imported.
+    """
+    root = _root(place)
+    files, versions = {}, {}
+    for name, path in (*_modules(before), *(("", path) for path in _libraries())):
+        if path.startswith(root) and not _is_installed(path[len(root) :]):
+            files[path[len(root) :].replace(os.sep, "/")] = path
+        elif _is_installed(path):
+            versions.update(_version(name.partition(".")[0]))
+        elif not _is_of_python(path):
+            files[ELSEWHERE + os.path.basename(path)] = path
+    return {"files": files, "versions": versions}
+
+
+def _root(place: str) -> str:
+    """The kernel's folder, or its package's, with a separator behind; of a module that lies beside others, its own file."""
+    if place.endswith(".py"):
+        return os.path.join(os.path.dirname(os.path.abspath(place)), "")
+    top: Any = sys.modules[place.partition(".")[0]]
+    if hasattr(top, "__path__"):
+        return os.path.join(os.path.abspath(next(iter(top.__path__))), "")
+    file = os.path.abspath(str(top.__file__))
+    return file[: -len(os.path.basename(file))] if not _is_installed(file) else file
+
+
+def _modules(before: FrozenSet[str]) -> Iterator[Tuple[str, str]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and name not in before and name.partition(".")[0] not in ("oracles", "xverify"):
+            yield name, os.path.abspath(str(file))
+
+
+def _libraries() -> Iterator[str]:
+    """The shared libraries that are mapped, where the system says; those of packages are known by their versions."""
+    try:
+        with open("/proc/self/maps") as maps:
+            paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
+    except (OSError, IndexError):
+        return
+    for path in sorted(paths):
+        if ".so" in os.path.basename(path) and os.path.isfile(path) and not _is_installed(path):
+            yield path
+
+
+def _is_installed(path: str) -> bool:
+    return any(part in INSTALLED for part in path.split(os.sep))
+
+
+def _is_of_python(path: str) -> bool:
+    """Whether a file belongs to Python or to the system, and not to anybody's kernel."""
+    places = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")} | {sys.prefix, sys.base_prefix}
+    return path.startswith(("/usr/", "/lib", *(os.path.join(os.path.realpath(p), "") for p in places))) or any(
+        path.startswith(os.path.join(p, "")) for p in places
+    )
+
+
+def _version(top: str) -> Dict[str, str]:
+    """The version of the distribution that has a module of that name."""
+    if not top or sys.version_info < (3, 10):
+        return {}
+    from importlib import metadata
+
+    return {name: metadata.version(name) for name in metadata.packages_distributions().get(top, ())}

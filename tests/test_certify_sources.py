@@ -1,0 +1,153 @@
+"""A certificate is of the code that answered: also of what a kernel loads from elsewhere, imports late, or changes meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from xverify import cli
+from xverify.certify.certificate import load
+
+SOUND = """
+import numpy as np
+
+
+def right(x, scale, zero_point):
+    zero_point = np.zeros(scale.shape, x.dtype) if zero_point is None else zero_point
+    difference = x.astype(np.int32) - zero_point.astype(np.int32)[:, None]
+    with np.errstate(all="ignore"):
+        return (difference * scale.astype(np.float64)[:, None]).astype(np.float16)
+"""
+
+
+def certify(kernel: Path, path: Path, *more: object) -> tuple[int, str]:
+    words = "certify", "--kernel", f"{kernel}:f", "--domain", "uint2-float16", "-n", 1, "-o", path, *more
+    result = CliRunner().invoke(cli.main, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def written(directory: Path, text: str) -> Path:
+    (directory / "sound.py").write_text(SOUND)
+    kernel = directory / "kernel.py"
+    kernel.write_text(text)
+    return kernel
+
+
+def sources(path: Path) -> list[str]:
+    found: dict[str, Any] = load(path)["subject"]["sources"]
+    return list(found)
+
+
+def test_what_is_imported_late_is_added_and_is_no_other_code(tmp_path: Path) -> None:
+    kernel = written(
+        tmp_path,
+        """
+from sound import np, right
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    if scale.view("u2").max() >= 0x2000:
+        import late
+    return right(x, scale, zero_point)
+""",
+    )
+    (tmp_path / "late.py").write_text("")
+    path = tmp_path / "c.json"
+    assert certify(kernel, path, "--range", "0:64")[0] == 0
+    assert sources(path) == ["kernel.py", "sound.py"]
+    for units in ("0x2000:0x2040", "64:128"):
+        code, said = certify(kernel, path, "--range", units)
+        assert code == 0, said
+        assert sources(path) == ["kernel.py", "late.py", "sound.py"]
+    assert load(path)["counts"]["proven"] == 3 * 64 * 16
+    (tmp_path / "late.py").write_text("# another\n")
+    code, said = certify(kernel, path, "--range", "0x2040:0x2080")
+    assert (code, "late.py changed" in said or "the code of the subject (late.py)" in said) in ((2, True), (3, True)), (
+        said
+    )
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")
+def test_a_library_that_a_kernel_loads_is_its_code(tmp_path: Path) -> None:
+    kernel = written(
+        tmp_path,
+        """
+import ctypes
+from pathlib import Path
+
+from sound import np, right
+
+library = ctypes.CDLL(str(Path(__file__).with_name("libbad.so")))
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    return right(x, scale, zero_point) * np.float16(1 - library.bad())
+""",
+    )
+
+    def build(number: int) -> None:
+        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / "libbad.so")]
+        subprocess.run(command, input=f"int bad(void) {{ return {number}; }}", text=True, check=True)
+
+    build(0)
+    path = tmp_path / "c.json"
+    code, said = certify(kernel, path, "--range", "0:64")
+    assert code == 0, said
+    assert sources(path) == ["kernel.py", "libbad.so", "sound.py"]
+    build(1)
+    code, said = certify(kernel, path, "--range", "64:128")
+    assert (code, "the code of the subject (libbad.so)" in said) == (2, True), said
+
+
+def test_modules_from_elsewhere_and_versions_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "vendor_library.py").write_text("BAD = 0\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
+    (tmp_path / "own").mkdir()
+    kernel = written(
+        tmp_path / "own",
+        """
+import ml_dtypes
+import vendor_library
+from sound import np, right
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    return right(x, scale, zero_point) * np.float16(1 - vendor_library.BAD)
+""",
+    )
+    path = tmp_path / "c.json"
+    code, said = certify(kernel, path, "--range", "0:64")
+    assert code == 0, said
+    assert sources(path) == ["elsewhere/vendor_library.py", "kernel.py", "sound.py"]
+    (tmp_path / "other" / "vendor_library.py").write_text("BAD = 1\n")
+    code, said = certify(kernel, path, "--range", "64:128")
+    assert (code, "elsewhere/vendor_library.py" in said) == (2, True), said
+
+
+def test_nothing_counts_where_the_code_changed_meanwhile(tmp_path: Path) -> None:
+    kernel = written(
+        tmp_path,
+        """
+from pathlib import Path
+
+from sound import np, right
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    Path(__file__).write_text(Path(__file__).read_text() + "# another line")
+    return right(x, scale, zero_point)
+""",
+    )
+    path = tmp_path / "c.json"
+    code, said = certify(kernel, path, "--range", "0:64")
+    assert (code, "kernel.py changed while kernel.py:f was proven: nothing of this run counts" in said) == (3, True), (
+        said
+    )
+    assert not path.exists()
