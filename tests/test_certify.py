@@ -177,6 +177,25 @@ def test_a_kernel_that_refuses_the_domain_is_not_certified(tmp_path, kernel, wor
     assert not (tmp_path / "c.json").exists()
 
 
+def test_a_kernel_that_refuses_the_first_triples_only_has_a_counterexample(tmp_path):
+    """And not one that refuses the domain: 0x4321 is the first scale that is asked."""
+    code, said = certify(
+        "refuses_some",
+        "uint2-float16",
+        tmp_path / "c.json",
+        "--range",
+        "0x4321:0x4330",
+        "-k",
+        "--granularity",
+        "per_tensor",
+    )
+    assert code == 1, said
+    (entry,) = load(tmp_path / "c.json")["counterexamples"]
+    assert entry["kind"] == "rejected"
+    assert "xverify replay" in said
+    assert "--strict" in said
+
+
 # -- going on ---------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,13 @@ def test_an_interrupted_sweep_reports_what_it_has(tmp_path):
     report = load(directory / "report.json")
     assert report["run"]["complete"] is False
     assert report["coverage"]["cases"] > 0
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed: nothing says how to install it")
+def test_what_is_in_square_brackets_is_shown():
+    shown = xverify("explain", "--x", 7, "--scale", 1, "--oracle", "xverify-cuda", code=0)
+    assert "pip install 'xverify[cuda]'" in " ".join(shown.split())
+
+
+def test_a_file_that_is_not_there_is_told_as_such():
+    assert "there is no file nosuch.json" in xverify("replay", "nosuch.json", code=2)

@@ -107,7 +107,7 @@ def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
     begin = time.perf_counter()
     outcome, _ = bulk.ask(few)
     bulk.patience = FIRST_TIMES * (time.perf_counter() - begin)
-    if outcome.refused:
+    if outcome.refused and all(bulk.ask(other)[0].refused for other in _others(through, asked)):
         raise RefusedError(
             f"{bulk.oracle.name} refuses calls of this domain by {through.granularity}: {outcome.error}: {outcome.message}"
         )
@@ -121,6 +121,14 @@ def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
         judge.explaining(judge.readings[:1], columns, y, whole=True)
     compared = time.perf_counter() - begin
     return Estimate(took / columns.size, compared / columns.size)
+
+
+def _others(through: Through, asked: Mapping[int, Ranges]) -> Iterator[Columns]:
+    """A few columns of the middle of what is asked, and of its end: a refusal of some is a counterexample, not one of all."""
+    part, units = list(asked.items())[-1]
+    for unit in ((units[0][0] + units[-1][1]) // 2, units[-1][1] - 1):
+        columns = through.domain.columns(part, unit, unit + 1)
+        yield columns.some(slice(0, min(LEAST_COLUMNS, through.each)), slice(None))
 
 
 def _timed(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], float]:

@@ -87,6 +87,11 @@ def bench(
         if find_spec("matplotlib") is None:
             click.echo(f"xverify: the page has no plots, since matplotlib is not installed: {INSTALL}", err=True)
     print_bench(result, console)
+    if not any(line["status"] in ("measured", "partial") for case in result["cases"] for line in case["lines"]):
+        click.echo(
+            "xverify: nothing was measured: the budget is too short, or nothing is installed that could be", err=True
+        )
+        return UNABLE
     if not result["run"]["complete"]:
         click.echo("xverify: interrupted; these are the cases that were measured", err=True)
         return UNABLE

@@ -45,11 +45,12 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
     return run
 
 
-def console_of_output() -> Console:
-    """Where results are printed: as wide as the terminal is; what is no terminal, a log or a file, has room for tables."""
+def console_of_output(markup: bool = True) -> Console:
+    """Where results are printed: as wide as the terminal is; what is no terminal, a log or a file, has room for tables. markup:
+    whether what is in square brackets is how to print; not where messages come from elsewhere."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=markup)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDTH_OF_LOGS
     return console

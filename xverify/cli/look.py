@@ -122,5 +122,5 @@ def explain(
     if kind == "json":
         click.echo(json.dumps(explanation_to_json(explanation, answers, left_out), indent=1, ensure_ascii=False))
     else:
-        print_explanation(explanation, answers, left_out, console_of_output(), every)
+        print_explanation(explanation, answers, left_out, console_of_output(markup=False), every)
     return PASS

@@ -134,6 +134,8 @@ def _of_report(
     from xverify.engine.replay import finding_from_report
     from xverify.engine.replay import replay as run_again
 
+    if not Path(finding).exists() and (finding.endswith(".json") or "/" in finding):
+        raise select.UsageError(f"there is no file {finding}")
     path = select.report_file(finding if Path(finding).exists() else run)
     report = reports.load(path)
     entries = report["findings"]

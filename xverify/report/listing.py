@@ -34,14 +34,14 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
     for oracle in chosen:
         if installed_version(oracle) is None:
             sentence = f"{oracle.name} is not installed: pip install {oracle.distribution}"
-            console.print(sentence, soft_wrap=True, highlight=False)
+            console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
 
 def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
     """The environments of other versions that are kept, and where."""
     if not found:
         sentence = f"no other version is kept in {directory}; NAME==VERSION makes its environment"
-        console.print(sentence, soft_wrap=True, highlight=False)
+        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         return
     console.print(f"other versions, kept in {directory}:", soft_wrap=True, highlight=False)
     for distribution in dict.fromkeys(one.distribution for one in found):
@@ -65,7 +65,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
             except contracts.DocumentError as error:
                 console.print(f"{oracle.name}  {identity}: not asked, {error}", soft_wrap=True, highlight=False)
     except WorkerFailedError as error:
-        console.print(str(error), soft_wrap=True, highlight=False)
+        console.print(str(error), soft_wrap=True, highlight=False, markup=False)
     finally:
         worker.stop()
 
