@@ -18,10 +18,11 @@ import numpy as np
 
 
 def right(x, scale, zero_point):
+    column = (slice(None), None) if scale.ndim else ()
     zero_point = np.zeros(scale.shape, x.dtype) if zero_point is None else zero_point
-    difference = x.astype(np.int32) - zero_point.astype(np.int32)[:, None]
+    difference = x.astype(np.int32) - zero_point.astype(np.int32)[column]
     with np.errstate(all="ignore"):
-        return (difference * scale.astype(np.float64)[:, None]).astype(np.float16)
+        return (difference * scale.astype(np.float64)[column]).astype(np.float16)
 """
 
 
@@ -151,3 +152,23 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
         said
     )
     assert not path.exists()
+
+
+def test_calls_that_take_long_together_do_not_hang(tmp_path: Path) -> None:
+    kernel = written(
+        tmp_path,
+        """
+import time
+
+from sound import right
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    time.sleep(0.02)
+    return right(x, scale, zero_point)
+""",
+    )
+    path = tmp_path / "c.json"
+    code, said = certify(kernel, path, "--granularity", "per_tensor", "--range", "0:64", "--timeout", "1s")
+    assert code == 0, said
+    assert load(path)["counts"]["proven"] == 64 * 16

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from oracles.protocol import Oracle
@@ -173,6 +174,19 @@ class _Fault:
     y: NDArray[Any]
 
 
+def _by_calls(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], Columns]:
+    """The same, a call at a time, with the time for each that a request has: many calls may take long and not hang. Of calls that
+    do not all answer the first that does not, and its columns."""
+    found = []
+    for first in range(0, columns.scale.size, bulk.through.each):
+        some = columns.some(slice(first, first + bulk.through.each), slice(None))
+        outcome, y = bulk.ask(some)
+        if not is_tensor(outcome):
+            return outcome, y, some
+        found.append(y.copy())
+    return outcome, np.concatenate(found), columns
+
+
 @dataclass(eq=False)
 class _Run:
     task: Task
@@ -218,6 +232,10 @@ class _Run:
         task, book = self.task, self.task.book
         outcome, y = bulk.collect()
         names = book.explaining
+        if outcome.kind == "hang":
+            while under_way:
+                self._collect(bulk, under_way)
+            outcome, y, columns = _by_calls(bulk, columns)
         explaining = task.judge.explaining(names, columns, y, whole=True) if is_tensor(outcome) else ()
         if explaining and book.add(part, units, explaining):
             self.show(book.triples())

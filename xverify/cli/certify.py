@@ -57,7 +57,7 @@ FILE = click.Path(path_type=Path)
     "-n", "--workers", type=click.IntRange(1, 64), help="Processes that run the kernel (default: one a core)."
 )
 @click.option("--budget", metavar="TIME", help="Stop after this: 60s, 5m, 1h.")
-@click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="A request that takes longer hangs.")
+@click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="A call that takes longer hangs.")
 @click.option(
     "--memory", default=4096, type=click.IntRange(0), show_default=True, metavar="MIB", help="For the kernel."
 )
