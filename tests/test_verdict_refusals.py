@@ -51,6 +51,12 @@ def test_refusals_of_allowed_calls() -> None:
     assert [*found] == ["wrongly-rejected"]
     assert "ValueError" in found["wrongly-rejected"].key.detail
     assert tally.status(ONE, first.cell) == "wrongly-rejected"
+    assert found["wrongly-rejected"].key.clause == f"{ONNX_21.id}/granularity"
+    floats = [asked(ONNX_21, "float8_e4m3fn", zero_point_dtype=zp, number=1) for zp in ("float8_e4m3fn", "")]
+    for judged, clause in zip(floats, ("float-zero-point", "granularity"), strict=True):
+        refusal = verdicts.rejected(judged, "one", REJECTED)
+        assert refusal is not None
+        assert refusal.key.clause == f"{ONNX_21.id}/{clause}"
     tally, found = concluded([(first, ONE, UNSUPPORTED), (second, ONE, UNSUPPORTED)])
     assert (found, tally.status(ONE, first.cell)) == ({}, "unsupported")
     tally, found = concluded([(first, ONE, REJECTED)])

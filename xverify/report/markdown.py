@@ -137,8 +137,11 @@ def _clauses(report: Json) -> list[str]:
             answer = answers[clause["id"]]
             tested = f"tested by {summary.plural(clause['tested'], 'call')}" if clause["tested"] else "**untested**"
             said = [
-                f"followed by {', '.join(map(text, answer.follow))}" if answer.follow else "",
-                f"not by {', '.join(f'{text(name)} ({code(finding)})' for name, finding in answer.depart)}"
+                f"{'followed' if clause['text'] else 'answered'} by {', '.join(map(text, answer.follow))}"
+                if answer.follow
+                else "",
+                f"{'not' if clause['text'] else 'otherwise'} by "
+                f"{', '.join(f'{text(name)} ({code(finding)})' for name, finding in answer.depart)}"
                 if answer.depart
                 else "",
                 f"cannot be told: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"

@@ -166,7 +166,8 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
         return None
     cell, contract = judged.cell, judged.contract
-    clause = f"{contract.id}/granularity"
+    has_float_zero_point = bool(cell.zero_point_dtype) and cell.x_dtype.startswith("float")
+    clause = f"{contract.id}/{'float-zero-point' if has_float_zero_point else 'granularity'}"
     clause = clause if clause in contract.clauses else _formula(judged)
     kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
     detail = f"{kind} x, {'a' if cell.zero_point_dtype else 'no'} zero point, {outcome.error}"
