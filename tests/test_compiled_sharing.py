@@ -114,6 +114,7 @@ def test_a_helper_is_inside_while_it_works_and_holds_nothing_afterwards() -> Non
     job.work = None
     job.help(lambda: -1)
     assert len(inside) == 2, "the call is over"
+    assert (job.words[pool._INSIDE], job.error) == (0, None)
 
 
 def test_a_caller_that_waits_is_woken_by_the_last_that_leaves() -> None:
@@ -137,6 +138,10 @@ def test_what_a_helper_meets_ends_the_call() -> None:
     assert isinstance(job.error, MemoryError)
     assert job.error.__traceback__ is None
     assert job.words[:3].tolist() == [2, 2, 2], "nothing more is taken"
+
+
+def test_so_many_helpers_are_counted() -> None:
+    assert pool._Helpers(2).count == 2
 
 
 def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
