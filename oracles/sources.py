@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from typing import Any, Dict, FrozenSet, Iterator, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 ELSEWHERE = "elsewhere/"
 """How the name of a file begins that lies neither in the kernel's folder nor where packages are installed."""
@@ -25,15 +25,17 @@ def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
     place: the file or the module of the kernel. before: the modules that were there before it was imported.
     """
     root = _root(place)
-    files, versions = {}, {}
+    files, packages = {}, set()
     for name, path in (*_modules(before), *(("", path) for path in _libraries())):
         if path.startswith(root) and not _is_installed(path[len(root) :]):
-            files[path[len(root) :].replace(os.sep, "/")] = path
+            files[path[len(root) :].replace(os.sep, "/") or os.path.basename(path)] = path
         elif _is_installed(path):
-            versions.update(_version(name.partition(".")[0]))
+            packages.add(name.partition(".")[0])
         elif not _is_of_python(path):
-            files[ELSEWHERE + os.path.basename(path)] = path
-    return {"files": files, "versions": versions}
+            # By the module's name, which is its own: many files are called __init__.py.
+            own = name.replace(".", "/") + os.path.splitext(path)[1] if name else os.path.basename(path)
+            files[ELSEWHERE + own] = path
+    return {"files": files, "versions": _versions(packages)}
 
 
 def _root(place: str) -> str:
@@ -72,16 +74,17 @@ def _is_installed(path: str) -> bool:
 
 def _is_of_python(path: str) -> bool:
     """Whether a file belongs to Python or to the system, and not to anybody's kernel."""
-    places = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")} | {sys.prefix, sys.base_prefix}
-    return path.startswith(("/usr/", "/lib", *(os.path.join(os.path.realpath(p), "") for p in places))) or any(
-        path.startswith(os.path.join(p, "")) for p in places
-    )
+    paths = sysconfig.get_paths()
+    places = {paths["stdlib"], paths["platstdlib"], sys.prefix, sys.base_prefix}
+    places |= {os.path.realpath(place) for place in places}
+    return path.startswith(("/usr/", "/lib", *(os.path.join(place, "") for place in places)))
 
 
-def _version(top: str) -> Dict[str, str]:
-    """The version of the distribution that has a module of that name."""
-    if not top or sys.version_info < (3, 10):
+def _versions(packages: Set[str]) -> Dict[str, str]:
+    """The versions of the distributions that have these packages, by their names."""
+    if not packages or sys.version_info < (3, 10):
         return {}
     from importlib import metadata
 
-    return {name: metadata.version(name) for name in metadata.packages_distributions().get(top, ())}
+    distributions = metadata.packages_distributions()
+    return {name: metadata.version(name) for package in packages for name in distributions.get(package, ())}

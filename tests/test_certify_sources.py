@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from native_compiler import compiled
 
 from xverify import cli
 from xverify.certify.certificate import load
@@ -74,12 +74,12 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     )
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no compiler")
 def test_a_library_that_a_kernel_loads_is_its_code(tmp_path: Path) -> None:
     kernel = written(
         tmp_path,
         """
 import ctypes
+from importlib.metadata import version
 from pathlib import Path
 
 from sound import np, right
@@ -93,8 +93,8 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     )
 
     def build(number: int) -> None:
-        command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / "libbad.so")]
-        subprocess.run(command, input=f"int bad(void) {{ return {number}; }}", text=True, check=True)
+        (tmp_path / "libbad.c").write_text(f"int bad(void);\nint bad(void) {{ return {number}; }}\n")
+        compiled(tmp_path / "libbad.c", tmp_path)
 
     build(0)
     path = tmp_path / "c.json"
@@ -108,7 +108,10 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
 
 def test_modules_from_elsewhere_and_versions_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "vendor_library.py").write_text("BAD = 0\n")
+    for package in ("one", "two"):
+        (tmp_path / "other" / package).mkdir()
+        (tmp_path / "other" / package / "__init__.py").write_text("")
+    (tmp_path / "other" / "vendor_library.py").write_text("import one, two\nBAD = 0\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "other"))
     (tmp_path / "own").mkdir()
     kernel = written(
@@ -126,8 +129,9 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     path = tmp_path / "c.json"
     code, said = certify(kernel, path, "--range", "0:64")
     assert code == 0, said
-    assert sources(path) == ["elsewhere/vendor_library.py", "kernel.py", "sound.py"]
-    (tmp_path / "other" / "vendor_library.py").write_text("BAD = 1\n")
+    elsewhere = ["elsewhere/one.py", "elsewhere/two.py", "elsewhere/vendor_library.py"]
+    assert sources(path) == [*elsewhere, "kernel.py", "sound.py"]
+    (tmp_path / "other" / "vendor_library.py").write_text("import one, two\nBAD = 1\n")
     code, said = certify(kernel, path, "--range", "64:128")
     assert (code, "elsewhere/vendor_library.py" in said) == (2, True), said
 
@@ -136,6 +140,7 @@ def test_nothing_counts_where_the_code_changed_meanwhile(tmp_path: Path) -> None
     kernel = written(
         tmp_path,
         """
+from importlib.metadata import version
 from pathlib import Path
 
 from sound import np, right
@@ -172,3 +177,20 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     code, said = certify(kernel, path, "--granularity", "per_tensor", "--range", "0:64", "--timeout", "1s")
     assert code == 0, said
     assert load(path)["counts"]["proven"] == 64 * 16
+
+
+def test_versions_of_what_a_kernel_imports_are_kept(tmp_path: Path) -> None:
+    kernel = written(
+        tmp_path,
+        """
+import click
+from sound import right
+
+
+def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
+    return right(x, scale, zero_point)
+""",
+    )
+    path = tmp_path / "c.json"
+    assert certify(kernel, path, "--range", "0:64")[0] == 0
+    assert load(path)["versions"]["click"] == version("click")
