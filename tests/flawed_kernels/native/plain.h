@@ -50,8 +50,8 @@ static inline int plan_shapes(const DLTensor *x, const DLTensor *scale, int64_t 
   if (axis < -rank || axis >= rank) return XVERIFY_REFUSED;
   if (axis < 0) axis += rank;
   if (!has_rank) {
-    if (scale->shape[0] == x->shape[axis]) plan->axis = (int)axis;
-    return scale->shape[0] == x->shape[axis] || scale->shape[0] == 1 ? XVERIFY_DONE : XVERIFY_REFUSED;
+    plan->axis = (int)axis;
+    return scale->shape[0] == x->shape[axis] ? XVERIFY_DONE : XVERIFY_REFUSED;
   }
   for (int i = 0; i < rank; i++) {
     int64_t blocks = x->shape[i] / block_size + (x->shape[i] % block_size != 0);
