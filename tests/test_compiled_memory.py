@@ -70,6 +70,38 @@ def test_zero_points_of_another_type_are_converted_by_parts(peak: Peak) -> None:
     assert peak(lambda: xverify.dynamic_dequantize(src, scales, zps, **keywords)) < 6 * pieces.PIECE
 
 
+def test_parameters_in_another_order_are_copied_by_parts(peak: Peak) -> None:
+    x = codes((64, 1 << 15))
+    scale, out = np.asfortranarray(np.full((64, 1 << 14), 0.5, np.float32)), np.empty(x.shape, np.float32)
+    zero_point = codes(scale.shape)[::-1]
+    keywords = {"axis": 1, "block_size": 2, "out": out, "backend": "numba"}
+    assert peak(lambda: xverify.dequantize_linear(x, scale, zero_point, **keywords)) < 4 * pieces.PIECE
+
+
+def test_between_two_long_lines_not_all_parameters_are_converted(peak: Peak) -> None:
+    x = codes((2, (1 << 20) - 3, 2))
+    scale, out = np.full(x.shape[1], 0.5, np.float16), np.empty(x.shape, np.float32)
+    keywords = {"axis": 1, "out_dtype": "float32", "out": out, "backend": "numba"}
+    assert peak(lambda: xverify.dequantize_linear(x, scale, **keywords)) < 3 * pieces.PIECE
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+def test_zero_points_are_not_compared_whole(backend: str, peak: Peak) -> None:
+    src, zps, scales = codes((1 << 22,)), np.arange(1 << 22, dtype=np.int32), np.ones(1 << 22, np.float32)
+    keywords = {"qtype": "per_channel", "axis": 0, "out": np.empty_like(scales), "backend": backend}
+    assert peak(lambda: xverify.dynamic_dequantize(src, scales, zps, **keywords)) < 10 * pieces.PIECE
+
+
+@pytest.mark.parametrize("backend", ["numpy", "numba"])
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
+@pytest.mark.parametrize("inner", [1, 2])
+def test_ranges_are_converted_by_parts(mode: str, inner: int, backend: str, peak: Peak) -> None:
+    x = codes((2, (1 << 20) // inner, inner))
+    low, high, out = np.full(x.shape[1], -1, np.float32), np.ones(x.shape[1], np.float32), np.empty(x.shape, np.float32)
+    keywords = {"mode": mode, "axis": 1, "contract": "tensorflow/Dequantize@installed", "out": out, "backend": backend}
+    assert peak(lambda: xverify.dequantize_range(x, low, high, **keywords)) < 14 * pieces.PIECE
+
+
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_packed_codes_are_not_unpacked_first(is_cut: bool, peak: Peak) -> None:
     """But by parts, where other operands have gaps."""

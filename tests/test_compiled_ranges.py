@@ -16,7 +16,7 @@ import exact
 from kernel_arrays import INSTALLED, SEED, drawn, same_bits
 from watched_loops import calls_given, fit
 
-from xverify.kernels.blocks import Spread
+from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT32
 from xverify.kernels.compiled import ranges
 from xverify.kernels.compiled.pieces import PIECE
@@ -47,6 +47,14 @@ def test_ranges_of_short_rows_are_laid_out_anew() -> None:
     low = np.array([-3, -0.5, -1], np.float32)
     for name in ("int8", "uint16"):
         both(drawn(name, (5000, 3)), low, low + np.float32(4.5), axis=1)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, BLOCK + 5), 1), ((BLOCK + 5, 3), 0), ((2, BLOCK + 5, 3), 1)])
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
+def test_of_a_long_axis_each_piece_is_given_its_own_ranges(mode: str, shape: tuple[int, ...], axis: int) -> None:
+    low = np.linspace(-3, -1, shape[axis], dtype=np.float32)
+    for name in ("uint8", "int32"):
+        both(drawn(name, shape), low, low[::-1] + np.float32(4.5), mode=mode, axis=axis)
 
 
 @pytest.mark.parametrize("axis", [None, 1])

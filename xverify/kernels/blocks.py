@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,36 @@ class Spread:
             return found
         expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
         return expanded
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Stands for a parameter, one for each element of the operands, of which a part is computed when it is taken.
+
+    compute: of arrays of one shape an array of that shape and of ``dtype``.
+    """
+
+    compute: Callable[..., Array]
+    operands: tuple[Array, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.operands[0].shape
+
+    @property
+    def ndim(self) -> int:
+        return self.operands[0].ndim
+
+    @property
+    def size(self) -> int:
+        return self.operands[0].size
+
+    def reshape(self, shape: int | list[int]) -> Computed:
+        return replace(self, operands=tuple(operand.reshape(shape) for operand in self.operands))
+
+    def __getitem__(self, place: Any) -> Array:
+        return self.compute(*(operand[place] for operand in self.operands))
 
 
 def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:

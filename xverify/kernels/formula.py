@@ -76,7 +76,7 @@ def arithmetic(
     """The cheapest arithmetic that is exact before its last rounding, and the type that it computes in."""
     narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in WIDE_FLOATS)
     if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
-        narrow = bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
+        narrow = lie_within(zero_point, SINGLE_LIMIT)
     if narrow and out == FLOAT32:
         # A difference of 24 bits or fewer and a scale, both exact in float32: its one operation is the one rounding.
         return partial(_fill_single, by_division), FLOAT32
@@ -88,6 +88,11 @@ def arithmetic(
     if narrow or scale.dtype != FLOAT32:
         return partial(_fill_double, np.multiply), FLOAT64
     return partial(_fill_double, casting.multiply), FLOAT64
+
+
+def lie_within(integers: Array, limit: int) -> bool:
+    """Whether none is larger than the limit in magnitude; an array of comparisons would be as long as they are."""
+    return int(integers.max(initial=0)) <= limit and int(integers.min(initial=0)) >= -limit
 
 
 def _fill_single(by_division: bool, out: Array, x: Array, scale: Array, zero_point: Array | None) -> None:

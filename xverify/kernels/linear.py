@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from xverify.kernels.casting import Array
 from xverify.kernels.checks import dynamic_plan, linear_plan
 from xverify.kernels.editions import edition, output
+from xverify.kernels.formula import lie_within
 from xverify.kernels.plans import Plan
 
 _DOUBLE_LIMIT = 1 << 40
@@ -144,7 +145,7 @@ def dynamic_dequantize(
 
 def _require_exact(contract: str, zps: Array) -> None:
     """ValueError for a zero point of which no difference is known to be exact."""
-    beyond = zps[(zps > _DOUBLE_LIMIT) | (zps < -_DOUBLE_LIMIT)]
-    if beyond.size:
+    if not lie_within(zps, _DOUBLE_LIMIT):
+        beyond = zps[(zps > _DOUBLE_LIMIT) | (zps < -_DOUBLE_LIMIT)]
         rules = edition(contract, "onednn")
         rules.refuse(ValueError, "formula", "a zero point", beyond[0], f"at most {_DOUBLE_LIMIT} (2^40) in magnitude")

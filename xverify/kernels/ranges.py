@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from xverify.kernels.backends import chosen
-from xverify.kernels.blocks import Fill, Spread, for_each_block, some_numbers
+from xverify.kernels.blocks import BLOCK, Computed, Fill, Spread, for_each_block, some_numbers
 from xverify.kernels.casting import F64, FLOAT32, FLOAT64, Array, cast, fractions_to_odd
 from xverify.kernels.checks import named_dtype
 from xverify.kernels.editions import Edition, dtype_name, edition, output
@@ -122,7 +122,8 @@ def range_plan(
 
 def _scale(multiply: Callable[..., None], narrow_range: bool, out: Array, x: Array, low: Array, high: Array) -> None:
     """SCALED of ``@installed``: its scale factor, and the product."""
-    multiply(out, x, _scale_factor(x.dtype, low, high, narrow_range), None)
+    factor = partial(_scale_factor, x.dtype, narrow_range)
+    multiply(out, x, factor(low, high) if low.size <= BLOCK else Computed(factor, (low, high), FLOAT32), None)
 
 
 def apply(out: Array, x: Array, low: Array, high: Array, mode: str, spread: Spread) -> None:
@@ -161,7 +162,7 @@ def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axi
     return spread
 
 
-def _scale_factor(dtype: np.dtype[Any], low: Array, high: Array, narrow_range: bool) -> Array:
+def _scale_factor(dtype: np.dtype[Any], narrow_range: bool, low: Array, high: Array) -> Array:
     """The installed text's scale_factor. Its quotients are C++'s float / int: the int is converted to float first."""
     bounds = np.iinfo(dtype)
     with np.errstate(all="ignore"):

@@ -20,7 +20,7 @@ from xverify.kernels.compiled.loops import by_rows, by_runs, looked_up, of_one
 from xverify.kernels.compiled.packed import reading
 from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, Runs, places
-from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS
+from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS, lie_within
 from xverify.kernels.plans import Operand, Small
 
 _EVERY_CODE = {
@@ -172,7 +172,9 @@ class Linear:
         """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
         if out.size == 0:
             return
-        is_wide = self.is_wide or (self.zero_points_decide and not _is_narrow(zero_point))
+        is_wide = self.is_wide or (
+            self.zero_points_decide and zero_point is not None and not lie_within(zero_point, SINGLE_LIMIT)
+        )
         prepared = self._prepared(is_wide, scale, zero_point)
         if self.in_byte > 1 and (prepared is None or not (is_plain(x) and is_plain(out))):
             self.unpacked(out, x, scale, zero_point, reading(x, self.in_byte))
@@ -197,7 +199,7 @@ class Linear:
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them, where that takes no more memory than a block."""
         places = self.places
-        is_given = scale.dtype == self.scale and is_plain(scale)
+        is_given = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
         is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
         if not is_given and scale.size > BLOCK:
             return None
@@ -225,7 +227,7 @@ class Linear:
         fields, divides, *_ = self._given
         places, in_byte = self.places, self.offsets_in_byte
         assert places is not None
-        scales, zero_points = scale.reshape(-1), None if zero_point is None else zero_point.reshape(-1)
+        scales, zero_points = one_after_another(scale), None if zero_point is None else one_after_another(zero_point)
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             for first, last in places.cuts(start, stop):
@@ -241,6 +243,16 @@ class Linear:
                 )  # fmt: skip
 
         return write
+
+
+def one_after_another(parameters: Array) -> Any:
+    """What gives parts of them in C order: a view where they lie so, else what copies a part that is asked for."""
+    if parameters.ndim == 1:  # also `Computed`, which begins with one dimension
+        return parameters
+    try:
+        return parameters.reshape(-1, copy=False)
+    except ValueError:
+        return parameters.flat
 
 
 def laid_out(parameters: Array, places: Rows) -> Array:
@@ -261,12 +273,6 @@ def _real(array: Array, real: np.dtype[Any]) -> Array:
 def _native(array: Array) -> Array:
     """The array without gaps, in this machine's byte order: itself, where it is so."""
     return array if is_plain(array) else np.array(array, array.dtype.newbyteorder("="), order="C")
-
-
-def _is_narrow(zero_point: Any) -> bool:
-    """Whether differences with these zero points, of 4 bytes or more, are exact in float32, if one with a zero point of x's type
-    is."""
-    return bool((zero_point <= SINGLE_LIMIT).all() and (zero_point >= -SINGLE_LIMIT).all())
 
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:

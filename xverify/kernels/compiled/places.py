@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from xverify.kernels.blocks import BLOCK, Spread
@@ -33,7 +34,7 @@ class Runs:
 
     def cuts(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Parts of that range which need parameters that lie together, and not many more than they have elements."""
-        return [(start, stop)]
+        return _within_lines(self.line, start, stop) if self.stride == 0 else [(start, stop)]
 
     def arguments(self, origin: int) -> tuple[tuple[int, ...], None]:
         """``runs`` and ``rows`` for parameters of which the first is number ``origin``."""
@@ -67,9 +68,8 @@ class Rows:
         return low, high + self.row
 
     def cuts(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """As `Runs.cuts`: the end of a long row and the beginning of the next need what lies apart."""
-        cut = (stop - 1) // self.row * self.row
-        return [(start, cut), (cut, stop)] if self.row > BLOCK and start < cut else [(start, stop)]
+        """As `Runs.cuts`."""
+        return _within_lines(self.row, start, stop)
 
     def _base(self, row: int) -> int:
         return (row // self.in_line * self.stride + row % self.in_line // self.run) * self.row
@@ -80,6 +80,14 @@ class Rows:
 
 
 Places = Runs | Rows
+
+
+def _within_lines(line: int, start: int, stop: int) -> list[tuple[int, int]]:
+    """The end of a long line and the beginning of the next need parameters that lie apart."""
+    if line <= BLOCK:
+        return [(start, stop)]
+    ends = [start, *range(start - start % line + line, stop, line), stop]
+    return list(pairwise(ends))
 
 
 def places(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Places | None:

@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from xverify.kernels.blocks import Fill, Spread
+from xverify.kernels.blocks import BLOCK, Fill, Spread
 from xverify.kernels.casting import FLOAT64, Array
 from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
 from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import laid_out, look_up
-from xverify.kernels.compiled.pieces import PIECE, for_each_piece
-from xverify.kernels.compiled.places import Places, Rows, Runs, places
+from xverify.kernels.compiled.pieces import PIECE, Write, for_each_piece
+from xverify.kernels.compiled.places import Places, Rows, places
 from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
 from xverify.kernels.formula import LOOK_UP_FROM
 from xverify.kernels.plans import Operand
 from xverify.kernels.ranges import formula
 
 _MODES = {"MIN_COMBINED": COMBINED, "MIN_FIRST": FIRST, "SCALED": SYMMETRIC}
+
+_ENDLESS = 1 << 62
+"""Elements, more than there are: one range serves all."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,13 @@ class Ranged:
         return 0.0, levels if bounds.min == 0 else 2.0 * float(bounds.max)
 
     @cached_property
+    def line_and_run(self) -> tuple[int, int]:
+        """After how many elements the ranges begin again, and how many in a row share one."""
+        if self.places is None:
+            return _ENDLESS, _ENDLESS
+        return (self.places.row, 1) if isinstance(self.places, Rows) else (self.places.line, self.places.run)
+
+    @cached_property
     def compiled(self) -> Compiled:
         """The loop."""
         is_rows, i64 = isinstance(self.places, Rows), types.int64
@@ -77,33 +87,50 @@ class Ranged:
         if out.size == 0:
             return
         with np.errstate(all="ignore"):
-            ends = [end.reshape(-1).astype(FLOAT64) for end in (low, high)]
             if self.places is None and self.x.itemsize == 1 and out.size > LOOK_UP_FROM:
                 entries = np.empty(256, self.out)
-                self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *(end.reshape(()) for end in ends))
+                ends = (end.reshape(()).astype(FLOAT64) for end in (low, high))
+                self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *ends)
                 look_up(out, x, entries, None, 1)
-                return
-            self._compute(out, x, *ends)
+            elif self.places is not None and low.size > BLOCK:
+                for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
+            else:
+                for_each_piece(self._whole(low, high), out, x, largest=PIECE)
 
-    def _compute(self, out: Array, x: Array, low: Array, high: Array) -> None:
-        places, compiled, coding = self.places, self.compiled, self.coding.fields
-        period, run, is_rows = out.size, out.size, isinstance(places, Rows)
-        if isinstance(places, Runs):
-            period, run = places.line, places.run
-        elif isinstance(places, Rows):
-            period, run = places.row, 1
-            low, high = laid_out(low, places), laid_out(high, places)
-        runs, row = (None, period) if is_rows else ((period, run), None)
+    def _whole(self, low: Array, high: Array) -> Write:
+        """What writes a piece, with all ranges, converted once."""
+        ends = [end.reshape(-1).astype(FLOAT64) for end in (low, high)]
+        if isinstance(self.places, Rows):
+            ends = [laid_out(end, self.places) for end in ends]
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
-            doubtful = np.zeros(stop - start, np.uint8)
-            mode, constants = _MODES[self.mode], self.constants
-            compiled(codes, elements, doubtful, coding, mode, constants, low, high, runs, row, start)
-            found = np.flatnonzero(doubtful)
-            if found.size:
-                place = (start + found) % period // run
-                decided = np.empty(found.size, elements.dtype)
-                self.fill(decided, codes[found].view(self.x), low[place], high[place])
-                elements[found] = decided
+            self._compute(codes, elements, ends[0], ends[1], start)
 
-        for_each_piece(write, out, x, largest=PIECE)
+        return write
+
+    def _in_parts(self, places: Places, low: Array, high: Array) -> Write:
+        """Each piece is given the ranges that it needs; there are too many for them to be laid out anew."""
+        line, run = self.line_and_run
+
+        def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
+            for first, last in places.cuts(start, stop):
+                since, until = places.reach(first, last)
+                ends = [end[since:until].astype(FLOAT64) for end in (low, high)]
+                part = slice(first - start, last - start)
+                self._compute(codes[part], elements[part], ends[0], ends[1], first % line - since * run)
+
+        return write
+
+    def _compute(self, codes: Array, elements: Array, low: Array, high: Array, position: int) -> None:
+        """Write elements, of which the first is number ``position`` of those that the ranges serve one after the other."""
+        line, run = self.line_and_run
+        runs, row = (None, line) if isinstance(self.places, Rows) else ((line, run), None)
+        doubtful = np.zeros(elements.size, np.uint8)
+        mode, constants = _MODES[self.mode], self.constants
+        self.compiled(codes, elements, doubtful, self.coding.fields, mode, constants, low, high, runs, row, position)
+        found = np.flatnonzero(doubtful)
+        if found.size:
+            place = (position + found) % line // run
+            decided = np.empty(found.size, elements.dtype)
+            self.fill(decided, codes[found].view(self.x), low[place], high[place])
+            elements[found] = decided
