@@ -113,6 +113,8 @@ def parameters(made: Any, call: Call) -> Any:
         raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zero_point.dtype,))
     zeros = np.zeros(scale.shape) if zero_point is None else to_array(zero_point)
     axis = int(call.attributes.get("axis", 1))
+    if scale.shape == (1,) and -len(x.shape) <= axis < len(x.shape) and x.shape[axis] != 1:
+        raise NotImplementedError("one scale is LiteRT's way to say per tensor, not per axis")
     made.scale = to_array(scale).reshape(-1).tolist()
     made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
     made.quantizedDimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)

@@ -1,7 +1,7 @@
 """PyTorch on the CPU: two implementations of its own, asked ONNX's calls where a call of theirs means the same.
 
-The first path is ``torch.ops.quantized_decomposed``, which `torch.export` puts into a graph. Per tensor (a scale of
-one element) it is dequantize_per_tensor with the scale as a Python float and the zero point as an int; per axis
+The first path is ``torch.ops.quantized_decomposed``, which `torch.export` puts into a graph. Per tensor (a scale that
+is a scalar) it is dequantize_per_tensor with the scale as a Python float and the zero point as an int; per axis
 dequantize_per_channel; one block size along the last of two axes dequantize_per_channel_group. Scales have the call's
 type, zero points are int64, as PyTorch's quantizers make them (int32 for groups, as its document says), and an absent
 one is 0 per tensor, None else. The output type is the scale's, or ``output_dtype``.
@@ -77,7 +77,7 @@ def load(*settings: str) -> Loaded:
     def granularity(call: Call) -> str:
         x, scale = call.tensors["x"], call.tensors["scale"]
         block = int(call.attributes.get("block_size", 0))
-        if block == 0 and scale.size == 1 and len(scale.shape) <= 1:
+        if block == 0 and scale.shape == ():
             return "tensor"
         if block == 0 and len(scale.shape) == 1 and not call.contract.endswith("-10"):
             return "channel"
@@ -166,14 +166,14 @@ def reproduce(call: Dict[str, Any]) -> Any:
     zeros = None if zero_point is None else zero_point.to(torch.int32 if block else torch.int64)
     operators = torch.ops.quantized_decomposed
     torch.set_flush_denormal("[denormals=zero]" in call["name"])
-    if call["options"] == "quantized tensor" and scale.numel() == 1:
+    if call["options"] == "quantized tensor" and scale.dim() == 0:
         y = torch._make_per_tensor_quantized_tensor(x, scale.item(), one).dequantize()
     elif call["options"] == "quantized tensor":
         zeros = torch.zeros(scale.shape, dtype=torch.int64) if zeros is None else zeros
         y = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, axis).dequantize()
     elif block:
         y = operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
-    elif scale.numel() == 1:
+    elif scale.dim() == 0:
         y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, **keyword)
     else:
         y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, **keyword)

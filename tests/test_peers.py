@@ -239,12 +239,14 @@ UNSUPPORTED: dict[str, list[Call]] = {
         linear(ONNX, some_codes("float8_e4m3fnuz", (2,)), tensor("float32", 1)),
         linear(ONNX, some_codes("int8", (2,)), tensor("float16", 1)),
         linear(ONNX, some_codes("int8", (2,)), tensor("float32", 1), tensor("float32", 0.5)),
+        linear(ONNX, some_codes("int8", (2,)), tensor("float32", [1]), axis=0),
     ],
     "openvino": [],
     "torch": [
         linear(ONNX, some_codes("int4", (2,)), tensor("float32", 1)),
         linear(ONNX, some_codes("int8", (2, 3, 4)), tensor("float32", np.ones((2, 3, 2))), axis=2, block_size=2),
         linear("ai.onnx/DequantizeLinear-10", some_codes("int8", (2,)), tensor("float32", [1, 2])),
+        linear("ai.onnx/DequantizeLinear-10", some_codes("int8", (2,)), tensor("float32", [1])),
         linear(ONNX, some_codes("float8_e5m2", (2,)), tensor("float32", 1), tensor("float8_e5m2", 0.5)),
     ],
 }
