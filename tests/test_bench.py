@@ -232,7 +232,7 @@ def test_an_interrupted_command_writes_its_files_and_exits_as_a_sweep_does(whole
         (["--dtypes", "uint8:int8"], "'int8' is no type of an output"),
         (["--granularity", "per-row"], "'per-row' is no granularity"),
         (["--sizes", "1k"], "'1k' is no number of elements"),
-        (["--budget", "soon"], "a budget is a time above zero"),
+        (["--budget", "soon"], "a time is a number above zero"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, sentence):

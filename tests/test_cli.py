@@ -104,8 +104,8 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["gate", "--granularity", "per_row"], "'per_row' is no granularity here"),
         (["gate", "--like", "onnxruntim"], "did you mean onnxruntime?"),
         (["gate", "--contract", "nothing/*"], "no contract matches"),
-        (["sweep", "--budget", "soon"], "a budget is a time above zero"),
-        (["sweep", "--budget", "0s"], "a budget is a time above zero"),
+        (["sweep", "--budget", "soon"], "a time is a number above zero"),
+        (["sweep", "--budget", "0s"], "a time is a number above zero"),
         (["sweep", "--cases", "0"], "0 is not in the range"),
         (["sweep", "--fail-on", "bugs"], "no verdict is called 'bugs'"),
         (["sweep", "--runs", "/proc/nowhere"], "nothing can be written to /proc/nowhere"),
@@ -204,3 +204,11 @@ def test_what_is_in_square_brackets_is_shown():
 
 def test_a_file_that_is_not_there_is_told_as_such():
     assert "there is no file nosuch.json" in xverify("replay", "nosuch.json", code=2)
+
+
+def test_a_reader_that_leaves_changes_no_exit_code():
+    """`| head -1`: what is found decides, and 1 would say that something is."""
+    command = [sys.executable, "-m", "xverify", "certify", "--list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
+        listing.stdout.close()
+        assert (listing.stderr.read(), listing.wait(timeout=60)) == (b"", 0)

@@ -265,6 +265,15 @@ def test_a_subnormal_result_is_said_to_be_open():
     assert "come out as zero" not in explain("--x", 3, "--scale", "0x1p-10", "--no-oracles")
 
 
+def test_the_zero_of_a_flushed_result_is_not_called_illegal():
+    """Of its sign; a zero of the other sign is."""
+    given = explained("--x", -3, "--x-dtype", "int8", "--scale", "0x1p-140", "--no-oracles")["results"]
+    flushed = next(result for result in given if result["hex"] == "0x80000000")
+    assert (flushed["legal"], flushed["clause"].rpartition("/")[2]) == (None, "subnormal")
+    assert all(result["legal"] is not None for result in given if result is not flushed)
+    assert " open " in explain("--x", 3, "--scale", "0x1p-140", "--no-oracles")
+
+
 def test_nan_has_no_bits_of_its_own():
     data = explained("--x", 3, "--scale", "nan", "--no-oracles")
     assert [(r["decimal"], r["hex"]) for r in data["results"] if r["legal"]] == [("nan", "any NaN")]
@@ -312,7 +321,7 @@ def test_all_names_every_reading_and_otherwise_few_are():
         (["--x", "3", "--scale", "1", "--contract", "ai.onnx/*"], "names 7 editions, and one is wanted here"),
         (["--x", "3", "--scale", "1", "--contract", "acme/X-1"], "no contract matches 'acme/X-1'"),
         (["--x", "3", "--scale", "1", "--oracle", "onnxruntim"], "did you mean onnxruntime?"),
-        (["--x", "3", "--scale", "1", "--limit", "soon"], "a budget is a time above zero"),
+        (["--x", "3", "--scale", "1", "--limit", "soon"], "a time is a number above zero"),
         (["--scale", "1"], "Missing option '--x'"),
     ],
 )

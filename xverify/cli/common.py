@@ -50,7 +50,13 @@ def console_of_output(markup: bool = True) -> Console:
     whether what is in square brackets is how to print; not where messages come from elsewhere."""
     from rich.console import Console
 
-    console = Console(markup=markup)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            """Who reads has left, as `| head` does: the work goes on, since the exit code is still its own."""
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    console = Output(markup=markup)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDTH_OF_LOGS
     return console

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from xverify import __version__
 from xverify.contracts.model import Clause, Contract, Judgement, Operands, Reading
 from xverify.contracts.readings import Stepwise
 from xverify.core.bits import canonical, ulp_distance
-from xverify.core.call import Call, Outcome, code_dtype, encode_call
+from xverify.core.call import BITS, Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
 from xverify.engine.process import Limits
 from xverify.engine.select import UsageError, nearest
@@ -30,8 +30,9 @@ ORACLE_SECONDS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Bits that some reading gives. legal: None where the edition forbids the call or leaves it open. clause: by which the
-    bits are legal, or which they contradict. ulp: distance from the nearest of the admitted bits, -1 when one is NaN."""
+    """Bits that some reading gives. legal: None where the edition forbids the call or leaves it or this zero open. clause: by
+    which the bits are legal, which they contradict, or which is silent. ulp: distance from the nearest of the admitted bits, -1
+    when one is NaN."""
 
     code: int
     legal: bool | None
@@ -63,6 +64,11 @@ class Explanation:
         """The readings that give a code; None when no known reading does."""
         wanted = _canonical(code, self.out_dtype)
         return next((result for result in self.results if result.code == wanted), None)
+
+    def leaves_open(self, code: int) -> bool:
+        """Whether the code is the zero that comes of flushing a subnormal result, and no reading that is admitted gives it."""
+        admitted = [result.code for result in self.results if result.admitted]
+        return self.subnormal is not None and code not in admitted and _is_flushed(code, admitted, self.out_dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +122,25 @@ def explain(contract: Contract, call: Call, assumed: tuple[str, ...] = ()) -> Ex
         admitted.setdefault(int(legal.codes(number)[first]), []).append(reading)
     others = _by_bits(recipes(contract, call), operands)
     allowed = judgement.verdict == "allowed"
+    silent = contract.clauses.get(f"{contract.id}/subnormal") if allowed and legal.subnormal.any() else None
     results = []
     for code in dict.fromkeys((*admitted, *others)):
         right = tuple(admitted.get(code, ()))
         beside = tuple(others.get(code, ()))
         name = None if right else beside[0].name
         clause = contract.clauses[contract.value_clause(call, name)]
+        is_legal = bool(right) if allowed else None
+        if silent is not None and not right and _is_flushed(code, admitted, legal.dtype):
+            is_legal, clause = None, silent
         ulp = 0 if right else _distance(code, admitted, legal.dtype)
-        results.append(Result(code, bool(right) if allowed else None, clause, ulp, right, beside))
-    silent = contract.clauses.get(f"{contract.id}/subnormal") if legal.subnormal.any() else None
+        results.append(Result(code, is_legal, clause, ulp, right, beside))
     return Explanation(contract, call, assumed, judgement, legal.dtype, tuple(results), silent)
+
+
+def _is_flushed(code: int, admitted: Iterable[int], dtype: str) -> bool:
+    """Whether the code is the zero that comes of a subnormal one among the admitted."""
+    sign = 1 << (BITS[dtype] - 1)
+    return any(_is_subnormal_code(other, dtype) and other & sign == code for other in admitted)
 
 
 def _by_bits(readings: Sequence[Reading], operands: Operands) -> dict[int, list[Reading]]:
@@ -153,7 +168,7 @@ def _distance(code: int, admitted: Mapping[int, object], dtype: str) -> int:
     return int(min((d for d in distances if d >= 0), default=-1))
 
 
-def is_subnormal_code(code: int, dtype: str) -> bool:
+def _is_subnormal_code(code: int, dtype: str) -> bool:
     """Whether one code is a subnormal number."""
     return bool(is_subnormal(np.array([code], code_dtype(dtype)), dtype)[0])
 

@@ -207,7 +207,7 @@ def seconds(text: str) -> float:
     """A budget such as 60s, 5m, 1.5h, or plain seconds. Raises UsageError."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
     if not found or float(found[1]) <= 0:
-        raise UsageError(f"a budget is a time above zero such as 60s, 5m or 1h, not {text!r}")
+        raise UsageError(f"a time is a number above zero, such as 60s, 5m or 1h, not {text!r}")
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from xverify.contracts.model import Clause, Reading
 from xverify.core.codec import call_to_json, outcome_to_json
 from xverify.core.dtypes import decimal, hexadecimal
-from xverify.engine.explain import Answer, Explanation, Result, is_subnormal_code
+from xverify.engine.explain import Answer, Explanation, Result
 from xverify.engine.store import describe
 
 MOST_NAMES = 3
@@ -94,13 +94,14 @@ def _print_results(explanation: Explanation, answers: Sequence[Answer], console:
     rest = [r for r in explanation.results if not r.admitted and r.code not in given]
     shown = rest if every else rest[:MOST_RESULTS]
     rows = []
+    is_allowed = explanation.judgement.verdict == "allowed"
     for result in (*chosen, *shown):
-        admitted = explanation.judgement.verdict != "allowed" and result.admitted
+        admitted = not is_allowed and result.admitted
         cells = (
             decimal(dtype, result.code),
             bits(dtype, result.code),
-            "formula's" if admitted else _LEGAL[result.legal],
-            result.clause.id.removeprefix(explanation.contract.id + "/") if result.legal is not None else "",
+            "formula's" if admitted else "open" if explanation.leaves_open(result.code) else _LEGAL[result.legal],
+            result.clause.id.removeprefix(explanation.contract.id + "/") if is_allowed else "",
             _ulp(result),
         )
         rows.append((*cells, _readings(result, every)))
@@ -194,11 +195,9 @@ def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
 def which(explanation: Explanation, code: int) -> str:
     """Which of the results a code is, in words."""
     result = explanation.result_of(code)
+    if explanation.leaves_open(code):
+        return "is a subnormal result flushed to zero, which the edition leaves open"
     if result is None:
-        admitted = [r.code for r in explanation.results if r.admitted]
-        zero = decimal(explanation.out_dtype, code) in ("0.0", "-0.0")
-        if zero and any(is_subnormal_code(c, explanation.out_dtype) for c in admitted):
-            return "is a subnormal result flushed to zero, which the edition leaves open"
         return "is given by no known reading" if explanation.results else ""
     if result.legal:
         return f"is legal: {_named(result.admitted)}"
@@ -272,6 +271,8 @@ def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], lef
 def _legality(explanation: Explanation, answer: Answer) -> bool | None:
     """Whether an answer is legal; None where the call has no legal set, or nothing that could be compared was given."""
     if explanation.judgement.verdict != "allowed" or answer.code is None:
+        return None
+    if explanation.leaves_open(answer.code):
         return None
     result = explanation.result_of(answer.code)
     return bool(result and result.legal)
