@@ -160,3 +160,12 @@ def test_a_piece_that_ends_in_the_next_long_row_is_cut_there() -> None:
     assert found.cuts(3 * row - 1, 3 * row + 1) == [(3 * row - 1, 3 * row), (3 * row, 3 * row + 1)]
     assert Rows(BLOCK, 4, 1, 4).cuts(BLOCK - 5, BLOCK + 5) == [(BLOCK - 5, BLOCK + 5)]
     assert Runs(row, 2, 9).cuts(row - 5, row + 5) == [(row - 5, row + 5)]
+
+
+def test_runs_that_begin_again_with_a_long_line_are_cut_there() -> None:
+    line = BLOCK + 2
+    found = Runs(line, 2, 0)
+    assert found.cuts(line - 5, line + 5) == [(line - 5, line), (line, line + 5)]
+    assert found.cuts(3, 3 * line) == [(3, line), (line, 2 * line), (2 * line, 3 * line)]
+    assert found.cuts(line, 2 * line) == [(line, 2 * line)]
+    assert Runs(BLOCK, 2, 0).cuts(BLOCK - 5, BLOCK + 5) == [(BLOCK - 5, BLOCK + 5)]

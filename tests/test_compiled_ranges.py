@@ -87,6 +87,20 @@ def test_every_mode(contract: str, mode: str) -> None:
                 both(drawn(name, (5, 3)), *(np.full(3, end) for end in ends), axis=1, **keywords)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST"])
+@pytest.mark.parametrize("name", ["int8", "uint8"])
+def test_each_range_has_a_table_of_its_own(name: str, mode: str) -> None:
+    """One after the other, so that what is left in memory of one is not taken for the next; of infinite ones nothing is told."""
+    x = drawn(name, (400,))
+    keywords = {"mode": mode, "contract": INSTALLED}
+    ends = [(np.float32(low), np.float32(high)) for low, high in ENDS]
+    want = [xverify.dequantize_range(x, *given, backend="numpy", **keywords) for given in ends]
+    got = [xverify.dequantize_range(x, *given, backend="numba", **keywords) for given in ends]
+    for one, other in zip(want, got, strict=True):
+        same_bits(one, other)
+
+
 @pytest.mark.parametrize("name", ["int16", "int32"])
 def test_values_near_zero_of_ranges_about_it(name: str) -> None:
     """Their two terms cancel: what float64 lost of them is seen, so that it must be known to be doubtful."""

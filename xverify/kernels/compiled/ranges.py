@@ -92,10 +92,10 @@ class Ranged:
                 ends = (end.reshape(()).astype(FLOAT64) for end in (low, high))
                 self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *ends)
                 look_up(out, x, entries, None, 1)
-            elif self.places is not None and low.size > BLOCK:
-                for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
-            else:
+            elif self.places is None or low.size <= BLOCK:
                 for_each_piece(self._whole(low, high), out, x, largest=PIECE)
+            else:
+                for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
 
     def _whole(self, low: Array, high: Array) -> Write:
         """What writes a piece, with all ranges, converted once."""
