@@ -15,7 +15,7 @@ from xverify.kernels.compiled.build import Compiled, entry
 from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
 from xverify.kernels.compiled.flat import Flat
 from xverify.kernels.compiled.linear import laid_out, look_up
-from xverify.kernels.compiled.pieces import PIECE, Write, for_each_piece
+from xverify.kernels.compiled.pieces import Write, for_each_piece
 from xverify.kernels.compiled.places import Places, Rows, places
 from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
 from xverify.kernels.formula import LOOK_UP_FROM
@@ -93,7 +93,7 @@ class Ranged:
                 self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *ends)
                 look_up(out, x, entries, None, 1)
             elif self.places is None or low.size <= BLOCK:
-                for_each_piece(self._whole(low, high), out, x, largest=PIECE)
+                for_each_piece(self._whole(low, high), out, x)
             else:
                 for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
 
