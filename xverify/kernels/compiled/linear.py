@@ -227,15 +227,14 @@ class Linear:
         fields, divides, *_ = self._given
         places, in_byte = self.places, self.offsets_in_byte
         assert places is not None
-        scales, zero_points = one_after_another(scale), None if zero_point is None else one_after_another(zero_point)
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             for first, last in places.cuts(start, stop):
                 low, high = places.reach(first, last)
                 low -= low % in_byte
-                factors = self._scales(scales[low:high])
-                part_of_bytes = slice(low // in_byte, -(-high // in_byte))
-                offsets = self._offsets(None if zero_points is None else zero_points[part_of_bytes], is_wide)
+                factors = self._scales(part_of(scale, low, high))
+                bytes_of = low // in_byte, -(-high // in_byte)
+                offsets = self._offsets(None if zero_point is None else part_of(zero_point, *bytes_of), is_wide)
                 part = slice(first - start, last - start)
                 compiled(
                     codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
@@ -245,14 +244,14 @@ class Linear:
         return write
 
 
-def one_after_another(parameters: Array) -> Any:
-    """What gives parts of them in C order: a view where they lie so, else what copies a part that is asked for."""
+def part_of(parameters: Array, first: int, last: int) -> Array:
+    """Those with the numbers first ... last - 1 in C order: a view where they lie so, else a copy of these alone."""
     if parameters.ndim == 1:  # also `Computed`, which begins with one dimension
-        return parameters
+        return parameters[first:last]
     try:
-        return parameters.reshape(-1, copy=False)
+        return parameters.reshape(-1, copy=False)[first:last]
     except ValueError:
-        return parameters.flat
+        return parameters.flat[first:last]  # by an iterator of its own: those of several threads would move one
 
 
 def laid_out(parameters: Array, places: Rows) -> Array:
