@@ -8,6 +8,7 @@ import faulthandler
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,17 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """The CuPy that the package imports, with blocks of 3 threads, so that small tensors take several strides."""
     from cuda_on_cpu import FakeCuPy, built
 
-    from xverify.kernels.cuda.launch import compiled
+    from xverify.kernels.cuda import compiling, launch
 
     fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    compiled.cache_clear()
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    for kept in (compiling.compiled, launch.card, launch.loaded):
+        kept.cache_clear()
     return fake
 
 

@@ -33,6 +33,12 @@ static long long __double_as_longlong(double value) { return bits_of<long long>(
 static float __fadd_rn(float a, float b) { return a + b; }
 static float __fsub_rn(float a, float b) { return a - b; }
 static float __fmul_rn(float a, float b) { return a * b; }
+static float __fmul_rz(float a, float b)
+{
+    const double exact = (double)a * b;
+    const float nearest = (float)exact;
+    return fabs(nearest) > fabs(exact) ? __uint_as_float(__float_as_uint(nearest) - 1) : nearest;
+}
 static float __fdiv_rn(float a, float b) { return a / b; }
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static double __dadd_rn(double a, double b) { return a + b; }

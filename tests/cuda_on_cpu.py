@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from native_compiler import compiler
 
-from xverify.kernels.cuda.launch import OPTIONS, SOURCE, source
+from xverify.kernels.cuda.compiling import OPTIONS, SOURCE, source
 
 CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 KEPT = Path(__file__).with_name("__pycache__")
@@ -101,7 +102,13 @@ class Entered:
 @dataclass
 class Device(Entered):
     id: int
-    attributes: dict[str, int] = field(default_factory=lambda: {"MultiProcessorCount": 2, "L2CacheSize": 1 << 16})
+    compute_capability: str = "90"
+    attributes: dict[str, int] = field(
+        default_factory=lambda: {
+            "MultiProcessorCount": 2, "L2CacheSize": 1 << 16,
+            "MaxThreadsPerMultiProcessor": 2048, "MaxRegistersPerMultiprocessor": 1 << 16,
+        }
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         assert type(self.id) is int
@@ -109,7 +116,21 @@ class Device(Entered):
 
 @dataclass
 class Stream(Entered):
+    """waited_for: the streams on which what it has to wait for was recorded."""
+
     ptr: int
+    captures: bool = False
+    waited_for: list[int] = field(default_factory=list)
+
+    def is_capturing(self) -> bool:
+        return self.captures
+
+    def record(self) -> int:
+        return self.ptr
+
+    def wait_event(self, event: int) -> None:
+        assert not self.captures
+        self.waited_for.append(event)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.ptr
@@ -129,6 +150,18 @@ def entered() -> list[Any]:
     return getattr(CURRENT, "entered", [])
 
 
+def current() -> tuple[int, Any]:
+    """The device that was entered last, and its stream: CuPy keeps one for each device, so that one which was entered before the
+    device is another's. None is the one that is there at first."""
+    device, streams = 0, {}
+    for one in entered():
+        if isinstance(one, Device):
+            device = one.id
+        else:
+            streams[device] = one
+    return device, streams.get(device)
+
+
 class Event:
     """A moment, which on a CPU is the one of the call."""
 
@@ -139,6 +172,17 @@ class Event:
 
     def synchronize(self) -> None:
         assert self.time
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """num_regs: registers of a thread."""
+
+    launch: Callable[..., None]
+    num_regs: int = 41
+
+    def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+        self.launch(grid, block, arguments)
 
 
 @dataclass
@@ -158,6 +202,9 @@ class FakeCuPy:
             Device=Device,
             Stream=Stream,
             Event=Event,
+            get_current_stream=lambda: current()[1] or Stream(0),
+            nvrtc=SimpleNamespace(getVersion=lambda: (0, 0)),
+            compiler=SimpleNamespace(compile_using_nvrtc=self._compile),
             get_elapsed_time=lambda start, stop: 1e3 * (stop.time - start.time),
             runtime=SimpleNamespace(
                 getDeviceCount=lambda: self.devices,
@@ -167,13 +214,19 @@ class FakeCuPy:
         )
         self.copyto = np.copyto
 
-    def RawModule(self, *, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802 - CuPy's name
+    def _compile(self, code: str, options: tuple[str, ...], *, filename: str) -> tuple[bytes, None]:
+        """The macros, in the place of what NVRTC would make of the source with them."""
         assert code == source()
         assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS
+        assert "/" not in filename
+        assert entered(), "a device, for which it compiles"
         self.compiled.append(options)
-        macros = dict(option.removeprefix("-D").split("=") for option in options[len(OPTIONS) :])
-        return SimpleNamespace(get_function=lambda name: {"dequantize": partial(self._launch, macros)}[name])
+        return "\n".join(options[len(OPTIONS) :]).encode(), None
+
+    def RawModule(self, *, path: str) -> Any:  # noqa: N802 - CuPy's name; of a source it would make what flushes subnormals
+        macros = dict(line.removeprefix("-D").split("=") for line in Path(path).read_text().rstrip("\0").splitlines())
+        return SimpleNamespace(get_function=lambda name: {"dequantize": Kernel(partial(self._launch, macros))}[name])
 
     def _launch(self, macros: dict[str, str], grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
         values = [
@@ -192,11 +245,8 @@ class FakeCuPy:
             (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
             (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
         )  # fmt: skip
-        # CuPy keeps a current stream for each device: one that is entered before the device is another's.
-        device, *streams = entered()
-        assert isinstance(device, Device)
-        stream = streams[-1] if streams else None
-        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream, device.id))
+        device, stream = current()
+        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream, device))
 
     @staticmethod
     def asarray(value: Any) -> Any:

@@ -23,7 +23,7 @@ from xverify.engine.select import kernel_named
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
 from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
-from xverify.kernels.cuda.launch import BLOCKS_PER_MULTIPROCESSOR, THREADS
+from xverify.kernels.cuda.launch import THREADS, Card
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -81,12 +81,11 @@ def test_which_parameter_serves_which_element(
 
 def test_grid_and_head() -> None:
     assert THREADS % 32 == 0, "a warp's"
-    assert THREADS * BLOCKS_PER_MULTIPROCESSOR == 2048, "what a multiprocessor of compute capability 9.0 has room for"
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
     assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
     assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors behind 3 elements
-    assert launch_of((1 << 30,), (), Spread()).grid(0, 132) == 132 * BLOCKS_PER_MULTIPROCESSOR
+    assert launch_of((1 << 30,), (), Spread()).grid(0, 660) == 660
     assert launch_of((3,), (), Spread()).grid(0, 132) == 1
     assert launch_of((3,), (), Spread()).head(0x1004) == 3
     assert launch_of((2,), (), Spread()).head(0x1004) == 2
@@ -100,6 +99,14 @@ def test_grid_and_head() -> None:
     assert launch_of((99,), (), Spread(), "int32", "float16").numbers(0x2008, 0x1000, 0)[2] == 0
 
 
+@pytest.mark.parametrize(
+    ("registers", "blocks"), [(16, 8), (32, 8), (33, 6), (40, 6), (41, 5), (46, 5), (64, 4), (74, 3), (86, 2), (255, 1)]
+)
+def test_a_card_is_given_as_many_blocks_as_it_has_room_for(registers: int, blocks: int) -> None:
+    """Those of compute capability 9.0 have 2 048 threads and 64 Ki registers in each multiprocessor."""
+    assert Card("90", 132, 2048, 1 << 16, 50 << 20).blocks(registers) == 132 * blocks
+
+
 def test_indices_have_64_bits_only_where_they_need_them() -> None:
     assert launch_of(((1 << 31) - 1,), (), Spread()).index_bits == 32
     launch = launch_of((2, 1 << 30), (2,), Spread(0))
@@ -110,7 +117,7 @@ def test_indices_have_64_bits_only_where_they_need_them() -> None:
 
 
 def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
-    for size, streamed, grid in ((100, 0, 1), (20_000, 5_000, 5), (100_000, 25_000, 2 * BLOCKS_PER_MULTIPROCESSOR)):
+    for size, streamed, grid in ((100, 0, 1), (20_000, 5_000, 5), (100_000, 25_000, 10)):
         dequantize_linear(on_device(np.zeros(size, np.uint8)), on_device(np.ones((), np.float32)))
         assert (cupy.launches[-1].streamed, cupy.launches[-1].grid) == (streamed, grid)
     assert len(cupy.compiled) == 1, "one kernel, compiled once"
@@ -186,9 +193,12 @@ def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, oth
 
 
 def test_what_is_not_aligned_is_refused(cupy: FakeCuPy) -> None:
-    memory, scale = on_device(np.zeros(32, np.uint8)), on_device(np.ones((), np.float32))
+    memory, scale = on_device(np.zeros(36, np.uint8)), on_device(np.ones((), np.float32))
     with pytest.raises(ValueError, match=r"x lies at 0x[0-9a-f]*1; expected a multiple of its 2 bytes"):
         dequantize_linear(memory[1:7].view(np.int16), scale)
+    for gaps in (memory[1:33].view(np.int16)[::2], memory[:36].reshape(4, 9)[:, :8].view(np.int16)):
+        with pytest.raises(ValueError, match=r"; expected (a multiple|multiples) of its 2 bytes"):
+            dequantize_linear(gaps, scale)
     with pytest.raises(ValueError, match=r"out lies at 0x[0-9a-f]*2; expected a multiple of its 4 bytes"):
         dequantize_linear(on_device(np.zeros(3, np.uint8)), scale, out=memory[2:14].view(np.float32))
 
@@ -222,6 +232,19 @@ def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
         assert (None if entered is None else entered.ptr) == expected
     with pytest.raises(TypeError, match="stream is str; expected the address of a cudaStream_t"):
         dequantize_linear(x, scale, stream="main")
+
+
+def test_the_stream_waits_for_what_is_to_be_written_first(cupy: FakeCuPy) -> None:
+    """CuPy arrays say no stream: theirs is the one that was current; a graph that is being captured can wait for none outside."""
+    x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
+    mine, captured = Stream(7), Stream(8, captures=True)
+    dequantize_linear(x, scale, stream=mine)
+    assert mine.waited_for == [0]
+    with cupy.cuda.Device(0), Stream(5):
+        dequantize_linear(x, scale, stream=mine)
+    assert mine.waited_for == [0, 5]
+    dequantize_linear(x, scale, stream=captured)
+    assert captured.waited_for == []
 
 
 def test_refusals_are_those_of_the_other_kernels(cupy: FakeCuPy) -> None:

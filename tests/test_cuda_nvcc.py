@@ -12,7 +12,8 @@ import pytest
 from cuda_arrays import launch_of
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.launch import OPTIONS, SOURCE, Launch
+from xverify.kernels.cuda.compiling import OPTIONS, SOURCE
+from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.plans import Operand
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from cuda_on_cpu import FakeCuPy, built
+from cuda_on_cpu import KEPT, FakeCuPy, built
 
+os.environ.setdefault("CUPY_CACHE_DIR", str(KEPT / "cuda_on_cpu"))
 sys.modules[__name__] = FakeCuPy(built())  # type: ignore[assignment]

@@ -16,6 +16,15 @@ __device__ inline bool is_wide()
         || (ZERO_TYPE != NONE && (X_TYPE == FLOAT8_E5M2 || X_TYPE == FLOAT8_E5M2FNUZ));
 }
 
+// Whether float32 holds every product: a difference of at most 9 bits, and a scale of at most 11, whose smallest number, bfloat16's
+// 2^-133, is a multiple of float32's.
+__device__ inline bool is_exact()
+{
+    const bool is_of_a_byte = X_TYPE == INT8 || X_TYPE == UINT8 || X_TYPE == INT4 || X_TYPE == UINT4 || X_TYPE == INT2
+        || X_TYPE == UINT2;
+    return is_of_a_byte && !is_wide() && (SCALE_TYPE == FLOAT16 || SCALE_TYPE == BFLOAT16 || SCALE_TYPE == FLOAT8_E8M0FNU);
+}
+
 // ---- Codes to numbers -------------------------------------------------------------------------------------------------------------
 
 __device__ inline float of_integer(Word code, Word keep, Word flip)
@@ -140,10 +149,12 @@ __device__ inline Word linear(Word code, Parameter parameter, bool divides)
     if (ZERO_TYPE != NONE) difference = __fsub_rn(difference, parameter.zero);
     if (OUT_TYPE == FLOAT32) return __float_as_uint(divides ? __fdiv_rn(difference, scale) : __fmul_rn(difference, scale));
     if (divides) return rounded(__ddiv_rn((double)difference, (double)scale));
-    const float nearest = __fmul_rn(difference, scale);
-    // The product has 42 bits or fewer: float32 holds what the rounding left of it, but for products below 2^-100. Doubles are slow on
-    // many cards.
-    if (nearest < 7.888609052210118e-31f && nearest > -7.888609052210118e-31f && difference != 0.0f)
+    if (is_exact()) return narrowed(__float_as_uint(__fmul_rn(difference, scale)));
+    // The product has 42 bits or fewer: float32 holds what was cut off of it, but for products below 2^-100. Doubles are slow on many
+    // cards.
+    const float cut = __fmul_rz(difference, scale);
+    if (cut < 7.888609052210118e-31f && cut > -7.888609052210118e-31f && difference != 0.0f)
         return rounded(__dmul_rn((double)difference, (double)scale));
-    return narrowed(to_odd(nearest, (double)__fmaf_rn(difference, scale, -nearest)));
+    const float rest = __fmaf_rn(difference, scale, -cut);
+    return narrowed(__float_as_uint(cut) | (rest < 0.0f || rest > 0.0f));
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -60,12 +60,20 @@ def require_device() -> Any:
 @contextmanager
 def current(x: Any, stream: Any) -> Iterator[None]:
     """Makes x's device CuPy's current one, and a stream its current stream there: a CuPy stream or another that has
-    ``__cuda_stream__``, or a cudaStream_t as an integer.
+    ``__cuda_stream__``, or a cudaStream_t as an integer. It waits for what was put on the one that was current before, where CuPy
+    arrays are made, unless it is being captured: a graph waits for nothing outside.
 
     None leaves that device's current one. TypeError for anything else.
     """
-    with cupy().cuda.Device(_device_of(x)), _entered(stream):
-        yield
+    with cupy().cuda.Device(_device_of(x)):
+        if stream is None:
+            yield
+            return
+        entered = _stream(stream)
+        if not entered.is_capturing():
+            entered.wait_event(cupy().cuda.get_current_stream().record())
+        with entered:
+            yield
 
 
 def _device_of(x: Any) -> int:
@@ -85,9 +93,8 @@ def _has_dlpack(value: Any) -> bool:
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in CUDA_DEVICES
 
 
-def _entered(stream: Any) -> AbstractContextManager[Any]:
-    if stream is None:
-        return nullcontext()
+def _stream(stream: Any) -> Any:
+    """CuPy's stream for it."""
     streams = cupy().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
@@ -95,8 +102,7 @@ def _entered(stream: Any) -> AbstractContextManager[Any]:
         raise TypeError(
             f"stream is {type(stream).__name__}; expected the address of a cudaStream_t, or what has __cuda_stream__"
         )
-    context: AbstractContextManager[Any] = stream if isinstance(stream, streams) else streams.from_external(stream)
-    return context
+    return stream if isinstance(stream, streams) else streams.from_external(stream)
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,12 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
     meant = own if dtype is None else named(dtype, f"{name}_dtype")
     if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
         raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
-    codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
+    # Before anything is copied: what reads an element at another place ends the card's work for the whole process.
     if codes.data.ptr % own.itemsize:
         raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
+    if any(stride % own.itemsize for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
+        raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {own.itemsize} bytes")
+    codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
     return Given(codes, meant, tuple(codes.shape))
 
 

@@ -1,34 +1,25 @@
-"""From operands that have been checked to a compiled kernel, its grid and its arguments."""
+"""From operands that have been checked to a kernel, its grid and its arguments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda.arrays import SUB_BYTE, cupy
+from xverify.kernels.cuda.compiling import compiled
 from xverify.kernels.cuda.geometry import ONE, Geometry, geometry
 from xverify.kernels.plans import Operand
-
-SOURCE = Path(__file__).with_name("dequantize.cu")
-INCLUDED = ("arithmetic.cuh", "ranges.cuh")
-
-OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
-"""The source contracts and flushes nothing by itself; these are the defaults, but for the first two."""
 
 THREADS = 256
 """Threads of a block."""
 
 VECTORS = 4
 """Vectors that a thread has in flight: UNROLLED in the source."""
-
-BLOCKS_PER_MULTIPROCESSOR = 8
-"""As many as can be there at once with so many threads; a grid of them goes through a large tensor in strides."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +82,11 @@ class Launch:
         """Elements before the first that lies on a multiple of 16 bytes, of an output at address ``y``."""
         return min(-y % 16 // self.out_bytes, self.size)
 
-    def grid(self, y: int, multiprocessors: int) -> int:
-        """How many blocks: each thread has ``VECTORS`` vectors to do, or more on a card that is full."""
+    def grid(self, y: int, room: int) -> int:
+        """How many blocks: each thread has ``VECTORS`` vectors to do, or more where the card has room for fewer blocks at once,
+        which then go through the tensor in strides."""
         vectors = (self.size - self.head(y)) // self.lanes
-        return min(max(-(-vectors // (THREADS * VECTORS)), 1), multiprocessors * BLOCKS_PER_MULTIPROCESSOR)
+        return min(max(-(-vectors // (THREADS * VECTORS)), 1), room)
 
     def numbers(self, x: int, y: int, cache: int) -> tuple[int, ...]:
         """The arguments after the four arrays, of which x and y lie at those addresses; ``cache``: bytes of the card's last."""
@@ -109,12 +101,12 @@ class Launch:
         """Put the kernel on the current stream of the current device; CuPy arrays in C order, the formula's operands."""
         if self.size == 0:
             return
-        multiprocessors, cache = card(int(out.device.id))
-        y = out.data.ptr
-        numbers = self.numbers(x.data.ptr, y, cache)
+        device, y = int(out.device.id), out.data.ptr
+        kernel, room = loaded(self.macros, device)
+        numbers = self.numbers(x.data.ptr, y, card(device).cache)
         # An argument that is not looked at must be an address all the same.
         arrays = (x, scale, scale if zero_point is None else zero_point, out)
-        compiled(self.macros)((self.grid(y, multiprocessors),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
+        kernel((self.grid(y, room),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
 
 def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
@@ -122,24 +114,32 @@ def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
     return SUB_BYTE[dtype] if packed else 8 * dtype.itemsize
 
 
+@dataclass(frozen=True)
+class Card:
+    """What a launch asks of a device. multiprocessors: how many; threads, registers: of one; cache: bytes of the last."""
+
+    capability: str
+    multiprocessors: int
+    threads: int
+    registers: int
+    cache: int
+
+    def blocks(self, registers: int) -> int:
+        """Blocks that are there at once, of threads with so many registers, which are given out by eights."""
+        of_a_block = THREADS * 8 * -(-max(registers, 1) // 8)
+        return self.multiprocessors * max(min(self.threads // THREADS, self.registers // of_a_block), 1)
+
+
 @lru_cache(maxsize=64)
-def card(device: int) -> tuple[int, int]:
-    """A card's multiprocessors, and the bytes of its last cache."""
-    attributes = cupy().cuda.Device(device).attributes
-    return int(attributes["MultiProcessorCount"]), int(attributes["L2CacheSize"])
+def card(device: int) -> Card:
+    """The device of that number."""
+    found = cupy().cuda.Device(device)
+    names = ("MultiProcessorCount", "MaxThreadsPerMultiProcessor", "MaxRegistersPerMultiprocessor", "L2CacheSize")
+    return Card(str(found.compute_capability), *(int(found.attributes[name]) for name in names))
 
 
-@lru_cache(maxsize=256)
-def compiled(macros: tuple[str, ...]) -> Any:
-    """The kernel with these macros, as CuPy's function. CuPy compiles it for each device, and keeps what it compiled on disk."""
-    return cupy().RawModule(code=source(), options=(*OPTIONS, *macros)).get_function("dequantize")
-
-
-@lru_cache(maxsize=1)
-def source() -> str:
-    """The kernel's source, whole: what it includes stands in it, since NVRTC is given no directory, and CuPy keeps what it
-    compiled by the text alone."""
-    text = SOURCE.read_text(encoding="utf-8")
-    for name in INCLUDED:
-        text = text.replace(f'#include "{name}"\n', SOURCE.with_name(name).read_text(encoding="utf-8"))
-    return text
+@lru_cache(maxsize=1024)
+def loaded(macros: tuple[str, ...], device: int) -> tuple[Any, int]:
+    """The kernel with these macros, and how many of its blocks the current device, of that number, has room for at once."""
+    kernel = compiled(macros, card(device).capability)
+    return kernel, card(device).blocks(int(kernel.num_regs))

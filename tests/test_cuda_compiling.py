@@ -1,0 +1,80 @@
+"""How the CUDA kernels' source becomes a kernel: what is kept of it on disk, and what NVIDIA's compiler makes of it where CuPy is
+installed; neither needs a card."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_arrays import on_device
+from cuda_on_cpu import FakeCuPy
+from kernel_arrays import dtype_of
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda import dequantize_linear
+from xverify.kernels.cuda.compiling import compiled
+from xverify.kernels.cuda.launch import Launch, loaded
+from xverify.kernels.plans import Operand
+
+
+def asked(cupy: FakeCuPy) -> int:
+    """How often the compiler has been asked, after a call by a process that knows no kernel yet."""
+    compiled.cache_clear()
+    loaded.cache_clear()
+    got = dequantize_linear(on_device(np.arange(3, dtype=np.uint8)), on_device(np.float32([2, 4, 8])), axis=0)
+    assert got.tolist() == [0, 4, 16]
+    return len(cupy.compiled)
+
+
+def test_what_was_compiled_is_kept_on_disk(cupy: FakeCuPy, tmp_path: Path) -> None:
+    assert [asked(cupy), asked(cupy)] == [1, 1]
+    (kept,) = tmp_path.iterdir()
+    assert re.fullmatch(r"xverify-[0-9a-f]{32}\.cubin", kept.name)
+
+
+def test_another_compiler_has_files_of_its_own(cupy: FakeCuPy, tmp_path: Path) -> None:
+    asked(cupy)
+    cupy.cuda.nvrtc.getVersion = lambda: (13, 1)
+    assert asked(cupy) == 2
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_in_each_process(
+    cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert [asked(cupy), asked(cupy)] == [1, 2]
+
+
+PTX = """
+import sys
+from xverify.kernels.cuda import compiling
+way = f"-arch=compute_{sys.argv[1]}", "ptx"
+compiling.cupy().cuda.compiler._get_arch_for_options_for_nvrtc = lambda arch: way
+sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:])))
+"""
+"""What CuPy has compiled for a card of that compute capability, which need not be there."""
+
+
+@pytest.mark.skipif(find_spec("cupy") is None, reason="CuPy is not installed; pip install -e '.[cuda]'")
+@pytest.mark.parametrize("capability", ["75", "80", "90"])
+def test_cupy_and_nvrtc_flush_and_contract_nothing(capability: str) -> None:
+    """The instructions of products of each kind, subnormal ones among them."""
+    for x, out, formula in (
+        ("float4_e2m1fn", "float32", "PRODUCT"), ("uint8", "float16", "PRODUCT"), ("int32", "bfloat16", "PRODUCT"),
+        ("int16", "float32", "MIN_COMBINED"), ("int8", "float32", "SCALED_FACTOR"),
+    ):  # fmt: skip
+        end = Operand(np.dtype(np.float32), (9,))
+        given = Operand(dtype_of(x), (7, 9)), end, None if formula == "PRODUCT" else end.dtype, Spread(1), formula
+        command = [sys.executable, "-c", PTX, capability, *Launch.of(dtype_of(out), *given).macros]
+        made = subprocess.run(command, capture_output=True)
+        assert made.returncode == 0, made.stderr.decode()
+        found = set(re.findall(r"\b(?:fma|mul|sub|add|div|cvt|setp)\.[a-z0-9.]*", made.stdout.decode()))
+        assert any(".f32" in instruction for instruction in found)
+        assert not [instruction for instruction in found if ".ftz" in instruction]
