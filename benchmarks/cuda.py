@@ -1,7 +1,8 @@
 """The CUDA kernels on the card that is here, in per cent of its copy bandwidth, measured in the same run.
 
 For each case ``cupy.copyto`` moves as many bytes, half of them read and half written, as the kernel reads (x and parameters) and
-writes. Both are timed by events of the card, over ``--calls`` calls in a row, in interleaved rounds; medians. What the kernel
+writes. Both are timed by events of the card, over ``--calls`` calls in a row, all of which it has been given before it begins
+with the first, in interleaved rounds; medians. What the kernel
 gives is first held against NumPy's bits. Sizes whose bytes the card's last cache holds are measured in that cache, the copy too.
 
     python benchmarks/cuda.py
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -42,6 +45,9 @@ from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantiz
 
 MODES, RANGED = ("MIN_COMBINED", "MIN_FIRST", "SCALED"), ("int8", "uint8", "int16", "uint16", "int32")
 """TensorFlow's, and its types of codes."""
+
+BUSY_BYTES = 1 << 26
+"""Of a copy that takes the card longer than it takes to ask for it."""
 
 Work = Callable[[], Any]
 
@@ -103,9 +109,10 @@ def modes_of(text: str, case: Case) -> tuple[str, ...]:
     return named if case.x_dtype in RANGED and case.out_dtype == "float32" and not case.block_size else ()
 
 
-def seconds(cupy: Any, work: Work, calls: int) -> float:
-    """Of one call, by the card's clock."""
+def seconds(cupy: Any, work: Work, calls: int, before: Work = lambda: None) -> float:
+    """Of one call, by the card's clock. before: what the card is given to do first, outside of what is timed."""
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+    before()
     start.record()
     for _ in range(calls):
         work()
@@ -114,11 +121,29 @@ def seconds(cupy: Any, work: Work, calls: int) -> float:
     return float(cupy.cuda.get_elapsed_time(start, stop)) / 1e3 / calls
 
 
+def busy(cupy: Any, work: Work, calls: int) -> Work:
+    """What keeps the card busy for twice as long as this process takes to give it so many calls, which it then does one after the
+    other: else what is timed of small tensors is the process."""
+    source, target = cupy.empty(BUSY_BYTES, "uint8"), cupy.empty(BUSY_BYTES, "uint8")
+    one = seconds(cupy, lambda: cupy.copyto(target, source), 4)
+    began = time.perf_counter()
+    for _ in range(calls):
+        work()
+    copies = math.ceil(2 * (time.perf_counter() - began) / one)
+
+    def before() -> None:
+        for _ in range(copies):
+            cupy.copyto(target, source)
+
+    return before
+
+
 def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int) -> dict[str, Any]:
     """A case's figures: bytes a second of the kernel and of the copy, and the kernel's per cent of the copy's."""
     kernel, copy, is_right = prepared(cupy, case, mode, seed)
     seconds(cupy, copy, 2)
-    taken = [(seconds(cupy, kernel, calls), seconds(cupy, copy, calls)) for _ in range(rounds)]
+    before = busy(cupy, kernel, calls)
+    taken = [(seconds(cupy, kernel, calls, before), seconds(cupy, copy, calls, before)) for _ in range(rounds)]
     mine, limit = (statistics.median(pair[i] for pair in taken) for i in (0, 1))
     return {
         "x": case.x_dtype, "packed": case.packed, "out": case.out_dtype, "mode": mode, "granularity": case.granularity,

@@ -329,6 +329,7 @@ def test_an_in_house_kernel_is_proven_by_blocks_too(tmp_path):
     assert found["through"]["granularity"] == "blocked"
     assert found["domain"]["out_dtype"] == "bfloat16"
     assert "xverify/kernels/linear.py" in found["subject"]["sources"]
+    assert "xverify/kernels/cuda/dequantize.cu" in found["subject"]["sources"]
 
 
 def test_an_oracle_is_proven_by_its_name_and_version(tmp_path):

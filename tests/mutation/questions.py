@@ -31,7 +31,9 @@ COMPILED = (*AROUND, *(
         "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "staging", "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
-CUDA = tuple(f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "geometry", "launch", "linear", "ranges"))
+CUDA = tuple(
+    f"xverify/kernels/cuda/{name}.py" for name in ("arrays", "compiling", "geometry", "launch", "linear", "ranges")
+)
 """Run without a card; what they launch, which is no Python, is compiled as C++."""
 
 COMPARATOR = (
@@ -110,7 +112,9 @@ TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
     "onednn", "onednn_contract", "tensorflow_contract", "microsoft_contract", "contracts", "kernel_ranges", "clauses", "readings",
     "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
-TESTS_OF_CUDA = "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py"
+TESTS_OF_CUDA = (
+    "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py", "tests/test_cuda_compiling.py",
+)  # fmt: skip
 
 TESTS_OF_FILE = {
     f"xverify/kernels/{name}.py": tuple(f"tests/test_{test}.py" for test in tests)
@@ -134,6 +138,7 @@ TESTS_OF_FILE = {
         ("compiled/sharing", "compiled_sharing", "compiled_threads", "compiled_loops", "compiled"),
         ("compiled/places", "compiled_places", "compiled"),
         ("compiled/linear", "compiled_linear", "compiled_memory", "compiled_packed", "compiled"), ("cuda/arrays", "cuda_calls"),
+        ("cuda/compiling", "cuda_compiling"),
         ("cuda/geometry", "cuda"), ("cuda/launch", "cuda"), ("cuda/linear", "cuda"), ("cuda/ranges", "cuda_ranges"),
     )
 } | {

@@ -19,7 +19,7 @@ from xverify.core import machine
 NATIVE_KERNEL = "oracles.native_kernel"
 IN_HOUSE = "xverify"
 
-_PACKAGES = ("numpy", "ml_dtypes", "numba")
+_PACKAGES = ("numpy", "ml_dtypes", "numba", "cupy-cuda12x")
 
 
 def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str
 def _in_house(oracle: Oracle) -> list[Path]:
     kernels = Path(str(xverify.__file__)).parent / "kernels"
     adapter = Path(str(oracles.__file__)).parent / (oracle.module.rpartition(".")[2] + ".py")
-    return [*kernels.rglob("*.py"), adapter]
+    return [*kernels.rglob("*.py"), *kernels.rglob("*.cu"), *kernels.rglob("*.cuh"), adapter]
 
 
 def _by_name(files: Sequence[Path]) -> dict[str, Path]:

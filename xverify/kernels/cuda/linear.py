@@ -46,7 +46,7 @@ def dequantize_linear(
 
     x, scale, zero_point: CuPy arrays, or any with ``__dlpack__`` or ``__cuda_array_interface__`` on one CUDA device. Those
     that do not lie in C order are copied first.
-    x_dtype, scale_dtype: what the codes mean, for dtypes that CuPy has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
+    x_dtype, scale_dtype: what the codes mean, for dtypes that the array has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
     and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
     out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16, as what is returned without it).
     stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream or another
