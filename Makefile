@@ -1,11 +1,11 @@
-# make setup | sweep | gate | gate-numba | gate-cuda-on-cpu | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | gate-numba | gate-cuda-on-cpu | nvrtc | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 SUB_BYTE := int4,uint4,float4_e2m1fn,int2,uint2
 
-.PHONY: setup sweep gate gate-numba gate-cuda-on-cpu bench test test-slow lint format findings detection alarms mutants clean
+.PHONY: setup sweep gate gate-numba gate-cuda-on-cpu nvrtc bench test test-slow lint format findings detection alarms mutants clean
 
 setup: $(READY)
 
@@ -58,6 +58,12 @@ gate-numba: setup
 gate-cuda-on-cpu: setup
 	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 400s
 	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
+
+# What NVIDIA's compiler makes of the CUDA kernels, by way of CuPy, which needs no card; it is downloaded into an environment of its own.
+nvrtc:
+	$(PYTHON) -m venv .venv-nvrtc
+	.venv-nvrtc/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' cupy-cuda12x nvidia-cuda-nvrtc-cu12
+	.venv-nvrtc/bin/python -m pytest tests/test_cuda_compiling.py
 
 # The in-house kernels beside every implementation that is installed, and the limit; nothing else should run meanwhile.
 bench: setup
