@@ -86,4 +86,4 @@ mutants: setup
 	PYTHONPATH=tests $(BIN)/python -m mutation --sample $(SAMPLE) --seeds $(SEEDS) --jobs $(JOBS) $(if $(COMPILED),--compiled) $(if $(REFERENCE),--reference)
 
 clean:
-	rm -rf .venv reports/runs
+	rm -rf .venv .venv-nvrtc reports/runs
