@@ -196,7 +196,9 @@ def test_what_is_not_aligned_is_refused(cupy: FakeCuPy) -> None:
     memory, scale = on_device(np.zeros(36, np.uint8)), on_device(np.ones((), np.float32))
     with pytest.raises(ValueError, match=r"x lies at 0x[0-9a-f]*1; expected a multiple of its 2 bytes"):
         dequantize_linear(memory[1:7].view(np.int16), scale)
-    for gaps in (memory[1:33].view(np.int16)[::2], memory[:36].reshape(4, 9)[:, :8].view(np.int16)):
+    rows = memory[:36].reshape(4, 9)[:, :8].view(np.int16)
+    assert dequantize_linear(rows[:1], scale).shape == (1, 4), "the way to a second row counts only where there is one"
+    for gaps in (memory[1:33].view(np.int16)[::2], rows, rows[:2]):
         with pytest.raises(ValueError, match=r"; expected (a multiple|multiples) of its 2 bytes"):
             dequantize_linear(gaps, scale)
     with pytest.raises(ValueError, match=r"out lies at 0x[0-9a-f]*2; expected a multiple of its 4 bytes"):

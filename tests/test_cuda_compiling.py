@@ -37,6 +37,13 @@ def test_what_was_compiled_is_kept_on_disk(cupy: FakeCuPy, tmp_path: Path) -> No
     assert re.fullmatch(r"xverify-[0-9a-f]{32}\.cubin", kept.name)
 
 
+def test_it_is_kept_where_cupy_keeps_its_own(cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUPY_CACHE_DIR")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    asked(cupy)
+    assert [file.suffix for file in (tmp_path / ".cupy" / "kernel_cache").iterdir()] == [".cubin"]
+
+
 def test_another_compiler_has_files_of_its_own(cupy: FakeCuPy, tmp_path: Path) -> None:
     asked(cupy)
     cupy.cuda.nvrtc.getVersion = lambda: (13, 1)
