@@ -105,6 +105,7 @@ def test_grid_and_head() -> None:
 def test_a_card_is_given_as_many_blocks_as_it_has_room_for(registers: int, blocks: int) -> None:
     """Those of compute capability 9.0 have 2 048 threads and 64 Ki registers in each multiprocessor."""
     assert Card("90", 132, 2048, 1 << 16, 50 << 20).blocks(registers) == 132 * blocks
+    assert Card("62", 2, 2048, 1 << 15, 1 << 19).blocks(255) == 2, "one at least, which the card then refuses"
 
 
 def test_indices_have_64_bits_only_where_they_need_them() -> None:

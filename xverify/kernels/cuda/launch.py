@@ -126,7 +126,7 @@ class Card:
 
     def blocks(self, registers: int) -> int:
         """Blocks that are there at once, of threads with so many registers, which are given out by eights."""
-        of_a_block = THREADS * 8 * -(-max(registers, 1) // 8)
+        of_a_block = THREADS * 8 * -(-registers // 8)
         return self.multiprocessors * max(min(self.threads // THREADS, self.registers // of_a_block), 1)
 
 
