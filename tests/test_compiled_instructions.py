@@ -425,7 +425,7 @@ def test_vectors_of_results(
     coding = fields_of(x_name)
 
     def write(builder: Any, code: Any, *given: Any) -> Any:
-        return values(builder, code, coding, *(given or shared), kinds)
+        return values(builder, decoding.number(builder, code, coding, real), *(given or shared), kinds)
 
     given = () if is_shared else (scale.astype(name), offset)
     code = x.view("i4" if codes == types.int32 else f"u{x.itemsize}")

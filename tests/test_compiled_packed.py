@@ -26,13 +26,14 @@ from xverify.kernels.compiled.flat import Flat, Packed, codes_of
 from xverify.kernels.compiled.linear import loop_of, signature
 from xverify.kernels.compiled.places import Places, Rows, Runs
 from xverify.kernels.compiled.staging import ALL, WHOLE
+from xverify.kernels.compiled.vectors import shuffled
 
 LONG = 3 * tables.LONG
 
 
 def some_codes(name: str, shape: tuple[int, ...], seed: int = 1) -> Array:
-    """Any codes, with zeros above."""
-    return np.random.default_rng(seed).integers(0, 1 << WIDTHS[name], shape, np.uint8)
+    """Any codes, with zeros above where they are of few bits."""
+    return np.random.default_rng(seed).integers(0, 1 << WIDTHS.get(name, 8), shape, np.uint8)
 
 
 def with_gaps(array: Array) -> Array:
@@ -208,6 +209,37 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
 
     got = applied(write, f"u{2 * in_byte}", packed, lanes=32 // in_byte).view(np.uint16).reshape(want.shape)
     assert (got & ((1 << bits) - 1) == want).all()
+
+    # Two words of each byte at once: there is no type of 128 bits.
+    for part in range(in_byte // 2):
+
+        def half(builder: Any, vector: Any, part: int = part) -> Any:
+            words = unpacking.long_places(builder, vector, in_byte)
+            kept = [in_byte * i + 2 * part + j for i in range(vector.type.count) for j in range(2)]
+            return builder.bitcast(
+                shuffled(builder, words, words, kept), ir.VectorType(ir.IntType(64), vector.type.count)
+            )
+
+        got = applied(half, "u8", packed, lanes=16 // in_byte).view(np.uint32).reshape(256, 2)
+        assert (got & ((1 << bits) - 1) == want[:, 2 * part : 2 * part + 2]).all()
+
+
+@pytest.mark.parametrize("scale_name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["int8", "float8_e5m2", "int4", "uint2"])
+def test_rows_of_every_scale(name: str, scale_name: str) -> None:
+    """Ordinary ones beside such as give subnormals, infinities and NaN; rows begin within a byte."""
+    scale = np.random.default_rng(5).permutation(np.arange(1 << 16, dtype=np.uint16))[:-3].view(dtype_of(scale_name))
+    codes = some_codes(name, (9, scale.size))
+    zeros = None if name.startswith("float") else some_codes(name, scale.shape, 3)
+    dtype = dtype_of(name)
+    given = codes.view(dtype), scale, None if zeros is None else zeros.view(dtype)
+    for out_name in ("float32", "float16", "bfloat16"):
+        want = NUMPY.dequantize_linear(*given, axis=1, out_dtype=out_name)
+        same_bits(want, xverify.dequantize_linear(*given, axis=1, out_dtype=out_name, backend="numba"))
+        if bits := WIDTHS.get(name):
+            packed = pack(codes, bits), scale, None if zeros is None else pack(zeros, bits)
+            keywords = {"dtype": name, "shape": codes.shape, "axis": 1, "out_dtype": out_name}
+            same_bits(want, xverify.dequantize_packed(*packed, **keywords, backend="numba"))
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32])

@@ -10,18 +10,34 @@ from numba import types
 from numba.extending import intrinsic
 
 from xverify.kernels.compiled import decoding
+from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_packed, load_two, store, store_some
 from xverify.kernels.compiled.results import (
     Kinds,
+    all_of,
     looks_up,
     may_look_up,
     normals,
     store_two,
     store_two_looked_up,
+    store_two_of_row,
     values,
 )
 from xverify.kernels.compiled.scalars import Generated, data_of
-from xverify.kernels.compiled.vectors import CHUNK, I1, I16, I64, constant, element_of, room_for, spread
+from xverify.kernels.compiled.unpacking import long_places
+from xverify.kernels.compiled.vectors import (
+    CHUNK,
+    F32,
+    I1,
+    I8,
+    I64,
+    constant,
+    element_of,
+    has,
+    of_x86,
+    room_for,
+    spread,
+)
 
 KEPT = 128
 """Scales and offsets of short runs that are converted together. A number that was just written in a vector with others is slow to
@@ -52,8 +68,8 @@ def put_chunk(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, result, first, coding_, scale_, offset_, *_, streamed_ = arguments
-        code = load(context, builder, x, codes, first)
-        done = values(builder, code, coding_, scale_, offset_, kinds)
+        number = _numbers(context, builder, x, codes, first, coding_, scale_.type)
+        done = values(builder, number, scale_, offset_, kinds)
         store(context, builder, done, data_of(context, builder, out, result, first), streamed_)
         return context.get_dummy_value()
 
@@ -144,8 +160,8 @@ def put_rest(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, result, first, coding_, scale_, offset_, *_, count_ = arguments
         some = first_of(builder, count_)
-        code = load(context, builder, x, codes, first, some)
-        done = values(builder, code, coding_, scale_, offset_, kinds)
+        number = _numbers(context, builder, x, codes, first, coding_, scale_.type, some)
+        done = values(builder, number, scale_, offset_, kinds)
         store_some(builder, done, data_of(context, builder, out, result, first), some)
         return context.get_dummy_value()
 
@@ -175,6 +191,43 @@ def put_chunk_of_row(
         fetch_ahead(context, builder, x, given[0], given[2], CHUNK)
         done = _of_row(context, builder, kinds, given, None)
         store(context, builder, done, data_of(context, builder, out, *given[1:3]), streamed_)
+        return context.get_dummy_value()
+
+    return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def put_two_chunks_of_row(
+    context: Any,
+    x: Any,
+    out: Any,
+    first: Any,
+    coding: Any,
+    zero: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    parameter: Any,
+    streamed: Any,
+) -> Generated:
+    """`put_chunk_of_row` twice."""
+
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        codes, result, first_, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
+        fetch_ahead(context, builder, x, codes, first_, 2 * CHUNK)
+        arrays, second = (scales, scales_, offsets, offsets_), ir.Constant(I64, CHUNK)
+        both = [
+            _parameters(context, builder, coding_, zero_.type, *arrays, place)
+            for place in (parameter_, builder.add(parameter_, second))
+        ]
+        numbers = [
+            _numbers(context, builder, x, codes, place, coding_, zero_.type)
+            for place in (first_, builder.add(first_, second))
+        ]
+        factors, origins = [one[0] for one in both], [one[1] for one in both]
+        store_two_of_row(context, builder, numbers, factors, origins, kinds, (result, first_), streamed_)
         return context.get_dummy_value()
 
     return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean), generate
@@ -237,7 +290,7 @@ def keep_chunk(
         known = normals(builder, scale, divides)
         if known is None:
             return ir.Constant(I1, 0)
-        return builder.icmp_unsigned("==", builder.bitcast(known, I16), ir.Constant(I16, (1 << CHUNK) - 1))
+        return all_of(builder, known)
 
     return types.boolean(room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
 
@@ -268,10 +321,25 @@ def kept(context: Any, room: Any, place: Any, like: Any) -> Generated:
 def _of_row(context: Any, builder: Any, kinds: Kinds, given: list[Any], mask: Any) -> Any:
     """The elements of an output that `put_chunk_of_row` is given; with a mask those."""
     codes, _, first, coding, zero, _, scales, offsets, parameter = given
-    code = load(context, builder, kinds.x, codes, first, mask)
+    number = _numbers(context, builder, kinds.x, codes, first, coding, zero.type, mask)
     arrays = kinds.scales, scales, kinds.offsets, offsets
     scale, offset = _parameters(context, builder, coding, zero.type, *arrays, parameter, mask)
-    return values(builder, code, coding, scale, offset, kinds)
+    return values(builder, number, scale, offset, kinds)
+
+
+def _numbers(
+    context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any, real: Any, mask: Any = None
+) -> Any:
+    """The numbers of CHUNK codes; with a mask of those. codes: Numba's type of what holds them.
+
+    Packed ones are looked up among the numbers of all codes, where one instruction does that.
+    """
+    if isinstance(codes, Packed) and mask is None and real == F32 and has("avx512f"):
+        packed, kind = load_packed(context, builder, codes, given, first, CHUNK), ir.VectorType(F32, CHUNK)
+        every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // codes.in_byte)) for code in range(CHUNK)])
+        entries = decoding.number(builder, every, coding, real)
+        return of_x86(builder, "avx512.permvar.sf.512", kind, entries, long_places(builder, packed, codes.in_byte))
+    return decoding.number(builder, load(context, builder, codes, given, first, mask), coding, real)
 
 
 def _parameters(
@@ -299,7 +367,7 @@ def _offsets(
     origin = decoding.origin(builder, coding, real)
     if not isinstance(offsets, types.Array):
         return spread(builder, origin, constant(ir.VectorType(real, CHUNK), 0.0))
-    codes = load(context, builder, offsets, given, first, mask)
     if isinstance(offsets.dtype, types.Float):
+        codes = load(context, builder, offsets, given, first, mask)
         return builder.fadd(codes, spread(builder, origin, codes))
-    return decoding.number(builder, codes, coding, real)
+    return _numbers(context, builder, offsets, given, first, coding, real, mask)

@@ -45,6 +45,7 @@ from xverify.kernels.compiled.chunks import (
     put_rest,
     put_rest_of_row,
     put_two_chunks,
+    put_two_chunks_of_row,
     room,
 )
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
@@ -273,7 +274,11 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         while first < stop:
             parameter = (line * stride + block) * row + within - origin
             count = min(row - within, stop - first)
-            for _ in range(count // CHUNK):
+            for _ in range(count // (2 * CHUNK)):
+                put_two_chunks_of_row(x, to, first, coding, zero, divides, scale, offset, parameter, past)
+                first += 2 * CHUNK
+                parameter += 2 * CHUNK
+            if count & CHUNK:
                 put_chunk_of_row(x, to, first, coding, zero, divides, scale, offset, parameter, past)
                 first += CHUNK
                 parameter += CHUNK

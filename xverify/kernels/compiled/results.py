@@ -39,9 +39,8 @@ class Kinds(NamedTuple):
     offsets: Any
 
 
-def values(builder: Any, code: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
-    """The elements of an output, of codes, scales and offsets: vectors, or numbers that all of them share."""
-    number = decoding.number(builder, code, coding, element_of(scale))
+def values(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
+    """The elements of an output, of codes' numbers, scales and offsets: vectors, or numbers that all of them share."""
     value = _to_odd(builder, number, scale, offset, kinds)
     is_shared = not isinstance(scale.type, ir.VectorType)
     return _rounded(builder, value, kinds, normals(builder, scale, kinds.divides) if is_shared else None)
@@ -59,6 +58,28 @@ def store_two(
     for done in _two(builder, numbers, scale, offset, kinds, is_normal):
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
         to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def store_two_of_row(
+    context: Any, builder: Any, numbers: list[Any], scales: list[Any], offsets: list[Any], kinds: Kinds,
+    place: tuple[Any, Any], streamed: Any,
+) -> None:  # fmt: skip
+    """As `store_two`, of two chunks whose elements have a scale and an offset each."""
+    values = [_to_odd(builder, *each, kinds) for each in zip(numbers, scales, offsets, strict=True)]
+    known = [normals(builder, scale, kinds.divides) for scale in scales]
+    is_normal = None if None in known else all_of(builder, builder.and_(*known))
+    if _is_joined(kinds.out):
+        values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
+    out, to = place
+    for value in values:
+        done = _rounded(builder, value, kinds, is_normal)
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def all_of(builder: Any, mask: Any) -> Any:
+    """Whether all of CHUNK conditions hold."""
+    return builder.icmp_unsigned("==", builder.bitcast(mask, I16), ir.Constant(I16, (1 << CHUNK) - 1))
 
 
 def _two(builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, is_normal: Any) -> list[Any]:

@@ -56,7 +56,8 @@ def put_long(
             return ir.Constant(I64, 0)
 
         def values_of(code: Any) -> Any:
-            return values(builder, code, coding_, scale_, offset_, kinds)
+            number = decoding.number(builder, code, coding_, scale_.type)
+            return values(builder, number, scale_, offset_, kinds)
 
         done = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
 

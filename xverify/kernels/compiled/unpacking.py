@@ -51,6 +51,15 @@ def places(builder: Any, packed: Any, in_byte: int) -> Any:
     return builder.bitcast(reduce(builder.or_, moved), ir.VectorType(I16, count * in_byte))
 
 
+def long_places(builder: Any, packed: Any, in_byte: int) -> Any:
+    """The same as words of 32 bits."""
+    bits, codes = 8 // in_byte, range(packed.type.count * in_byte)
+    words = builder.bitcast(packed, ir.VectorType(I32, packed.type.count // 4))
+    lanes = ir.VectorType(I32, len(codes))
+    word = builder.shuffle_vector(words, words, ir.Constant(lanes, [code * bits // 32 for code in codes]))
+    return builder.lshr(word, ir.Constant(lanes, [code * bits % 32 for code in codes]))
+
+
 def moved_down(builder: Any, read: Any, next_read: Any, bits: Any) -> Any:
     """Bytes from ``bits``, 1 to 7, above the beginning of a vector on. next_read: what lies a byte behind each of them."""
     width = I64 if read.type.count % 8 == 0 else I32
