@@ -336,8 +336,8 @@ def _numbers(
     """
     if isinstance(codes, Packed) and mask is None and real == F32 and has("avx512f"):
         packed, kind = load_packed(context, builder, codes, given, first, CHUNK), ir.VectorType(F32, CHUNK)
-        every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // codes.in_byte)) for code in range(CHUNK)])
-        entries = decoding.number(builder, every, coding, real)
+        # Of a place the lowest four bits count, and of these, as of any code, those of its type.
+        entries = decoding.number(builder, ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))), coding, real)
         return of_x86(builder, "avx512.permvar.sf.512", kind, entries, long_places(builder, packed, codes.in_byte))
     return decoding.number(builder, load(context, builder, codes, given, first, mask), coding, real)
 
