@@ -14,7 +14,7 @@ pytest.importorskip("numba")
 from numba import njit, types
 
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import chunks, loops, parts, tables
+from xverify.kernels.compiled import kept, loops, parts, tables
 from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.codings import ELEMENTS, coding
 from xverify.kernels.compiled.flat import Flat
@@ -208,7 +208,10 @@ OF_CODES = (
             (480, 32, 15), (480, 48, 10), (96, 40, 3), (500, 33, 16), (64, 16, 0), (48, 16, 5), (272, 16, 17), (60, 5, 12),
         )),
         *((Runs(*line), LONG, "uint8", FLOAT16) for line in ((5000, 4500, 2), (9216, 4608, 0), (4224, 192, 22))),
-        *((Rows(*line), SHORT, "uint8", FLOAT16) for line in ((480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4))),
+        *((Rows(*line), SHORT, "uint8", FLOAT16) for line in (
+            (480,), (50, 6, 3, 2), (33, 5, 2, 3), (16, 4, 1, 4), (64, 5, 3, 2), (100, 9, 4, 3), (240, 1, 1, 0),
+        )),
+        *((Rows(*line), LONG, "float8_e5m2", BFLOAT16) for line in ((480,), (720, 7, 3, 3))),
     ],
     ids=str,
 )  # fmt: skip
@@ -344,9 +347,9 @@ def test_the_output_lies_beside_inputs_and_not_on_them(places: Places | None) ->
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero: float, divides: bool | None) -> tuple:
     """What is known of CHUNK scales from the first on, and what a room holds of them and of as many zero points."""
-    place, numbers = 32, chunks.room(zero)
-    known = chunks.keep_chunk(numbers, place, coding, zero, divides, scales, codes, first)
-    found = [chunks.kept(numbers, place + of + i, zero) for of in (0, chunks.KEPT) for i in range(CHUNK)]
+    place, numbers = 32, kept.room(zero)
+    known = kept.keep_chunk(numbers, place, coding, zero, divides, scales, codes, first)
+    found = [kept.kept(numbers, place + of + i, zero) for of in (0, kept.ROOM) for i in range(CHUNK)]
     return known, found
 
 

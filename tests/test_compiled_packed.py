@@ -210,18 +210,19 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
     got = applied(write, f"u{2 * in_byte}", packed, lanes=32 // in_byte).view(np.uint16).reshape(want.shape)
     assert (got & ((1 << bits) - 1) == want).all()
 
-    # Two words of each byte at once: there is no type of 128 bits.
+    # Two words of each byte at once, there is no type of 128 bits, of all codes of a vector or of its halves one after the other.
     for part in range(in_byte // 2):
+        for count in (16, 32):
 
-        def half(builder: Any, vector: Any, part: int = part) -> Any:
-            words = unpacking.long_places(builder, vector, in_byte)
-            kept = [in_byte * i + 2 * part + j for i in range(vector.type.count) for j in range(2)]
-            return builder.bitcast(
-                shuffled(builder, words, words, kept), ir.VectorType(ir.IntType(64), vector.type.count)
-            )
+            def half(builder: Any, vector: Any, part: int = part, count: int = count) -> Any:
+                words = [unpacking.long_places(builder, vector, in_byte, first, 16) for first in range(0, count, 16)]
+                kept = [in_byte * i + 2 * part + j for i in range(vector.type.count) for j in range(2)]
+                return builder.bitcast(
+                    shuffled(builder, words[0], words[-1], kept), ir.VectorType(ir.IntType(64), vector.type.count)
+                )
 
-        got = applied(half, "u8", packed, lanes=16 // in_byte).view(np.uint32).reshape(256, 2)
-        assert (got & ((1 << bits) - 1) == want[:, 2 * part : 2 * part + 2]).all()
+            got = applied(half, "u8", packed, lanes=count // in_byte).view(np.uint32).reshape(256, 2)
+            assert (got & ((1 << bits) - 1) == want[:, 2 * part : 2 * part + 2]).all()
 
 
 @pytest.mark.parametrize("scale_name", ["float16", "bfloat16"])

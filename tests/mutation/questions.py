@@ -27,8 +27,9 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "bytewise", "chunks", "codings", "decoding", "flat", "loops", "memory", "nibbles", "numbers", "packed", "parts",
-        "range_loops", "results", "rounding", "scalars", "sharing", "sixteens", "staging", "tables", "unpacking", "vectors",
+        "build", "bytewise", "chunks", "codings", "decoding", "flat", "kept", "loops", "memory", "nibbles", "numbers",
+        "packed", "parts", "range_loops", "results", "rounding", "rows", "scalars", "sharing", "sixteens", "staging",
+        "tables", "unpacking", "vectors",
     )
 ))  # fmt: skip
 CUDA = tuple(
@@ -189,6 +190,7 @@ OF_CALLS = tuple(
 OF_TABLES = ("tests/test_compiled_tables.py",)
 OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
 OF_ROOMS = ("tests/test_compiled_loops.py::test_what_is_kept_of_the_scales_of_runs",)
+OF_ROWS = ("tests/test_compiled_rows.py",)
 OF_PACKED = ("tests/test_compiled_packed.py",)
 IN_RUNS = tuple(
     f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
@@ -233,11 +235,12 @@ QUICK_OF_FILE = {
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("nibbles", (*OF_TABLES, *OF_PACKED)), ("sixteens", (*OF_TABLES, *OF_FLOATS)),
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
-        ("results", (*OF_VECTORS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
-        ("loops", (*OF_LOOPS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
+        ("results", (*OF_VECTORS, *OF_ROWS, *OF_PACKED, *IN_RUNS, *OF_LOOPS, *OF_LINEAR, *WAYS, *KINDS)),
+        ("loops", (*OF_LOOPS, *OF_ROWS, *PAST_THE_CACHES, *OF_LINEAR, *WAYS, KINDS[0])),
         ("parts", (*OF_LOOPS, *PAST_THE_CACHES, *OF_THREADS)), ("staging", (*OF_LOOPS, *PAST_THE_CACHES)),
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
+        ("kept", (*OF_ROOMS, *OF_ROWS, *IN_RUNS, *WAYS)), ("rows", (*OF_ROWS, *OF_LOOPS, *OF_PACKED, *WAYS)),
         ("places", ("tests/test_compiled_places.py",)),
         ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
         ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(
@@ -363,7 +366,7 @@ def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
     """What is asked first where Numba compiles every loop anew. It is optimised, which takes longer, only where tests look at
     how much is done at once, or for instructions that are left out with what is never reached."""
     if mutant.file.endswith("/loops.py"):  # which decide which stores there are
-        asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_LINEAR, *WAYS, KINDS[0]), False)]
+        asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_ROWS, *OF_LINEAR, *WAYS, KINDS[0]), False)]
     else:
         asked = [(QUICK_OF_FILE[mutant.file], mutant.file.endswith("/packed.py"))]
     return tuple(

@@ -100,9 +100,9 @@ def _by_half(builder: Any, code: Any, coding: HalfCoding) -> Any:
     )
     magnitude = builder.and_(builder.shl(code, shift), keep)
     sign = builder.and_(builder.shl(code, sign_shift), constant(short, 0x8000))
-    half = builder.or_(magnitude, sign)
     is_special = builder.icmp_unsigned("==", builder.and_(code, special_mask), special)
-    half = builder.select(is_special, constant(short, 0x7E00), half)
+    # A NaN with the code's sign: so the numbers of half of the codes are those of the others, each with a sign (`bytewise`).
+    half = builder.or_(builder.select(is_special, constant(short, 0x7E00), magnitude), sign)
     value = builder.fpext(builder.bitcast(half, shaped(ir.HalfType(), half)), shaped(F32, half))
     return builder.fmul(value, spread(builder, builder.bitcast(coding.factor, F32), value))
 

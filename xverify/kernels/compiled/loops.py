@@ -34,22 +34,17 @@ shares memory with an input, which is not asked of ``shared``.
 
 from __future__ import annotations
 
-from xverify.kernels.compiled.chunks import (
-    KEPT,
-    gives_normals,
-    keep,
-    keep_chunk,
-    kept,
-    put_chunk,
-    put_chunk_of_row,
-    put_rest,
-    put_rest_of_row,
-    put_two_chunks,
-    put_two_chunks_of_row,
-    room,
-)
+from xverify.kernels.compiled.chunks import gives_normals, put_chunk, put_rest, put_two_chunks
+from xverify.kernels.compiled.kept import KEPT, ROOM, TOGETHER, keep, keep_chunk, kept, room
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.parts import piece
+from xverify.kernels.compiled.rows import (
+    keeps_rows,
+    put_chunk_of_row,
+    put_kept_row,
+    put_rest_of_row,
+    put_two_chunks_of_row,
+)
 from xverify.kernels.compiled.scalars import address, get, meets, offset_number, put, scale_number
 from xverify.kernels.compiled.sharing import linger
 from xverify.kernels.compiled.staging import STAGE, put_staged, space, staged
@@ -174,15 +169,15 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                             own_scale = scale_number(get(scale, parameter + j), zero)
                             usual &= gives_normals(own_scale, divides)
                             keep(numbers, j, own_scale)
-                            keep(numbers, KEPT + j, offset_number(offset, parameter + j, coding, zero))
+                            keep(numbers, ROOM + j, offset_number(offset, parameter + j, coding, zero))
                     done = 0
                     if table != 0 and (chunks == 2 or chunks % 4 == 0):
                         # Four chunks at once: of two runs, or of one.
                         more = 1 if chunks == 2 else 0
                         for i in range(0, count - more, 1 + more):
-                            own_scale, own_offset = kept(numbers, i, zero), kept(numbers, KEPT + i, zero)
+                            own_scale, own_offset = kept(numbers, i, zero), kept(numbers, ROOM + i, zero)
                             j = i + more
-                            other_scale, other_offset = kept(numbers, j, zero), kept(numbers, KEPT + j, zero)
+                            other_scale, other_offset = kept(numbers, j, zero), kept(numbers, ROOM + j, zero)
                             for _ in range((chunks + 3) // 4):
                                 put_four_chunks(
                                     x, to, first, coding, own_scale, own_offset, other_scale, other_offset, divides,
@@ -191,7 +186,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                                 first += 4 * CHUNK
                             done = i + 1 + more
                     for i in range(done, count):
-                        own_scale, own_offset = kept(numbers, i, zero), kept(numbers, KEPT + i, zero)
+                        own_scale, own_offset = kept(numbers, i, zero), kept(numbers, ROOM + i, zero)
                         # Two, as most files of 4-bit weights have them: a loop would cost as much as it does.
                         if chunks == 2:
                             put_two_chunks(
@@ -250,6 +245,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
     if shared == 0 and meets(out, x, scale, offset):
         return False
     origin, row, rows_of_line, run, stride = rows
+    numbers, whole = room(zero), row - row % (4 * CHUNK)
     multiple = CHUNK if row % CHUNK == 0 else 0
     stage, nothing = space(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, multiple
@@ -271,8 +267,38 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         of_line = number_of_row - line * rows_of_line
         block = of_line // run
         of_run = of_line - block * run
+        ready = nothing
+        table = 0
+        if stop - first >= LONG and whole > 0:
+            table = numbers_of_codes(x, out, coding)
         while first < stop:
             parameter = (line * stride + block) * row + within - origin
+            if within == 0 and ready == 0 and stop - first >= 2 * row and keeps_rows(x, out, coding, zero, table):
+                # Rows that share their parameters, but for the last columns of each: as many at once as there is room for.
+                ready = (stop - first) // row
+                if stride != 0 or run < rows_of_line:
+                    ready = min(ready, rows_of_line - of_line, run - of_run)
+                if row > ROOM:
+                    ready = min(ready, TOGETHER)
+                if ready == 1:
+                    ready = 0
+                for column in range(0, whole if ready > 0 else 0, ROOM):
+                    width = min(whole - column, ROOM)
+                    usual = True
+                    for i in range(0, width, CHUNK):
+                        usual &= keep_chunk(numbers, i, coding, zero, divides, scale, offset, parameter + column + i)
+                    for number in range(ready):
+                        begin = first + number * row + column
+                        for i in range(0, width, 4 * CHUNK):
+                            put_kept_row(
+                                x, to, begin + i, coding, zero, divides, scale, offset, numbers, i, table, row, past,
+                                usual,
+                            )  # fmt: skip
+            if ready > 0:
+                ready -= 1
+                within = whole
+                first += whole
+                parameter += whole
             count = min(row - within, stop - first)
             for _ in range(count // (2 * CHUNK)):
                 put_two_chunks_of_row(x, to, first, coding, zero, divides, scale, offset, parameter, past)

@@ -111,10 +111,10 @@ def _store_past_caches(builder: Any, done: Any, address: Any, size: int, at_once
         apart(builder, stored, "written", "read")
 
 
-def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> None:
-    """Have the processor fetch what lies AHEAD behind ``count`` elements from array[first] on. Nothing is read, so that it may be
-    behind the array's end."""
-    start = data_of(context, builder, array, value, first)
+def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int, ahead: Any = None) -> None:
+    """Have the processor fetch what lies AHEAD, or ``ahead`` elements, behind ``count`` elements from array[first] on. Nothing is
+    read, so that it may be behind the array's end."""
+    start = data_of(context, builder, array, value, first if ahead is None else builder.add(first, ahead))
     itemsize = start.type.pointee.get_abi_size(context.target_data)
     size = count // array.in_byte if isinstance(array, Packed) else count * itemsize
     kinds = [ir.PointerType(I8), I32, I32, I32]
@@ -122,7 +122,7 @@ def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, 
     fetch = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
     start = builder.bitcast(start, kinds[0])
     for line in range(0, size, LINE):
-        place = builder.gep(start, [ir.Constant(I64, AHEAD * itemsize + line)])
+        place = builder.gep(start, [ir.Constant(I64, (AHEAD * itemsize if ahead is None else 0) + line)])
         builder.call(fetch, [place, *(ir.Constant(I32, number) for number in _TO_READ_SOON)])
 
 

@@ -62,12 +62,10 @@ def store_two(
 
 def store_two_of_row(
     context: Any, builder: Any, numbers: list[Any], scales: list[Any], offsets: list[Any], kinds: Kinds,
-    place: tuple[Any, Any], streamed: Any,
+    place: tuple[Any, Any], is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
-    """As `store_two`, of two chunks whose elements have a scale and an offset each."""
+    """As `store_two`, of two chunks whose elements have a scale and an offset each. is_normal: of all these scales, or None."""
     values = [_to_odd(builder, *each, kinds) for each in zip(numbers, scales, offsets, strict=True)]
-    known = [normals(builder, scale, kinds.divides) for scale in scales]
-    is_normal = None if None in known else all_of(builder, builder.and_(*known))
     if _is_joined(kinds.out):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
     out, to = place

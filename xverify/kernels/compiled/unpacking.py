@@ -51,9 +51,9 @@ def places(builder: Any, packed: Any, in_byte: int) -> Any:
     return builder.bitcast(reduce(builder.or_, moved), ir.VectorType(I16, count * in_byte))
 
 
-def long_places(builder: Any, packed: Any, in_byte: int) -> Any:
-    """The same as words of 32 bits."""
-    bits, codes = 8 // in_byte, range(packed.type.count * in_byte)
+def long_places(builder: Any, packed: Any, in_byte: int, first: int, count: int) -> Any:
+    """The same as words of 32 bits, of ``count`` of these codes from that one on."""
+    bits, codes = 8 // in_byte, range(first, first + count)
     words = builder.bitcast(packed, ir.VectorType(I32, packed.type.count // 4))
     lanes = ir.VectorType(I32, len(codes))
     word = builder.shuffle_vector(words, words, ir.Constant(lanes, [code * bits // 32 for code in codes]))
