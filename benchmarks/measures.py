@@ -1,7 +1,7 @@
 """The goals of the in-house kernels (issue 6), measured by ``xverify bench`` and checked.
 
 Three benches are run: of uint8 and int8 to float32 at every size, and at one past the last cache where none of these is; and of
-all other types at 16 Mi elements. Or their JSON is read from files.
+all other types, in all granularities, at 16 Mi elements. Or their JSON is read from files.
 
 For each goal and case a line says what was measured, what is asked for, and whether that is reached. Exits 1 when a goal is
 missed, 3 when one could not be measured.
@@ -178,7 +178,7 @@ def main() -> int:
             asked = [["--dtypes", mains, "--budget", budgets[0]]]
             if beyond := size_beyond(last_level_cache(machine())):
                 asked.append(["--dtypes", mains, "--sizes", str(beyond), "--budget", budgets[0]])
-            asked.append(["--dtypes", others, "--sizes", "16Mi", "--budget", budgets[1]])
+            asked.append(["--dtypes", others, "--granularity", "all", "--sizes", "16Mi", "--budget", budgets[1]])
             benches = [run(options, Path(folder), number) for number, options in enumerate(asked)]
     left_out = [case for bench in benches for case in bench["cases"] if case["reason"]]
     found = [check for bench in benches for check in checks(bench, arguments.kernel)]

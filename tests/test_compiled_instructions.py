@@ -257,13 +257,13 @@ def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: 
         same_numbers(got, single if dtype == FLOAT32 else odd.astype(dtype))
 
 
-@pytest.mark.parametrize("real", ["f4", "f8"])
+@pytest.mark.parametrize("real", ["f4", "f8", "u2"])
 def test_from_which_scale_on_products_are_normal(real: str) -> None:
     """The smallest difference but 0 is 2^-17: that of float8_e5m2fnuz."""
-    edge = 2.0**-109
-    scales = np.array([edge, -edge, 1, np.inf, np.nan, 0, -0.0, edge / 2, -edge / 2, 1e-45], real)
-    below = np.nextafter(np.array([edge, -edge], real), np.array(0, real))
-    scales = np.concatenate([scales, below])
+    edge, kind = 2.0**-109, BFLOAT16 if real == "u2" else np.dtype(real)
+    scales = np.array([edge, -edge, 1, np.inf, np.nan, 0, -0.0, edge / 2, -edge / 2, 1e-45], kind)
+    below = (np.array([edge, -edge], kind).view(f"u{kind.itemsize}") - 1).view(kind)
+    scales = np.concatenate([scales, below]).view(real)
 
     def write(builder: Any, scale: Any) -> Any:
         return builder.zext(rounding.gives_normals(builder, scale), ir.IntType(8))

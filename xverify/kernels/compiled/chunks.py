@@ -206,6 +206,14 @@ def parameters_at(
     return scale, _offsets(context, builder, coding, real, offsets, offsets_, first, mask)
 
 
+def normals_at(context: Any, builder: Any, scales: Any, given: Any, first: Any, divides: Any) -> Any:
+    """What `results.normals` says of CHUNK scales from that one on. scales, divides: Numba's types."""
+    codes = load(context, builder, scales, given, first)
+    return normals(
+        builder, codes if scales.dtype == types.int16 else decoding.scale(builder, codes, scales.dtype, F32), divides
+    )
+
+
 def _offsets(
     context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any, mask: Any
 ) -> Any:

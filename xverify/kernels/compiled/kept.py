@@ -8,8 +8,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled.chunks import parameters_at
-from xverify.kernels.compiled.results import all_of, normals
+from xverify.kernels.compiled.chunks import normals_at, parameters_at
+from xverify.kernels.compiled.results import all_of
 from xverify.kernels.compiled.scalars import LINE, Generated
 from xverify.kernels.compiled.vectors import I1, I64, room_for
 
@@ -48,11 +48,11 @@ def keep_chunk(
         scale, offset = parameters_at(
             context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
         )
+        known = normals_at(context, builder, scales, scales_, parameter_, divides)
         first = builder.inttoptr(room_, scale.type.element.as_pointer())
         for part, numbers in enumerate((scale, offset)):
             at = builder.gep(first, [builder.add(place_, ir.Constant(I64, part * ROOM))])
             builder.store(numbers, builder.bitcast(at, scale.type.as_pointer()), align=4)
-        known = normals(builder, scale, divides)
         if known is None:
             return ir.Constant(I1, 0)
         return all_of(builder, known)

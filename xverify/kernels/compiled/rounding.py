@@ -62,9 +62,11 @@ def to_odd(builder: Any, difference: Any, scale: Any, divides: bool, bits: int, 
 
 
 def gives_normals(builder: Any, scale: Any) -> Any:
-    """Whether no product of a scale is a subnormal of float32: no difference but 0 is smaller than _SMALLEST_DIFFERENCE."""
-    exponent, bias, fraction = -126 - _SMALLEST_DIFFERENCE, *((127, 23) if is_single(scale) else (1023, 52))
-    bits = builder.bitcast(scale, integer(scale))
+    """Whether no product of a scale is a subnormal of float32: no difference but 0 is smaller than _SMALLEST_DIFFERENCE. scale: a
+    number, or a code of bfloat16."""
+    bias, fraction = {I16: (127, 7), F32: (127, 23), F64: (1023, 52)}[element_of(scale)]
+    exponent = -126 - _SMALLEST_DIFFERENCE
+    bits = scale if element_of(scale) == I16 else builder.bitcast(scale, integer(scale))
     magnitude = builder.and_(bits, constant(bits.type, (1 << (element_of(bits).width - 1)) - 1))
     return builder.icmp_unsigned(">=", magnitude, constant(bits.type, (bias + exponent) << fraction))
 

@@ -8,14 +8,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from xverify.kernels.compiled import decoding
 from xverify.kernels.compiled.bytewise import AT_ONCE
-from xverify.kernels.compiled.chunks import chunks_at, numbers_at, parameters_at
+from xverify.kernels.compiled.chunks import chunks_at, normals_at, numbers_at, parameters_at
 from xverify.kernels.compiled.kept import ROOM
 from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, store, store_some
 from xverify.kernels.compiled.numbers import numbers_of, pays
-from xverify.kernels.compiled.results import Kinds, all_of, normals, store_two_of_row, values
+from xverify.kernels.compiled.results import Kinds, all_of, store_two_of_row, values
 from xverify.kernels.compiled.scalars import Generated, data_of
-from xverify.kernels.compiled.vectors import CHUNK, F32, I1, I64
+from xverify.kernels.compiled.vectors import CHUNK, I1, I64
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -67,14 +68,14 @@ def put_two_chunks_of_row(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, result, first_, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
         fetch_ahead(context, builder, x, codes, first_, 2 * CHUNK)
-        arrays, second = (scales, scales_, offsets, offsets_), ir.Constant(I64, CHUNK)
+        at = [parameter_, builder.add(parameter_, ir.Constant(I64, CHUNK))]
         both = [
-            parameters_at(context, builder, coding_, zero_.type, *arrays, place)
-            for place in (parameter_, builder.add(parameter_, second))
+            parameters_at(context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, place)
+            for place in at
         ]
         numbers = chunks_at(context, builder, x, codes, first_, coding_, zero_.type, 2)
         factors, origins = [one[0] for one in both], [one[1] for one in both]
-        known = [normals(builder, scale, divides) for scale in factors]
+        known = [normals_at(context, builder, scales, scales_, place, divides) for place in at]
         is_normal = None if None in known else all_of(builder, builder.and_(*known))
         store_two_of_row(context, builder, numbers, factors, origins, kinds, (result, first_), is_normal, streamed_)
         return context.get_dummy_value()
@@ -88,15 +89,15 @@ def keeps_rows(context: Any, x: Any, out: Any, coding: Any, zero: Any, table: An
     again. table: as there."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if _keeps(out, zero) and pays(x.dtype, out.dtype, coding):
+        if _keeps(x, out, coding, zero) and pays(x.dtype, out.dtype, coding):
             return builder.icmp_unsigned("!=", arguments[-1], ir.Constant(I64, 0))
-        return ir.Constant(I1, int(_keeps(out, zero)))
+        return ir.Constant(I1, int(_keeps(x, out, coding, zero)))
 
     return types.boolean(x, out, coding, zero, types.int64), generate
 
 
-def _keeps(out: Any, zero: Any) -> bool:
-    return bool(out.dtype.bitwidth == 16 and zero == types.float32)
+def _keeps(x: Any, out: Any, coding: Any, zero: Any) -> bool:
+    return bool(out.dtype.bitwidth == 16 and (zero == types.float32 or pays(x.dtype, out.dtype, coding)))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -127,11 +128,12 @@ def put_kept_row(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, result, to, coding_, zero_, *_, room_, place_, table_, ahead_, streamed_, is_normal_ = arguments
-        if not _keeps(out, zero):
+        if not _keeps(x, out, coding, zero):
             return context.get_dummy_value()
         fetch_ahead(context, builder, x, codes, to, AT_ONCE, ahead_)
         if pays(x.dtype, out.dtype, coding):
-            numbers = numbers_of(builder, table_, load(context, builder, x, codes, to, count=AT_ONCE))
+            found = numbers_of(builder, table_, load(context, builder, x, codes, to, count=AT_ONCE))
+            numbers = [decoding.as_real(builder, number, zero_.type) for number in found]
         else:
             numbers = chunks_at(context, builder, x, codes, to, coding_, zero_.type, AT_ONCE // CHUNK)
         start = builder.gep(builder.inttoptr(room_, zero_.type.as_pointer()), [place_])
@@ -152,7 +154,8 @@ def put_kept_row(
 
 def _in_room(builder: Any, start: Any, place: int) -> Any:
     address = builder.gep(start, [ir.Constant(I64, place)])
-    return builder.load(builder.bitcast(address, ir.VectorType(F32, CHUNK).as_pointer()), align=4)
+    kind = ir.VectorType(start.type.pointee, CHUNK)
+    return builder.load(builder.bitcast(address, kind.as_pointer()), align=4)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
