@@ -348,6 +348,21 @@ def test_values_that_float64_does_not_decide() -> None:
             assert got.tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("shape", [(6, 8), (6, 1 << 19), (1 << 12, 256)])
+def test_out_between_the_elements_of_an_input(shape: tuple[int, int]) -> None:
+    """Every other row of one array is read, and the others are written, which are long, or many and short."""
+    memory = np.random.default_rng(1).integers(-1000, 1000, shape, np.int32)
+    x, out, before = memory[::2], memory[1::2].view(np.float32), memory.copy()
+    want = xverify.dequantize_linear(x.copy(), np.float32(0.1), backend="numpy")
+    assert xverify.dequantize_linear(x, np.float32(0.1), out=out) is out
+    assert (out == want).all()
+    assert (memory[::2] == before[::2]).all()
+    third = memory[::3]
+    on_it = memory[1 : 2 * len(third) : 2].view(np.float32)
+    with pytest.raises(ValueError, match="overlaps an input"):
+        xverify.dequantize_linear(third, np.float32(0.1), out=on_it)
+
+
 def test_checks_hold_for_calls_like_the_last() -> None:
     x, scale, zero_point = np.zeros((2, 3), np.uint8), np.ones(3, np.float32), np.zeros(3, np.uint8)
     out = np.empty((2, 3), np.float32)

@@ -326,6 +326,17 @@ def test_out_is_checked() -> None:
         NUMPY.dequantize_linear(x, scale, out.view(np.uint8)[0:1].reshape(()), out=out)
 
 
+def test_out_between_the_elements_of_an_input() -> None:
+    """Every other row of one array is read, and the others are written."""
+    memory = np.arange(48, dtype=np.int32).reshape(6, 8)
+    x, out, before = memory[::2], memory[1::2].view(np.float32), memory.copy()
+    want = NUMPY.dequantize_linear(x.copy(), np.float32(0.1))
+    assert NUMPY.dequantize_linear(x, np.float32(0.1), out=out) is out
+    assert (out.tobytes(), memory[::2].tobytes()) == (want.tobytes(), before[::2].tobytes())
+    with pytest.raises(ValueError, match="overlaps an input"):
+        NUMPY.dequantize_linear(memory[::3], np.float32(0.1), out=memory[2:4].view(np.float32))
+
+
 def test_bytes_of_4_and_2_bit_types_with_any_high_bits() -> None:
     for name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         bits = WIDTHS[name]
