@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from xverify import cli
+from xverify import cli, contracts
 from xverify.report import load
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
@@ -212,3 +212,14 @@ def test_a_reader_that_leaves_changes_no_exit_code():
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
         listing.stdout.close()
         assert (listing.stderr.read(), listing.wait(timeout=60)) == (b"", 0)
+
+
+def test_interrupted_while_a_command_is_imported(monkeypatch):
+    """Not 1, which says that there are findings."""
+
+    def interrupted(name: str) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.delattr(contracts, "DocumentError")
+    monkeypatch.setattr(contracts, "__getattr__", interrupted, raising=False)
+    assert "xverify: interrupted" in xverify("contracts", code=3)

@@ -23,26 +23,31 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        from xverify.contracts import DocumentError, UnknownEditionError
-        from xverify.core.codec import DamagedFileError
-        from xverify.engine.installers import EnvironmentFailedError
-        from xverify.engine.select import UnableError, UsageError
-        from xverify.engine.workers import WorkerFailedError
-        from xverify.verify.attribute import UnknownRecipeError
-
         try:
-            sys.exit(command(*args, **options) or PASS)
-        except (UsageError, DamagedFileError, UnknownRecipeError) as error:
-            fail(str(error), USAGE)
-        except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
-            fail(str(error), UNABLE)
-        except OSError as error:
-            where = f" {error.filename}" if error.filename else ""
-            fail(f"{error.strerror or error}:{where}", UNABLE)
-        except KeyboardInterrupt:
+            _run(command, args, options)
+        except KeyboardInterrupt:  # also while what it needs is imported
             fail("interrupted", UNABLE)
 
     return run
+
+
+def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    from xverify.contracts import DocumentError, UnknownEditionError
+    from xverify.core.codec import DamagedFileError
+    from xverify.engine.installers import EnvironmentFailedError
+    from xverify.engine.select import UnableError, UsageError
+    from xverify.engine.workers import WorkerFailedError
+    from xverify.verify.attribute import UnknownRecipeError
+
+    try:
+        sys.exit(command(*args, **options) or PASS)
+    except (UsageError, DamagedFileError, UnknownRecipeError) as error:
+        fail(str(error), USAGE)
+    except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
+        fail(str(error), UNABLE)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        fail(f"{error.strerror or error}:{where}", UNABLE)
 
 
 def console_of_output(markup: bool = True) -> Console:

@@ -245,7 +245,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
     if shared == 0 and meets(out, x, scale, offset):
         return False
     origin, row, rows_of_line, run, stride = rows
-    numbers, whole = room(zero), row - row % (4 * CHUNK)
+    numbers, whole, ahead = room(zero), row - row % (4 * CHUNK), max(row, ROOM)
     multiple = CHUNK if row % CHUNK == 0 else 0
     stage, nothing = space(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, multiple
@@ -291,7 +291,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                         begin = first + number * row + column
                         for i in range(0, width, 4 * CHUNK):
                             put_kept_row(
-                                x, to, begin + i, coding, zero, divides, scale, offset, numbers, i, table, row, past,
+                                x, to, begin + i, coding, zero, divides, scale, offset, numbers, i, table, ahead, past,
                                 usual,
                             )  # fmt: skip
             if ready > 0:
