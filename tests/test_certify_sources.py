@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from native_compiler import compiled
 
 from xverify import cli
 from xverify.certify.certificate import load
+from xverify.certify.identity import versions
 
 SOUND = """
 import numpy as np
@@ -79,7 +80,7 @@ def test_a_library_that_a_kernel_loads_is_its_code(tmp_path: Path) -> None:
         tmp_path,
         """
 import ctypes
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sound import np, right
@@ -140,7 +141,7 @@ def test_nothing_counts_where_the_code_changed_meanwhile(tmp_path: Path) -> None
     kernel = written(
         tmp_path,
         """
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sound import np, right
@@ -194,3 +195,18 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     path = tmp_path / "c.json"
     assert certify(kernel, path, "--range", "0:64")[0] == 0
     assert load(path)["versions"]["click"] == version("click")
+
+
+@pytest.mark.parametrize("name", [None, "cupy-cuda12x", "cupy-cuda13x", "cupy"])
+def test_the_cupy_that_is_installed_is_named(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever CUDA it was built for."""
+
+    def installed(asked: str) -> str:
+        if asked.startswith("cupy") and asked != name:
+            raise PackageNotFoundError
+        return "14.1.0" if asked == name else version(asked)
+
+    monkeypatch.setattr("importlib.metadata.version", installed)
+    found = versions({"python": "3.11.7", "numpy": "2.1.3"}, {})
+    expected = {"cupy-cuda12x": "not installed"} if name is None else {name: "14.1.0"}
+    assert {one: known for one, known in found.items() if one.startswith("cupy")} == expected

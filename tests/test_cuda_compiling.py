@@ -3,6 +3,7 @@ installed; neither needs a card."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +50,21 @@ def test_another_compiler_has_files_of_its_own(cupy: FakeCuPy, tmp_path: Path) -
     cupy.cuda.nvrtc.getVersion = lambda: (13, 1)
     assert asked(cupy) == 2
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_nothing_is_left_of_a_file_that_could_not_be_written(
+    cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def replaced(source: str, target: Path) -> None:
+        if target.is_relative_to(tmp_path):
+            raise OSError("no space left")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    assert asked(cupy) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_in_each_process(

@@ -19,7 +19,9 @@ from xverify.core import machine
 NATIVE_KERNEL = "oracles.native_kernel"
 IN_HOUSE = "xverify"
 
-_PACKAGES = ("numpy", "ml_dtypes", "numba", "cupy-cuda12x")
+_PACKAGES = ("numpy", "ml_dtypes", "numba")
+_CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy")
+"""By the CUDA that it was built for."""
 
 
 def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str] = {}) -> dict[str, Any]:
@@ -75,4 +77,6 @@ def versions(worker: Mapping[str, Any], imported: Mapping[str, str]) -> dict[str
     imports."""
     found = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
     found["checked with"] = f"python {platform.python_version()}"
-    return {**imported, **machine.versions(_PACKAGES), **found}
+    cupy = machine.versions(_CUPY)
+    installed = {name: version for name, version in cupy.items() if version != machine.MISSING}
+    return {**imported, **machine.versions(_PACKAGES), **(installed or {_CUPY[0]: machine.MISSING}), **found}

@@ -39,12 +39,15 @@ def _told_of_processor() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
 
 
+MISSING = "not installed"
+
+
 def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Of these distributions; "not installed" where one is not."""
+    """Of these distributions; `MISSING` where one is not."""
     found = {}
     for name in distributions:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = MISSING
     return found

@@ -64,8 +64,13 @@ def _written(path: Path, content: bytes) -> Path:
     """The path, at which the content is as soon as anything is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    os.replace(file.name, path)
+        try:
+            file.write(content)
+            file.close()
+            os.replace(file.name, path)
+        except BaseException:  # a full disk, or Ctrl-C
+            Path(file.name).unlink(missing_ok=True)
+            raise
     return path
 
 
