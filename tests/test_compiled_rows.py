@@ -6,13 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_arrays import NUMPY, WIDTHS, Array, drawn, same_bits
+from kernel_arrays import NUMPY, WIDTHS, Array, drawn, dtype_of, same_bits
 
 pytest.importorskip("numba")
+
+from numba import njit, types
 
 import xverify
 from oracles.arrays import pack
 from xverify.kernels.casting import BFLOAT16, FLOAT16
+from xverify.kernels.compiled import numbers, rows
+from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.kept import ROOM, TOGETHER
 
 TYPES = [
@@ -54,3 +58,22 @@ def test_rows_that_share_their_scales(
             packed = [pack(array.view(np.uint8) & ((1 << bits) - 1), bits) for array in (x, zero_point)]
             given = dict(dtype=x_name, shape=shape, **spread)
             same_bits(want, xverify.dequantize_packed(packed[0], scale, packed[1], **given, backend="numba"))
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def kept_with(x: Array, out: Array, coding: tuple[int, ...], zero: float, table: int) -> bool:
+    found: bool = rows.keeps_rows(x, out, coding, zero, table)
+    return found
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+@pytest.mark.parametrize("out", [np.float32, np.uint16])
+@pytest.mark.parametrize("x_name", ["uint8", "int32", "float8_e5m2"])
+def test_which_rows_are_done_together(x_name: str, out: type, real: type) -> None:
+    """Those of outputs of 16 bits, with numbers from a table where there is one, or in float32."""
+    kind = coding(dtype_of(x_name))
+    x, result = np.zeros(1, str(kind.codes)), np.zeros(1, out)
+    is_looked_up = numbers.pays(kind.codes, types.uint16 if out is np.uint16 else types.float32, kind.fields_type)
+    for table in (0, 1):
+        expected = out is np.uint16 and (table != 0 if is_looked_up else real is np.float32)
+        assert kept_with(x, result, tuple(kind.fields), real(0), table) == expected
