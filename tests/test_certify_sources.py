@@ -175,9 +175,9 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
 """,
     )
     path = tmp_path / "c.json"
-    code, said = certify(kernel, path, "--granularity", "per_tensor", "--range", "0:64", "--timeout", "1s")
+    code, said = certify(kernel, path, "--granularity", "per_tensor", "--range", "0:16", "--timeout", "1s")
     assert code == 0, said
-    assert load(path)["counts"]["proven"] == 64 * 16
+    assert load(path)["counts"]["proven"] == 16 * 16
 
 
 def test_versions_of_what_a_kernel_imports_are_kept(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from xverify.report import markdown, render, summary
 from xverify.report.script import script_for
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
-LIMITS = Limits(call=2.0, resident=300 << 20)
+LIMITS = Limits(call=1.0, resident=300 << 20)
 
 WORDS = {
     "segfault": "SIGSEGV",
