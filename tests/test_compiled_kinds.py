@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -316,7 +317,9 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     if "NUMBA_CPU_NAME" in os.environ or not all(has(feature[1:]) for feature in features.split(",") if feature):
         pytest.skip("this processor has not these instructions, or is already taken for another")
     tests = [f"{__file__}::test_every_element_has_a_scale_of_its_own[{'-'.join(kind)}]" for kind in kinds]
+    of_rows = f"{Path(__file__).with_name('test_compiled_rows.py')}::test_rows_that_share_their_scales"
     tests += [f"{__file__}::test_products_that_float32_would_round_to_a_midpoint"]
+    tests += [f"{of_rows}[int4-bfloat16-(9, 600)-{{'axis': 1}}]" if kinds != KINDS else of_rows]
     if kinds == KINDS:
         tests += [
             f"{__file__}::test_one_scale_for_all",
@@ -332,4 +335,4 @@ def test_for_a_processor_with_fewer_instructions(processor: str, kinds: tuple[tu
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "skipped" not in done.stdout
-    assert f"{len(kinds) + 2} passed" in done.stdout or kinds == KINDS
+    assert f"{len(kinds) + 3} passed" in done.stdout or kinds == KINDS
