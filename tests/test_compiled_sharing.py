@@ -183,6 +183,7 @@ def test_ctrl_c_ends_a_call_when_no_thread_writes_any_more(step: int) -> None:
     """In a process of its own: fifty interrupts, wherever they come. Nothing is written once the call has ended."""
     code = f"""
 import os, random, signal, threading, time, numpy as np, xverify
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
 x, out = np.ones({step << 21}, np.uint8)[::{step}], np.zeros(1 << 21, np.float32)
 call = lambda: xverify.dequantize_linear(x, np.float32(2), out=out, backend="numba")
 call()
