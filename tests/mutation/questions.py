@@ -366,7 +366,7 @@ def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
     """What is asked first where Numba compiles every loop anew. It is optimised, which takes longer, only where tests look at
     how much is done at once, or for instructions that are left out with what is never reached."""
     if mutant.file.endswith("/loops.py"):  # which decide which stores there are
-        asked = [(OF_LOOPS, False), (PAST_THE_CACHES, True), ((*OF_ROWS, *OF_LINEAR, *WAYS, KINDS[0]), False)]
+        asked = [((*OF_LOOPS, *OF_ROWS), False), (PAST_THE_CACHES, True), ((*OF_LINEAR, *WAYS, KINDS[0]), False)]
     else:
         asked = [(QUICK_OF_FILE[mutant.file], mutant.file.endswith("/packed.py"))]
     return tuple(
