@@ -273,7 +273,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
             table = numbers_of_codes(x, out, coding)
         while first < stop:
             parameter = (line * stride + block) * row + within - origin
-            if within == 0 and ready == 0 and stop - first >= 2 * row and keeps_rows(x, out, coding, zero, table):
+            if within == 0 and ready == 0 and keeps_rows(x, out, coding, zero, table):
                 # Rows that share their parameters, but for the last columns of each: as many at once as there is room for.
                 ready = (stop - first) // row
                 if stride != 0 or run < rows_of_line:
