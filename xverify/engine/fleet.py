@@ -21,6 +21,7 @@ from oracles.protocol import Path as Way
 from xverify.contracts import get
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
+from xverify.core.machine import MISSING
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
 from xverify.engine.process import Limits
@@ -356,7 +357,7 @@ class Fleet:
 
 def _subjects(oracle: Oracle, paths: Sequence[Way]) -> tuple[Subject, ...]:
     """An implementation once for each of its paths."""
-    version = installed_version(oracle) or "not installed"
+    version = installed_version(oracle) or MISSING
     if oracle.distribution == "xverify":
         from xverify import __version__ as version
     return tuple(Subject(oracle.name, version, oracle.role, path.options, path.share >= ALL_PROBES) for path in paths)

@@ -16,6 +16,7 @@ from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.machine import MISSING
 from xverify.engine import elsewhere, naming
 from xverify.engine.environments import EnvironmentFailedError
 from xverify.engine.installers import Say, unsaid
@@ -165,7 +166,7 @@ def day(text: str, today: date) -> date:
 
 def version_of(oracle: Oracle) -> str:
     """The version of an implementation, for people."""
-    return installed_version(oracle) or "not installed"
+    return installed_version(oracle) or MISSING
 
 
 def oracle_named(name: str, say: Say = unsaid) -> Oracle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 
+from xverify.core.machine import MISSING
 from xverify.engine.select import UsageError
 from xverify.report import summary
 from xverify.report.issue_words import NAMES, PATHS, Case, lead, outside, title
@@ -305,8 +306,8 @@ def _versions(case: Case) -> list[str]:
     else:
         lines += [f"- {text(_capital(case.versioned))}", f"- {text(case.document(finding['contract']))}"]
     needed = ["python", "numpy", "ml_dtypes"] + (["onnx"] if finding["subject"]["name"].startswith("onnx") else [])
-    found = [(name, run["versions"].get(name, "not installed")) for name in needed]
-    named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != "not installed")
+    found = [(name, run["versions"].get(name, MISSING)) for name in needed]
+    named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != MISSING)
     machine = summary.machine(run)
     lines += [f"- {text(named)}"] if named else []
     lines += [f"- {text(machine)}"] if machine else []
