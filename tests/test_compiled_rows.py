@@ -20,7 +20,8 @@ from xverify.kernels.compiled.codings import coding
 from xverify.kernels.compiled.kept import ROOM, TOGETHER
 
 TYPES = [
-    ("uint8", BFLOAT16), ("int4", BFLOAT16), ("int2", FLOAT16), ("float8_e4m3fn", BFLOAT16), ("float8_e5m2", FLOAT16),
+    ("uint8", BFLOAT16), ("int8", FLOAT16), ("int4", BFLOAT16), ("int2", FLOAT16), ("float8_e4m3fn", BFLOAT16),
+    ("float8_e5m2", FLOAT16),
 ]  # fmt: skip
 """Numbers are computed, looked up by one instruction where they are packed, or looked up in a table of all codes."""
 

@@ -27,7 +27,7 @@ AROUND = tuple(f"xverify/kernels/compiled/{name}.py" for name in ("linear", "pie
 COMPILED = (*AROUND, *(
     f"xverify/kernels/compiled/{name}.py"
     for name in (
-        "build", "bytewise", "chunks", "codings", "decoding", "flat", "kept", "loops", "memory", "nibbles", "numbers",
+        "build", "bytewise", "chunks", "codings", "decoding", "flat", "halves", "kept", "loops", "memory", "nibbles", "numbers",
         "packed", "parts", "range_loops", "results", "rounding", "rows", "scalars", "sharing", "sixteens", "staging",
         "tables", "unpacking", "vectors",
     )
@@ -191,6 +191,7 @@ OF_TABLES = ("tests/test_compiled_tables.py",)
 OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
 OF_ROOMS = ("tests/test_compiled_loops.py::test_what_is_kept_of_the_scales_of_runs",)
 OF_ROWS = ("tests/test_compiled_rows.py",)
+OF_HALVES = ("tests/test_compiled_halves.py",)
 OF_PACKED = ("tests/test_compiled_packed.py",)
 IN_RUNS = tuple(
     f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
@@ -241,6 +242,7 @@ QUICK_OF_FILE = {
         ("memory", (*OF_LOOPS, *OF_PACKED, *PAST_THE_CACHES, *QUICK)),
         ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
         ("kept", (*OF_ROOMS, *OF_ROWS, *IN_RUNS, *WAYS)), ("rows", (*OF_ROWS, *OF_LOOPS, *OF_PACKED, *WAYS)),
+        ("halves", (*OF_HALVES, *OF_ROWS)),
         ("places", ("tests/test_compiled_places.py",)),
         ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
         ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(

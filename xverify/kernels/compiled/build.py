@@ -82,6 +82,7 @@ def sources() -> str:
         "codings",
         "decoding",
         "flat",
+        "halves",
         "kept",
         "loops",
         "memory",

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled import decoding
+from xverify.kernels.compiled import decoding, halves
 from xverify.kernels.compiled.flat import Packed
 from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, load_packed, load_two, store, store_some
 from xverify.kernels.compiled.results import (
@@ -94,6 +94,11 @@ def put_two_chunks(
         if looks_up(kinds):
             packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, first)
             store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
+            return context.get_dummy_value()
+        if halves.serve(kinds):
+            number = halves.numbers_at(context, builder, x, codes, first, coding_)
+            done = halves.elements(builder, number, *(halves.shared(builder, own) for own in (scale_, offset_)))
+            store(context, builder, done, data_of(context, builder, out, result, first), streamed_)
             return context.get_dummy_value()
 
         def computed() -> None:

@@ -9,6 +9,7 @@ from numba import types
 
 from xverify.kernels.compiled.codings import HALF, FloatCoding, HalfCoding, IntegerCoding
 from xverify.kernels.compiled.vectors import (
+    F16,
     F32,
     I16,
     I32,
@@ -40,7 +41,8 @@ def is_narrow(builder: Any, coding: Any) -> Any:
 
 
 def number(builder: Any, code: Any, coding: Any, real: Any) -> Any:
-    """The value of codes, and `origin` more, in the float type ``real``; int32 are their own values.
+    """The value of codes, and `origin` more, in the float type ``real``; int32 are their own values. In float16 of integers of 8
+    bits or fewer alone.
 
     coding: int32, as `codings.Coding.fields` has them; how many tells the kinds of types.
     """
@@ -53,7 +55,8 @@ def number(builder: Any, code: Any, coding: Any, real: Any) -> Any:
         spread_fields = FloatCoding(*(spread(builder, field, code) for field in fields))
         return as_real(builder, _small_float(builder, builder.zext(code, wide), spread_fields), real)
     keep, flip = (_narrow(builder, field, code) for field in fields)
-    return builder.sitofp(builder.zext(builder.xor(builder.and_(code, keep), flip), wide), shaped(real, code))
+    moved = builder.xor(builder.and_(code, keep), flip)
+    return builder.sitofp(builder.zext(moved, shaped(I16, code) if real == F16 else wide), shaped(real, code))
 
 
 def origin(builder: Any, coding: Any, real: Any) -> Any:

@@ -45,19 +45,39 @@ def keep_chunk(
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
-        scale, offset = parameters_at(
-            context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, parameter_
-        )
-        known = normals_at(context, builder, scales, scales_, parameter_, divides)
-        first = builder.inttoptr(room_, scale.type.element.as_pointer())
-        for part, numbers in enumerate((scale, offset)):
-            at = builder.gep(first, [builder.add(place_, ir.Constant(I64, part * ROOM))])
-            builder.store(numbers, builder.bitcast(at, scale.type.as_pointer()), align=4)
-        if known is None:
-            return ir.Constant(I1, 0)
-        return all_of(builder, known)
+        arrays = scales, scales_, offsets, offsets_
+        return keep_numbers(context, builder, room_, place_, coding_, zero_.type, divides, arrays, parameter_)
 
     return types.boolean(room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
+
+
+def keep_numbers(
+    context: Any, builder: Any, room: Any, place: Any, coding: Any, real: Any, divides: Any, arrays: Any, parameter: Any
+) -> Any:
+    """As `keep_chunk`. real: the type of the numbers. arrays: scales and offsets, each Numba's type and what has it."""
+    scales, scales_, offsets, offsets_ = arrays
+    scale, offset = parameters_at(context, builder, coding, real, scales, scales_, offsets, offsets_, parameter)
+    known = normals_at(context, builder, scales, scales_, parameter, divides)
+    put_in_room(builder, room, place, (scale, offset))
+    return ir.Constant(I1, 0) if known is None else all_of(builder, known)
+
+
+def put_in_room(builder: Any, room: Any, place: Any, parameters: tuple[Any, Any]) -> None:
+    """Put vectors of numbers of scales and of offsets in a room from that place on."""
+    for numbers, address in zip(parameters, _addresses(builder, room, place, parameters[0].type), strict=True):
+        builder.store(numbers, address, align=2)
+
+
+def in_room(builder: Any, room: Any, place: Any, kind: Any) -> tuple[Any, Any]:
+    """What was put there: vectors of that type."""
+    scale, offset = (builder.load(address, align=2) for address in _addresses(builder, room, place, kind))
+    return scale, offset
+
+
+def _addresses(builder: Any, room: Any, place: Any, kind: Any) -> list[Any]:
+    start = builder.inttoptr(room, kind.element.as_pointer())
+    at = [builder.add(place, ir.Constant(I64, part)) for part in (0, ROOM)]
+    return [builder.bitcast(builder.gep(start, [one]), kind.as_pointer()) for one in at]
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -39,6 +39,7 @@ from xverify.kernels.compiled.kept import KEPT, ROOM, TOGETHER, keep, keep_chunk
 from xverify.kernels.compiled.numbers import numbers_of_codes, put_four_chunks
 from xverify.kernels.compiled.parts import piece
 from xverify.kernels.compiled.rows import (
+    keep_columns,
     keeps_rows,
     put_chunk_of_row,
     put_kept_row,
@@ -285,8 +286,9 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                 for column in range(0, whole if ready > 0 else 0, ROOM):
                     width = min(whole - column, ROOM)
                     usual = True
-                    for i in range(0, width, CHUNK):
-                        usual &= keep_chunk(numbers, i, coding, zero, divides, scale, offset, parameter + column + i)
+                    for i in range(0, width, 2 * CHUNK):
+                        at = parameter + column + i
+                        usual &= keep_columns(x, out, numbers, i, coding, zero, divides, scale, offset, at)
                     for number in range(ready):
                         begin = first + number * row + column
                         for i in range(0, width, 4 * CHUNK):

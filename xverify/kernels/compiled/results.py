@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -61,7 +61,7 @@ def store_two(
 
 
 def store_two_of_row(
-    context: Any, builder: Any, numbers: list[Any], scales: list[Any], offsets: list[Any], kinds: Kinds,
+    context: Any, builder: Any, numbers: list[Any], scales: Sequence[Any], offsets: Sequence[Any], kinds: Kinds,
     place: tuple[Any, Any], is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
     """As `store_two`, of two chunks whose elements have a scale and an offset each. is_normal: of all these scales, or None."""

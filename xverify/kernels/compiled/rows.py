@@ -8,10 +8,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from xverify.kernels.compiled import decoding
+from xverify.kernels.compiled import decoding, halves
 from xverify.kernels.compiled.bytewise import AT_ONCE
 from xverify.kernels.compiled.chunks import chunks_at, normals_at, numbers_at, parameters_at
-from xverify.kernels.compiled.kept import ROOM
+from xverify.kernels.compiled.kept import in_room, keep_numbers, put_in_room
 from xverify.kernels.compiled.memory import fetch_ahead, first_of, load, store, store_some
 from xverify.kernels.compiled.numbers import numbers_of, pays
 from xverify.kernels.compiled.results import Kinds, all_of, store_two_of_row, values
@@ -68,6 +68,12 @@ def put_two_chunks_of_row(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         codes, result, first_, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
         fetch_ahead(context, builder, x, codes, first_, 2 * CHUNK)
+        if halves.serve(kinds):
+            number = halves.numbers_at(context, builder, x, codes, first_, coding_)
+            parameters = halves.parameters_at(context, builder, kinds, coding_, scales_, offsets_, parameter_)
+            done = halves.elements(builder, number, *parameters)
+            store(context, builder, done, data_of(context, builder, out, result, first_), streamed_)
+            return context.get_dummy_value()
         at = [parameter_, builder.add(parameter_, ir.Constant(I64, CHUNK))]
         both = [
             parameters_at(context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, place)
@@ -101,6 +107,39 @@ def _keeps(x: Any, out: Any, coding: Any, zero: Any) -> bool:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def keep_columns(
+    context: Any,
+    x: Any,
+    out: Any,
+    room: Any,
+    place: Any,
+    coding: Any,
+    zero: Any,
+    divides: Any,
+    scales: Any,
+    offsets: Any,
+    parameter: Any,
+) -> Generated:
+    """`kept.keep_chunk` twice, for rows of x; where `halves` serve, in float16."""
+
+    kinds = Kinds(x, out, coding, divides, scales, offsets)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        *_, room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
+        if halves.serve(kinds):
+            parameters = halves.parameters_at(context, builder, kinds, coding_, scales_, offsets_, parameter_)
+            put_in_room(builder, room_, place_, parameters)
+            return ir.Constant(I1, 1)
+        arrays, known = (scales, scales_, offsets, offsets_), []
+        for behind in (ir.Constant(I64, 0), ir.Constant(I64, CHUNK)):
+            to, first = builder.add(place_, behind), builder.add(parameter_, behind)
+            known.append(keep_numbers(context, builder, room_, to, coding_, zero_.type, divides, arrays, first))
+        return builder.and_(*known)
+
+    return types.boolean(x, out, room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def put_kept_row(
     context: Any,
     x: Any,
@@ -131,17 +170,25 @@ def put_kept_row(
         if not _keeps(x, out, coding, zero):
             return context.get_dummy_value()
         fetch_ahead(context, builder, x, codes, to, AT_ONCE, ahead_)
+        if halves.serve(kinds):
+            for _ in range(0, AT_ONCE, halves.AT_ONCE):
+                number = halves.numbers_at(context, builder, x, codes, to, coding_)
+                done = halves.elements(builder, number, *in_room(builder, room_, place_, halves.HALVES))
+                store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+                to, place_ = (builder.add(at, ir.Constant(I64, halves.AT_ONCE)) for at in (to, place_))
+            return context.get_dummy_value()
         if pays(x.dtype, out.dtype, coding):
             found = numbers_of(builder, table_, load(context, builder, x, codes, to, count=AT_ONCE))
             numbers = [decoding.as_real(builder, number, zero_.type) for number in found]
         else:
             numbers = chunks_at(context, builder, x, codes, to, coding_, zero_.type, AT_ONCE // CHUNK)
-        start = builder.gep(builder.inttoptr(room_, zero_.type.as_pointer()), [place_])
-        for first in range(0, AT_ONCE, 2 * CHUNK):
-            factors, origins = (
-                [_in_room(builder, start, part + first + behind) for behind in (0, CHUNK)] for part in (0, ROOM)
-            )
-            two = numbers[first // CHUNK : first // CHUNK + 2]
+        parameters = []
+        for _ in numbers:
+            parameters.append(in_room(builder, room_, place_, ir.VectorType(zero_.type, CHUNK)))
+            place_ = builder.add(place_, ir.Constant(I64, CHUNK))
+        for first in range(0, len(numbers), 2):
+            factors, origins = zip(*parameters[first : first + 2], strict=True)
+            two = numbers[first : first + 2]
             store_two_of_row(context, builder, two, factors, origins, kinds, (result, to), is_normal_, streamed_)
             to = builder.add(to, ir.Constant(I64, 2 * CHUNK))
         return context.get_dummy_value()
@@ -150,12 +197,6 @@ def put_kept_row(
         x, out, types.intp, coding, zero, divides, scales, offsets, room, types.intp, types.int64, types.intp,
         types.boolean, types.boolean,
     ), generate  # fmt: skip
-
-
-def _in_room(builder: Any, start: Any, place: int) -> Any:
-    address = builder.gep(start, [ir.Constant(I64, place)])
-    kind = ir.VectorType(start.type.pointee, CHUNK)
-    return builder.load(builder.bitcast(address, kind.as_pointer()), align=4)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core.registry import cpu_target
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
-F32, F64 = ir.FloatType(), ir.DoubleType()
+F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 _NAMES = {F32: "f32", F64: "f64"}
 """LLVM's in names of functions; those of integers are as they are written."""
