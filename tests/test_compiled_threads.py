@@ -86,7 +86,7 @@ def test_no_more_helpers_are_woken_than_have_a_piece(
     threads: int, pieces_: int, woken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bell = np.zeros(1, np.int64)
-    nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, count=threads - 1)
+    nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, looks=0, count=threads - 1)
     helpers: list[int] = []
     monkeypatch.setattr(pool, "threads", lambda: threads)
     monkeypatch.setattr(pool, "_helpers", lambda count: helpers.append(count) or nobody)
@@ -267,7 +267,7 @@ def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, "threads", lambda: 2)
     large, nobody = (
         pieces.THREADS_FROM // 8,
-        SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data, count=1),
+        SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data, looks=0, count=1),
     )
     monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
     monkeypatch.setattr(

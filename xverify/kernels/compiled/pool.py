@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+from array import array
 from collections.abc import Callable, Sequence
 from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
+from time import perf_counter
 
-import numpy as np
 from numba import types
 
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.sharing import COUNT, INSIDE, NEXT, depart, finish, take
+from xverify.kernels.compiled.sharing import COUNT, INSIDE, NEXT, depart, finish, linger, take
 
 _NEXT, _COUNT, _INSIDE = NEXT // 8, COUNT // 8, INSIDE // 8
 
@@ -30,18 +31,19 @@ is another thread's."""
 
 
 class _Job:
-    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins.
+    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins. looks:
+    how often one who waits looks before it sleeps.
 
     A helper enters a call before it does any of it, and leaves when it holds nothing of it any more; the caller closes it: then
     none enters, and those inside are waited for (see `share`).
     """
 
-    def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int) -> None:
+    def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int, looks: int) -> None:
         pieces = len(ends) - 1
         self.core = core
         self.work: Work | None = work
-        self.words = np.array([0, pieces, pieces, bell, 0, *ends], np.int64)
-        self.shared: int = self.words.__array_interface__["data"][0]
+        self.words = array("q", [0, pieces, pieces, bell, 0, looks, *ends])
+        self.shared, _ = self.words.buffer_info()
         self.error: BaseException | None = None
         self.counting = Lock()
         self.is_awaited = False
@@ -101,14 +103,35 @@ def leave(core: int) -> None:
             os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()) - {core})
 
 
+PATIENCE = 2e-4
+"""Seconds for which a thread that has nothing to do looks before it sleeps: a caller comes with the next of many calls in them,
+and nobody is late who is not kept from running."""
+
+
+def looks_in(seconds: float) -> int:
+    """How often a thread that waits looks in that time: one processor's moment of waiting is ten times as long as another's."""
+    lingers = entry(linger.py_func, (types.int64,))
+    words = array("q", [0, 1, 1, 0, 0, _SOME_LOOKS, 0, 0])  # a piece that is never done
+    took = []
+    for _ in range(5):
+        began = perf_counter()
+        lingers(words.buffer_info()[0])
+        took.append(perf_counter() - began)
+    return max(1, round(_SOME_LOOKS * seconds / min(took)))
+
+
+_SOME_LOOKS = 2048
+
+
 class _Helpers:
     """So many threads, or as many as can be had, which live as long as the process. bell: the word that changes when a call
-    begins."""
+    begins. looks: see `looks_in`."""
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
-        self._words = np.array([0])
-        self.bell = self._words.__array_interface__["data"][0]
+        self._words = array("q", [0])
+        self.bell, _ = self._words.buffer_info()
+        self.looks = looks_in(PATIENCE)
         self.count = 0
         with contextlib.suppress(RuntimeError):  # no more threads can be started
             for number in range(count):
@@ -124,7 +147,7 @@ class _Helpers:
 
     def _heard(self) -> int:
         """What the bell says; where a call waits already, something that it does not say."""
-        heard = int(self._words[0])
+        heard = self._words[0]
         return heard if self.jobs.empty() else -1
 
 
@@ -148,7 +171,7 @@ def share(work: Work, ends: Sequence[int]) -> None:
     helper, none is asked.
     """
     helpers = _helpers(threads() - 1)
-    job = _Job(work, ends, _current_core()(), helpers.bell)
+    job = _Job(work, ends, _current_core()(), helpers.bell, helpers.looks)
     interrupted: BaseException | None = None
     try:
         for _ in range(min(helpers.count, len(ends) - 2)):

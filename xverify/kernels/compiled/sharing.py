@@ -17,13 +17,9 @@ from numba.extending import intrinsic
 from xverify.kernels.compiled.scalars import Generated
 from xverify.kernels.compiled.vectors import I64, is_x86, of_x86
 
-NEXT, LEFT, COUNT, BELL, INSIDE, ENDS = range(0, 48, 8)
+NEXT, LEFT, COUNT, BELL, INSIDE, LOOKS, ENDS = range(0, 56, 8)
 """The next piece; pieces that are not done; all of them; the address of the word that changes as a call begins; how many other
-threads are in the call. In bytes."""
-
-PATIENCE = 4096
-"""How often a thread that has nothing to do looks before it sleeps: about 0.2 ms, in which a caller comes with the next of many
-calls, and in which nobody is late who is not kept from running."""
+threads are in the call; how often one that has nothing to do looks before it sleeps. In bytes."""
 
 
 @intrinsic
@@ -80,7 +76,7 @@ def finish(shared):
 @njit(error_model="numpy")
 def linger(shared):
     """Wait a while for the pieces that others have, and for them to leave."""
-    for _ in range(PATIENCE):
+    for _ in range(look(shared + LOOKS)):
         if look(shared + LEFT) == 0 and look(shared + INSIDE) == 0:
             return
         pause()
@@ -92,9 +88,9 @@ def depart(shared, heard):
 
     Both here, without the interpreter, which the caller needs as soon as all have left.
     """
-    bell = look(shared + BELL)
+    bell, looks = look(shared + BELL), look(shared + LOOKS)
     add(shared + INSIDE, -1)
-    for _ in range(PATIENCE):
+    for _ in range(looks):
         if look(bell) != heard:
             return
         pause()
