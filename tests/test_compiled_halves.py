@@ -6,17 +6,25 @@ import ctypes
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
-from kernel_arrays import WIDTHS, Array, all_codes, drawn, same_bits
+from kernel_arrays import WIDTHS, Array, all_codes, drawn, dtype_of, same_bits
 
 pytest.importorskip("numba")
+
+from numba import types
 
 import xverify
 from oracles.arrays import pack
 from xverify.core import fenv
-from xverify.kernels.compiled.vectors import is_x86
+from xverify.kernels.compiled import halves
+from xverify.kernels.compiled.codings import coding
+from xverify.kernels.compiled.flat import Packed
+from xverify.kernels.compiled.results import Kinds
+from xverify.kernels.compiled.vectors import has, is_x86
 
 SCALES = np.random.default_rng(1).permutation(np.arange(1 << 16, dtype=np.uint16)).view(np.float16)
 COLUMNS = 64
@@ -94,3 +102,28 @@ def test_subnormals_of_float16_are_numbers_whatever_a_processor_is_told() -> Non
         xverify.dequantize_linear(x, scale, axis=1, out=got, backend="numba")
     assert is_flushed
     same_bits(want, got)
+
+
+def flat(element: Any) -> Any:
+    return types.Array(element, 1, "C")
+
+
+BYTES, HALVES, INTEGERS, FLOATS = (
+    flat(types.uint8), flat(types.uint16), coding(dtype_of("int8")).fields_type, coding(dtype_of("float8_e5m2")).fields_type,
+)  # fmt: skip
+
+
+OTHERS = flat(types.int16), flat(types.float32)
+
+
+def test_which_elements_are_made_so() -> None:
+    """Products of integers of 8 bits or fewer that are not given offsets of other types, with scales of the output's type."""
+    each = (
+        (BYTES, Packed(4), HALVES, flat(types.int32)), (HALVES, *OTHERS), (INTEGERS, FLOATS), (types.none, types.boolean),
+        (HALVES, *OTHERS), (types.float32, BYTES, Packed(4), HALVES, flat(types.float32)),
+    )  # fmt: skip
+    for x, out, fields, divides, scales, offsets in product(*each):
+        are_integers = x in each[0][:2] and fields == INTEGERS and offsets in each[-1][:3]
+        fit = are_integers and (out, scales, divides) == (HALVES, HALVES, types.none)
+        kinds = Kinds(x, out, fields, divides, scales, offsets)
+        assert halves.serve(kinds) is (fit and has("avx512fp16")), kinds

@@ -94,6 +94,12 @@ def test_how_long_a_helper_that_left_looks_for_the_next_call(heard: int, is_shor
     assert bell == 7
 
 
+def test_threads_look_for_a_fraction_of_a_millisecond() -> None:
+    lingers = entry(sharing.linger.py_func, (types.int64,))
+    words = np.array([9, 1, 8, 0, 0, pool._Helpers(0).looks])
+    assert 5e-5 < shortest(lambda: lingers(words.ctypes.data)) < 1e-3
+
+
 def a_job(work: Any, ends: Sequence[int] = (0, 5)) -> pool._Job:
     bell = np.array([0])
     job = pool._Job(work, ends, -1, bell.ctypes.data, 0)
