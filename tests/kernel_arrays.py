@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -83,6 +84,13 @@ def both(x: Array, *operands: Array | None, **keywords: object) -> None:
     # Numba's first: else it may write, or not, where NumPy has just computed the same.
     got, want = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numba", "numpy"))
     same_bits(want, got)
+
+
+def shared_words(taken: int, ends: Sequence[int], bell: int, inside: int = 0) -> Array:
+    """What threads share of pieces with these ends, of which so many are taken, as `xverify.kernels.compiled.sharing` has it; one
+    that has nothing to do sleeps at once. bell: an address."""
+    pieces = len(ends) - 1
+    return np.array([taken, pieces, pieces, bell, inside, 0, *ends])
 
 
 def same_bits(want: Array, got: Array) -> None:

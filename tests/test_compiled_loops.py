@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kernel_arrays import NUMPY, Array, drawn, dtype_of, same_bits
+from kernel_arrays import NUMPY, Array, drawn, dtype_of, same_bits, shared_words
 from tensor_parts import parameters, some_parts
 
 pytest.importorskip("numba")
@@ -39,8 +39,7 @@ def test_entries_are_stored_past_the_caches_where_they_are_looked_up() -> None:
 
 def words_of(taken: int, *ends: int) -> Array:
     """What threads share of pieces with these ends, of which so many are taken, as `sharing` has it; its bell is a word of it."""
-    pieces = len(ends) - 1
-    words = np.array([taken, pieces, pieces, 0, 0, *ends, 0])
+    words = np.append(shared_words(taken, ends, 0), 0)
     words[3] = words[-1:].ctypes.data
     return words
 
@@ -276,6 +275,7 @@ def test_a_part_of_a_tensor(
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("no_endless_wait")
 def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int) -> None:
     """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
     rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
@@ -294,7 +294,7 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
     ways = (0, 0, 0), (0, WHOLE, 0), (0, ALL, 0), (0, ALL, 2), (0, ALL, 14), (3, ALL, 0), (8, ALL, 0), (9, 0, 0)
     for taken, streamed, beside in ways:  # beside: elements between a cache line's start and the output
         bell = np.array([7])
-        words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])
+        words = shared_words(taken, ends, bell.ctypes.data, inside=1)
         memory[:] = 85
         starts = -memory.ctypes.data % 64 // 2 + beside
         out = memory[starts : starts + size]
@@ -305,7 +305,7 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
         assert (memory[starts + size :] == 85).all()
         assert words[:2].tolist() == [max(taken, 8) + 1, min(taken, 8)]
         assert bell == (8 if taken == 0 else 7)
-        assert words[2:].tolist() == [8, bell.ctypes.data, 1, *ends]
+        assert words[2:].tolist() == [8, bell.ctypes.data, 1, 0, *ends]
 
 
 @pytest.mark.parametrize("places", [None, Runs(32, 16, 2), Rows(16)], ids=str)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled_alone import applied
-from kernel_arrays import NUMPY, WIDTHS, Array, dtype_of, same_bits
+from kernel_arrays import NUMPY, WIDTHS, Array, dtype_of, same_bits, shared_words
 from tensor_parts import parameters, some_parts
 
 pytest.importorskip("numba")
@@ -54,6 +54,7 @@ def with_gaps(array: Array) -> Array:
     ],
     ids=str,
 )  # fmt: skip
+@pytest.mark.usefixtures("no_endless_wait")
 def test_a_part_of_a_tensor(
     places: Places | None, size: int, name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
 ) -> None:
@@ -99,7 +100,7 @@ def test_a_part_of_a_tensor(
     ends = [0, 1, 63, 64, 512, 515, 1999, 2048, size]
     for taken, streamed in ((0, 0), (0, WHOLE), (0, ALL), (3, ALL), (5, 0)):
         bell = np.array([7])
-        words = np.array([taken, 8, 8, bell.ctypes.data, 1, *ends])
+        words = shared_words(taken, ends, bell.ctypes.data, inside=1)
         for beside in (0, 3):
             words[:2] = taken, 8
             part = ask(0, size, beside, streamed, words.ctypes.data)
