@@ -96,9 +96,8 @@ def put_two_chunks(
             store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
             return context.get_dummy_value()
         if halves.serve(kinds):
-            number = halves.numbers_at(context, builder, x, codes, first, coding_)
-            done = halves.elements(builder, number, *(halves.shared(builder, own) for own in (scale_, offset_)))
-            store(context, builder, done, data_of(context, builder, out, result, first), streamed_)
+            own = halves.shared(builder, scale_), halves.shared(builder, offset_)
+            halves.put(context, builder, kinds, codes, result, first, coding_, own, streamed_)
             return context.get_dummy_value()
 
         def computed() -> None:

@@ -1,8 +1,7 @@
 """Elements of float16 by the processor's own arithmetic in float16, as LLVM instructions: no number becomes a float32 on the way.
 
 The differences of integers of 8 bits are exact there, so that a product with a scale of float16 is the exact one rounded once.
-Its subnormals are numbers whatever a processor has been told of those of float32. Source: Intel, AVX512-FP16 Architecture
-Specification, 2021, "Denormals".
+Its subnormals are numbers whatever a processor has been told of those of float32: ``tests/test_compiled_halves.py`` tells one.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from numba import types
 
 from xverify.kernels.compiled import decoding
 from xverify.kernels.compiled.flat import Packed
-from xverify.kernels.compiled.memory import load, load_packed
+from xverify.kernels.compiled.memory import load, load_packed, store
 from xverify.kernels.compiled.results import Kinds
+from xverify.kernels.compiled.scalars import data_of
 from xverify.kernels.compiled.unpacking import places
 from xverify.kernels.compiled.vectors import CHUNK, F16, I8, I16, has, of_x86, spread
 
@@ -67,6 +67,13 @@ def numbers_at(context: Any, builder: Any, codes: Any, given: Any, first: Any, c
     return builder.bitcast(found, HALVES)
 
 
-def elements(builder: Any, number: Any, scale: Any, offset: Any) -> Any:
-    """The codes of the elements of AT_ONCE numbers."""
-    return builder.bitcast(builder.fmul(builder.fsub(number, offset), scale), _WORDS)
+def put(
+    context: Any, builder: Any, kinds: Kinds, codes: Any, out: Any, first: Any, coding: Any, parameters: tuple[Any, Any],
+    streamed: Any,
+) -> None:  # fmt: skip
+    """Put the elements of AT_ONCE codes from that one on to the same places of an output. parameters: scales and offsets.
+    streamed: as for `chunks.put_chunk`."""
+    scale, offset = parameters
+    number = numbers_at(context, builder, kinds.x, codes, first, coding)
+    elements = builder.bitcast(builder.fmul(builder.fsub(number, offset), scale), _WORDS)
+    store(context, builder, elements, data_of(context, builder, kinds.out, out, first), streamed)

@@ -109,7 +109,7 @@ and nobody is late who is not kept from running."""
 
 
 def looks_in(seconds: float) -> int:
-    """How often a thread that waits looks in that time: x86's ``pause`` took ten cycles before Skylake, and 140 from it on.
+    """How often a thread that waits looks in that time: x86's ``pause`` takes ten cycles, or as many as 140.
 
     Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, on the latency of PAUSE in Skylake Client.
     """

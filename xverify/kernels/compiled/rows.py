@@ -69,10 +69,8 @@ def put_two_chunks_of_row(
         codes, result, first_, coding_, zero_, _, scales_, offsets_, parameter_, streamed_ = arguments
         fetch_ahead(context, builder, x, codes, first_, 2 * CHUNK)
         if halves.serve(kinds):
-            number = halves.numbers_at(context, builder, x, codes, first_, coding_)
-            parameters = halves.parameters_at(context, builder, kinds, coding_, scales_, offsets_, parameter_)
-            done = halves.elements(builder, number, *parameters)
-            store(context, builder, done, data_of(context, builder, out, result, first_), streamed_)
+            own = halves.parameters_at(context, builder, kinds, coding_, scales_, offsets_, parameter_)
+            halves.put(context, builder, kinds, codes, result, first_, coding_, own, streamed_)
             return context.get_dummy_value()
         at = [parameter_, builder.add(parameter_, ir.Constant(I64, CHUNK))]
         both = [
@@ -172,9 +170,8 @@ def put_kept_row(
         fetch_ahead(context, builder, x, codes, to, AT_ONCE, ahead_)
         if halves.serve(kinds):
             for _ in range(0, AT_ONCE, halves.AT_ONCE):
-                number = halves.numbers_at(context, builder, x, codes, to, coding_)
-                done = halves.elements(builder, number, *in_room(builder, room_, place_, halves.HALVES))
-                store(context, builder, done, data_of(context, builder, out, result, to), streamed_)
+                own = in_room(builder, room_, place_, halves.HALVES)
+                halves.put(context, builder, kinds, codes, result, to, coding_, own, streamed_)
                 to, place_ = (builder.add(at, ir.Constant(I64, halves.AT_ONCE)) for at in (to, place_))
             return context.get_dummy_value()
         if pays(x.dtype, out.dtype, coding):
