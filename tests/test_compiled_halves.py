@@ -127,3 +127,10 @@ def test_which_elements_are_made_so() -> None:
         fit = are_integers and (out, scales, divides) == (HALVES, HALVES, types.none)
         kinds = Kinds(x, out, fields, divides, scales, offsets)
         assert halves.serve(kinds) is (fit and has("avx512fp16")), kinds
+
+
+def test_no_elements_are_made_so_where_the_processor_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = Kinds(BYTES, HALVES, INTEGERS, types.none, HALVES, BYTES)
+    for features in ({"avx512fp16"}, set()):
+        monkeypatch.setattr(halves, "has", features.__contains__)
+        assert halves.serve(fit) is bool(features)
