@@ -56,14 +56,14 @@ gate-numba: setup
 
 # The same for the CUDA kernels, without a card: their source compiled as C++, one thread after the other, behind a CuPy of the tests.
 gate-cuda-on-cpu: setup
-	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 400s
-	PYTHONPATH=tests/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
+	PYTHONPATH=tests/support/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 400s
+	PYTHONPATH=tests/support/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
 
 # What NVIDIA's compiler makes of the CUDA kernels, by way of CuPy, which needs no card; it is downloaded into an environment of its own.
 nvrtc:
 	$(PYTHON) -m venv .venv-nvrtc
 	.venv-nvrtc/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' cupy-cuda12x nvidia-cuda-nvrtc-cu12
-	.venv-nvrtc/bin/python -m pytest tests/test_cuda_compiling.py
+	.venv-nvrtc/bin/python -m pytest tests/kernels/test_cuda_compiling.py
 
 # The in-house kernels beside every implementation that is installed, and the limit; nothing else should run meanwhile.
 bench: setup
@@ -71,11 +71,11 @@ bench: setup
 
 # How soon the gate stops kernels that are wrong, for 20 seeds: about half an hour on 2 cores.
 detection: setup
-	$(BIN)/python tests/detection.py --seeds 20 -o reports/detection.md
+	$(BIN)/python tests/support/detection.py --seeds 20 -o reports/detection.md
 
 # Whole gates of kernels that are right, which must find nothing: 20 seeds of 60 s for each of seven kernels, two at once, 70 min.
 alarms: setup
-	$(BIN)/python tests/detection.py --sound --seeds 20 --budget 60 --jobs 2 -o reports/alarms.md
+	$(BIN)/python tests/support/detection.py --sound --seeds 20 --budget 60 --jobs 2 -o reports/alarms.md
 
 # Mutants of the in-house kernels, and what stops them: hours; SAMPLE=20 for as many, COMPILED=1 for those of the compiled
 # kernels, REFERENCE=1 for those of the comparator and of what says which values are legal.

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 import xverify
-from oracles.packed_codes import in_packed_form
 from xverify.bench.cases import (
     Case,
     Operands,
@@ -42,6 +41,7 @@ from xverify.bench.cases import (
 from xverify.bench.data import expected, typed
 from xverify.core.call import code_dtype
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, require_device
+from xverify.oracles.packed_codes import in_packed_form
 
 MODES, RANGED = ("MIN_COMBINED", "MIN_FIRST", "SCALED"), ("int8", "uint8", "int16", "uint16", "int32")
 """TensorFlow's, and its types of codes."""

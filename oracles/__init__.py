@@ -13,14 +13,14 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Dict, Optional, Tuple
 
-from oracles.protocol import Oracle, version_of
+from xverify.oracles.protocol import Oracle, version_of
 
 
 def all_oracles() -> Dict[str, Oracle]:
     """Every oracle of this package by name, in alphabetical order of the names."""
     found: Dict[str, Oracle] = {}
     for name in _modules():
-        for oracle in getattr(importlib.import_module("oracles." + name), "ORACLES", ()):
+        for oracle in getattr(importlib.import_module("xverify.oracles." + name), "ORACLES", ()):
             found[oracle.name] = oracle
     return dict(sorted(found.items()))
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 
-from oracles.arrays import pack
 from xverify.core.call import BITS, Tensor, code_dtype, lay_out
+from xverify.oracles.arrays import pack
 
 CPU = 1
 

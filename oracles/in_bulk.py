@@ -2,7 +2,7 @@
 
 The oracle `in_bulk` makes of another one answers requests whose call has attributes only; the path says, in JSON, where
 the operands lie (see `Request`), in how many calls they are asked, and where the results go. Users' Python functions are called
-once, without the watching of `oracles.python_kernel`; all others answer as they do elsewhere.
+once, without the watching of `xverify.oracles.python_kernel`; all others answer as they do elsewhere.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
-from oracles.arrays import from_array, hand_out
-from oracles.protocol import Answer, Loaded, Oracle, Path
-from oracles.sources import imported, sources
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
+from xverify.oracles.arrays import from_array, hand_out
+from xverify.oracles.protocol import Answer, Loaded, Oracle, Path
+from xverify.oracles.sources import imported, sources
 
 SOURCES = "sources"
-"""The path on which the oracle says of what a user's kernel is made, as `oracles.sources`: JSON, as uint8."""
+"""The path on which the oracle says of what a user's kernel is made, as `xverify.oracles.sources`: JSON, as uint8."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Of glibc's malloc.h."""
 
 KEPT_BYTES = 1 << 28
 
-PYTHON_KERNEL = "oracles.python_kernel"
+PYTHON_KERNEL = "xverify.oracles.python_kernel"
 
 Array = Any
 
@@ -118,7 +118,7 @@ def _keep_freed_memory() -> None:
 
 def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:
     if module == PYTHON_KERNEL:
-        from oracles.python_target import find_function
+        from xverify.oracles.python_target import find_function
 
         warnings.simplefilter("ignore")
         return Loaded(_called_once(find_function(*arguments)), fatal=(MemoryError,))
@@ -128,7 +128,7 @@ def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:
 
 def _called_once(function: Any) -> Answer:
     """How a user's function answers without being watched."""
-    from oracles.python_kernel import arguments
+    from xverify.oracles.python_kernel import arguments
 
     def answer(call: Call, path: str) -> Tensor:
         operands, keywords = arguments(call, hand_out(call))

@@ -17,9 +17,9 @@ from typing import Any, Dict, Tuple, Union
 
 import numpy as np
 
-from oracles.arrays import answered, pack, to_array
-from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import BITS, Call, Outcome, Tensor
+from xverify.oracles.arrays import answered, pack, to_array
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 
 DELEGATE_OFF = "delegate=off"
 REFERENCE = "reference"

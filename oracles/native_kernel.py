@@ -1,6 +1,6 @@
 """A native kernel under test: a function of a shared library that takes DLPack tensors (`oracles/native/xverify_kernel.h`).
 
-Each call is run up to three times, every tensor in memory of its own (`oracles.guarded_memory`):
+Each call is run up to three times, every tensor in memory of its own (`xverify.oracles.guarded_memory`):
 
 1. between canary pages that can be written. A byte written outside the output, or to an input, is a note, and ends it;
 2. flush with the end of its pages, those around them without access, so that reading past an end ends the process;
@@ -24,10 +24,10 @@ from typing import Any, Callable, Deque, List, NamedTuple, Tuple
 
 import numpy as np
 
-from oracles.dlpack import Buffer, DLTensor, buffer_of, output_buffer, tensor_of
-from oracles.guarded_memory import Arena, Placement, Pool
-from oracles.protocol import Loaded
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+from xverify.oracles.dlpack import Buffer, DLTensor, buffer_of, output_buffer, tensor_of
+from xverify.oracles.guarded_memory import Arena, Placement, Pool
+from xverify.oracles.protocol import Loaded
 
 
 class Run(NamedTuple):

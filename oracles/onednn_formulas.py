@@ -9,9 +9,9 @@ from typing import Any, Callable
 
 import numpy as np
 
-from oracles.arrays import answered, hand_out
-from oracles.protocol import Loaded, Oracle
 from xverify.core.call import Call, Outcome
+from xverify.oracles.arrays import answered, hand_out
+from xverify.oracles.protocol import Loaded, Oracle
 
 Binary = Callable[[Any, Any], Any]
 

@@ -1,5 +1,5 @@
 """oneDNN's graph API, which is plain C, through ctypes: one operation, compiled for given logical tensors, and run.
-Graphs of several are made in `oracles.onednn_graphs`.
+Graphs of several are made in `xverify.oracles.onednn_graphs`.
 
 Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
 sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came

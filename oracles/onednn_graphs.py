@@ -12,8 +12,11 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
-from oracles.arrays import Array, numpy_dtype
-from oracles.onednn_graph_api import (
+from xverify.core.call import Call, code_dtype
+from xverify.core.moves import Node, run
+from xverify.core.surroundings import OPERATOR, Graph
+from xverify.oracles.arrays import Array, numpy_dtype
+from xverify.oracles.onednn_graph_api import (
     CONSTANT,
     CPU,
     DEQUANTIZE,
@@ -30,9 +33,6 @@ from oracles.onednn_graph_api import (
     Operation,
     UnsupportedError,
 )
-from xverify.core.call import Call, code_dtype
-from xverify.core.moves import Node, run
-from xverify.core.surroundings import OPERATOR, Graph
 
 MARGIN = 64
 """Bytes before and after an output that nobody may write to; a multiple of every vector's width."""

@@ -1,7 +1,7 @@
 """oneDNN itself: Dequantize and DynamicDequantize through the C functions of its graph API, on the CPU.
 
 The library is that of the wheel (``onednn-cpu-gomp``, or ``onednn``, a build with SYCL), or any by path:
-``onednn:/path/libdnnl.so.3``. A lone call is one operation alone in a graph; for others see `oracles.onednn_graphs`.
+``onednn:/path/libdnnl.so.3``. A lone call is one operation alone in a graph; for others see `xverify.oracles.onednn_graphs`.
 Logical tensors have strides, so an operand is handed over as it lies in memory, but for what they cannot say: strides that
 are no positive whole number of elements, and addresses that are not aligned; of those the library gets a copy.
 """
@@ -18,8 +18,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from oracles.arrays import Array, hand_out, memory, pack, to_array
-from oracles.onednn_graph_api import (
+from xverify.core.call import BITS, Call, Outcome, Tensor
+from xverify.core.surroundings import surround
+from xverify.oracles.arrays import Array, hand_out, memory, pack, to_array
+from xverify.oracles.onednn_graph_api import (
     DEBUG,
     DEQUANTIZE,
     DYNAMIC_DEQUANTIZE,
@@ -31,11 +33,9 @@ from oracles.onednn_graph_api import (
     Operation,
     UnsupportedError,
 )
-from oracles.onednn_graphs import Framed, packed, run_steps, steps_of
-from oracles.onednn_script import reproduce
-from oracles.protocol import Loaded, Oracle, Path, Setting
-from xverify.core.call import BITS, Call, Outcome, Tensor
-from xverify.core.surroundings import surround
+from xverify.oracles.onednn_graphs import Framed, packed, run_steps, steps_of
+from xverify.oracles.onednn_script import reproduce
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 
 __all__ = ["ORACLES", "load", "reproduce", "with_option"]
 
@@ -80,7 +80,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     path = os.path.abspath(option)
     if not os.path.isfile(path):
         raise ValueError("there is no file %s; after %s: comes the path of a %s" % (option, oracle.name, FILE))
-    command = [sys.executable, "-m", "oracles.onednn_graph_api", path]
+    command = [sys.executable, "-m", "xverify.oracles.onednn_graph_api", path]
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH")])))
     try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from oracles.arrays import pack
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import Node
 from xverify.core.surroundings import Graph, opset_beside, surround
+from xverify.oracles.arrays import pack
 
 
 def ir_version(opset: int) -> int:

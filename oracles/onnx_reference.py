@@ -6,10 +6,10 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from oracles.arrays import answered, hand_out
-from oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
-from oracles.protocol import Loaded, Oracle, Path
 from xverify.core.call import Call, Outcome
+from xverify.oracles.arrays import answered, hand_out
+from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.protocol import Loaded, Oracle, Path
 
 ORACLES = (
     Oracle(

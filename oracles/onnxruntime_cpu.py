@@ -9,11 +9,11 @@ from typing import Any, Callable, Dict, Mapping, Tuple, Union
 
 import numpy as np
 
-from oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
-from oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
-from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
+from xverify.oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 
 CPU = "CPUExecutionProvider"
 

@@ -17,10 +17,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
-from oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
-from oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
-from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
+from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 
 STATIC = "shapes=static"
 CONSTANTS = "constants"

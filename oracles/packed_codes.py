@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from oracles.arrays import Array, pack
-from oracles.protocol import Oracle
 from xverify.core.call import BITS
+from xverify.oracles.arrays import Array, pack
+from xverify.oracles.protocol import Oracle
 
 PACKED = "packed"
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from oracles.protocol import Oracle
-from oracles.protocol import Path as PathOf
+from xverify.oracles.protocol import Oracle
+from xverify.oracles.protocol import Path as PathOf
 
 LIBRARIES = (".so", ".dylib", ".dll")
 """How the names of native libraries end; a version may follow, as in libkernel.so.3."""
@@ -35,7 +35,7 @@ USERS = Oracle(
     distribution="",
     contracts=("*",),
     ships=("*",),
-    module="oracles.python_kernel",
+    module="xverify.oracles.python_kernel",
     paths=PATHS,
     role="kernel",
     untold=UNTOLD,
@@ -74,7 +74,7 @@ def plugin(target: str) -> Oracle:
         return replace(
             named,
             contracts=NATIVE_CONTRACTS,
-            module="oracles.native_kernel",
+            module="xverify.oracles.native_kernel",
             arguments=(where, function),
             needs_xverify=False,
         )

@@ -9,7 +9,7 @@ from xverify.core.call import Call, Outcome, Tensor
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
 """answer(call, path) gives the result's codes, or an outcome of kind "tensor" that carries notes as well (see
-`oracles.arrays.answered`); any exception is a refusal."""
+`xverify.oracles.arrays.answered`); any exception is a refusal."""
 
 
 @dataclass(frozen=True)

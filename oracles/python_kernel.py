@@ -20,11 +20,11 @@ from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
-from oracles.arrays import Array, from_array, hand_out, memory, numpy_dtype, shares_memory, to_array
-from oracles.protocol import Answer, Loaded
-from oracles.python_target import find_function
-from oracles.several_threads import THREADS, Function, threads_differ
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.oracles.arrays import Array, from_array, hand_out, memory, numpy_dtype, shares_memory, to_array
+from xverify.oracles.protocol import Answer, Loaded
+from xverify.oracles.python_target import find_function
+from xverify.oracles.several_threads import THREADS, Function, threads_differ
 
 OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 """In the order of the signatures; a call has those of its family."""

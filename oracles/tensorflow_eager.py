@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict
 
-from oracles.arrays import Array, answered, hand_out
-from oracles.protocol import Loaded, Oracle, Setting
 from xverify.core.call import Call, Outcome
+from xverify.oracles.arrays import Array, answered, hand_out
+from xverify.oracles.protocol import Loaded, Oracle, Setting
 
 THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
 """How every way of running TensorFlow may be run besides, by a variable that it reads itself."""

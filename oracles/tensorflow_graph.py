@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Dict, Iterator, Tuple
 
-from oracles.arrays import answered, hand_out, to_array
-from oracles.protocol import Loaded, Oracle, Path, Setting
-from oracles.tensorflow_eager import KERNELS, THREADS, attributes_of, import_tensorflow, operands
-from oracles.tensorflow_nodes import tensorflow_result
 from xverify.core.call import Call, Outcome
 from xverify.core.surroundings import Graph, surround
+from xverify.oracles.arrays import answered, hand_out, to_array
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.tensorflow_eager import KERNELS, THREADS, attributes_of, import_tensorflow, operands
+from xverify.oracles.tensorflow_nodes import tensorflow_result
 
 STATIC = "shapes=static"
 UNKNOWN = "shapes=unknown"

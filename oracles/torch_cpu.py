@@ -20,9 +20,9 @@ import os
 import warnings
 from typing import Any, Dict, Optional, Union
 
-from oracles.arrays import Array, answered, hand_out, numpy_dtype
-from oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
+from xverify.oracles.arrays import Array, answered, hand_out, numpy_dtype
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 
 QUANTIZED_TENSOR = "quantized tensor"
 

@@ -9,11 +9,11 @@ from typing import Any, Callable
 
 import numpy as np
 
-from oracles.arrays import answered, hand_out
-from oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
-from oracles.protocol import Loaded, Oracle
-from oracles.python_kernel import arguments, watched
 from xverify.core.call import Call, Outcome
+from xverify.oracles.arrays import answered, hand_out
+from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
+from xverify.oracles.protocol import Loaded, Oracle
+from xverify.oracles.python_kernel import arguments, watched
 
 __all__ = ["ORACLES", "load", "load_watched", "with_option"]
 

@@ -4,11 +4,11 @@
 what a clause leaves open; `walk(contract)` is the stratified list; `smaller_calls(call)` is what shrinking searches.
 """
 
-from strategies.calls import calls, invalid_calls, unspecified_calls
-from strategies.smaller import smaller_calls
-from strategies.spoil import breakable, openable, opened, spoiled
-from strategies.structures import build
-from strategies.walk import simplest, walk
+from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
+from xverify.strategies.invalid_calls import breakable, openable, opened, spoiled
+from xverify.strategies.smaller import smaller_calls
+from xverify.strategies.structures import build
+from xverify.strategies.walk import simplest, walk
 
 __all__ = [
     "breakable",

@@ -11,12 +11,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from strategies import walk
-from strategies.spoil import breakable, openable, opened, spoiled
-from strategies.structures import Linear, Range, Structure, build
-from strategies.values import RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES
 from xverify.contracts.model import Contract
 from xverify.core.call import LAYOUTS, Call
+from xverify.strategies import walk
+from xverify.strategies.invalid_calls import breakable, openable, opened, spoiled
+from xverify.strategies.structures import Linear, Range, Structure, build
+from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES
 
 SEEDS = st.integers(0, 2**32 - 1)
 MOST_VALUES = 4096

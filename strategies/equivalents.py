@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify import contracts
-from xverify.contracts.linear import ceil_div
+from xverify.arithmetic.linear_operands import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, Tensor
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies import values
-from strategies.probes import WIDTH, Probes, probes
-from strategies.structures import Linear, Range, Structure, build
-from strategies.values import RANGE_RECIPES
-from strategies.walk import cell_structures
-from xverify.contracts.lattice import start
+from xverify.arithmetic.lattice import start
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.simplify import types_of
 from xverify.contracts.model import Contract
-from xverify.contracts.readings import Stepwise
-from xverify.contracts.simplify import types_of
 from xverify.core.call import Call, Tensor, code_dtype
+from xverify.strategies import values
+from xverify.strategies.probes import WIDTH, Probes, probes
+from xverify.strategies.structures import Linear, Range, Structure, build
+from xverify.strategies.values import RANGE_RECIPES
+from xverify.strategies.walk import cell_structures
 
 ROW = 64
 """Values of x beside each probe's scale: the probe's own, and others, so that all probes of a cell meet every code of a small

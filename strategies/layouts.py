@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, product
 
-from strategies.structures import Linear, Range, Structure, build, laid_out
-from strategies.values import RANGE_RECIPES, SCALE_RECIPES
-from strategies.walk import Picks, fits, range_choices, scale_outputs
 from xverify.contracts.model import Contract
 from xverify.core.call import LAYOUTS, Call
+from xverify.strategies.structures import Linear, Range, Structure, build, laid_out
+from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES
+from xverify.strategies.walk import Picks, fits, range_choices, scale_outputs
 
 SHAPE = (3, 4, 5)
 """Rank 3, since C and Fortran order agree on fewer axes; no extent equal to another."""

@@ -16,15 +16,15 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies import values
-from xverify.contracts.lattice import searched
-from xverify.contracts.model import Operands
-from xverify.contracts.readings import Stepwise, evaluate_all
-from xverify.contracts.simplify import Types, simplified
+from xverify.arithmetic.lattice import searched
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.readings import Stepwise, evaluate_all
+from xverify.arithmetic.simplify import Types, simplified
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
 from xverify.core.dtypes import values as decoded
 from xverify.core.rounding import cast, to_dtype
+from xverify.strategies import values
 
 WIDTH = 12
 """Values of x in a probe."""

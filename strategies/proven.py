@@ -8,14 +8,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from strategies import ties
-from strategies.triples import differences_of
-from strategies.walk import simplest
-from xverify.contracts.model import Cell, Contract, Reading
-from xverify.contracts.readings import Stepwise
-from xverify.contracts.simplify import Types, simplified, types_of
+from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.simplify import Types, simplified, types_of
+from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, MIN_EXPONENT, encode, integer_range
+from xverify.strategies import ties
+from xverify.strategies.triples import differences_of
+from xverify.strategies.walk import simplest
 
 _PRECISION = {"float64": 53, "float32": 24}
 

@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from xverify.contracts.linear import ceil_div, normal_axis
+from xverify.arithmetic.linear_operands import ceil_div, normal_axis
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import INTEGERS, encode
 

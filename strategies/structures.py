@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies import values
-from xverify.contracts.linear import ceil_div
+from xverify.arithmetic.linear_operands import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Attribute, Call, Tensor
+from xverify.strategies import values
 
 
 @dataclass(frozen=True)

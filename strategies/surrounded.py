@@ -10,12 +10,12 @@ from itertools import chain
 
 import numpy as np
 
-from strategies.structures import Linear, Structure, build
-from strategies.walk import cell_structures, shape_structures
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.moves import AFTER, BEFORE
 from xverify.core.surroundings import OPERATOR, opset_beside, requantizes, surround
+from xverify.strategies.structures import Linear, Structure, build
+from xverify.strategies.walk import cell_structures, shape_structures
 
 MOST_VALUES = 600
 """Values of a call: a graph costs milliseconds before the first of them, and nothing in it depends on many."""

@@ -1,5 +1,5 @@
 """A large pool of triples (x, zero point, scale) for the readings that remain of a linear formula: the probes of other seeds,
-every special scale, random mantissas and exponents, and triples that are solved for (see `strategies.ties`)."""
+every special scale, random mantissas and exponents, and triples that are solved for (see `xverify.strategies.ties`)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies import ties, values
-from strategies.probes import WIDTH, Codes, Probes, pool
-from xverify.contracts.readings import Stepwise
-from xverify.contracts.simplify import Types
-from xverify.contracts.stages import resolved
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.simplify import Types
+from xverify.arithmetic.stages import resolved
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, encode, integer_range
 from xverify.core.dtypes import values as decoded
+from xverify.strategies import ties, values
+from xverify.strategies.probes import WIDTH, Codes, Probes, pool
 
 RANDOM = 192
 """Probes with any mantissa and exponent."""

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies import ties
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
 from xverify.core.dtypes import values as decoded
+from xverify.strategies import ties
 
 Generator = np.random.Generator
 

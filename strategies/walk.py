@@ -13,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import count, product
 from typing import TypeVar
 
-from strategies.structures import Linear, Range, Structure, build
-from strategies.values import (
+from xverify.contracts.model import Cell, Contract, Domain
+from xverify.core.call import BITS, LAYOUTS, Call
+from xverify.core.dtypes import INTEGERS
+from xverify.strategies.structures import Linear, Range, Structure, build
+from xverify.strategies.values import (
     EVERY_EXPONENT,
     ONE_SPECIAL,
     RANGE_RECIPES,
@@ -23,9 +26,6 @@ from strategies.values import (
     exponents_of,
     special_scales,
 )
-from xverify.contracts.model import Cell, Contract, Domain
-from xverify.core.call import BITS, LAYOUTS, Call
-from xverify.core.dtypes import INTEGERS
 
 T = TypeVar("T")
 

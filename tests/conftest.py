@@ -51,7 +51,7 @@ Place = Callable[[Array, bool], Array]
 @pytest.fixture
 def beside_a_page() -> Place:
     """Gives arrays anew with a page behind them, or before, that nobody may touch."""
-    from oracles.guarded_memory import PAGE, Arena
+    from xverify.oracles.guarded_memory import PAGE, Arena
 
     kept: list[Arena] = []
 

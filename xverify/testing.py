@@ -22,25 +22,25 @@ from typing import Any, Literal
 
 import hypothesis
 
-from oracles.plugin import USERS
-from oracles.protocol import Oracle
 from xverify import contracts as editions
 from xverify.contracts.model import Contract, Domain
 from xverify.core import fenv
 from xverify.core.call import Call, Outcome
 from xverify.core.line import call_from_line, call_to_line
 from xverify.engine import select
-from xverify.engine.fleet import Answering
-from xverify.engine.inline import Inline
-from xverify.engine.process import Limits
+from xverify.engine.pool import Answering
 from xverify.engine.run import Sweep
-from xverify.engine.workers import Worker
 from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
 from xverify.gate.gate import GateOptions, gate, narrowed
+from xverify.oracles.plugin import USERS
+from xverify.oracles.protocol import Oracle
 from xverify.report import decision
 from xverify.report.replay_line import MOST_ARGUMENT, replay_line
+from xverify.workers.in_process import Inline
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker
 
 Kernel = str | Callable[..., Any]
 """A TARGET ("package.module:function", "path/file.py:function", "path/library.so:symbol", or the name of an in-house kernel),

@@ -22,8 +22,8 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     finding, or why there is no answer; seconds: until the first fault, or all."""
     from xverify.engine import select
     from xverify.engine.events import FaultSeen
-    from xverify.engine.process import Limits
     from xverify.gate import gate
+    from xverify.workers.process import Limits
 
     gate.SHRINK_SECONDS = 0.0  # whether it is stopped does not depend on how small the witness is
     fault: list[FaultSeen] = []

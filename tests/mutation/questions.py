@@ -39,7 +39,7 @@ CUDA = tuple(
 
 COMPARATOR = (
     "xverify/verify/compare.py", "xverify/verify/legal.py", "xverify/verify/verdicts.py", "xverify/verify/tally.py",
-    "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/contracts/asked.py", "xverify/core/bits.py",
+    "xverify/verify/findings.py", "xverify/verify/large.py", "xverify/arithmetic/operand_key.py", "xverify/core/bits.py",
 )  # fmt: skip
 """What decides whether a kernel passes. The rest of ``xverify/verify`` names and shortens what was found: which recipe gives
 the values, where they are wrong, how small a call shows it."""
@@ -63,7 +63,7 @@ OF_SWEEPS = {
     },
     "xverify/contracts/onnx.py": {"carried", "_check_onnxruntime", "_essence"},
     "xverify/contracts/microsoft.py": {"carried", "_check_examples"},
-    "xverify/contracts/stages.py": {"in_words", "_type", "_combining"},
+    "xverify/arithmetic/stages.py": {"in_words", "_type", "_combining"},
     "xverify/verify/findings.py": {"Findings.by_id", "Finding.id", "Findings.sorted", "Subject.label"},
 }  # fmt: skip
 """Functions that no kernel's passing depends on: they compare implementations or documents, or name and sort."""
@@ -88,25 +88,25 @@ FIRST, ALL = 6.0, 23.0
 FIRST_AROUND, FIRST_COMPILED = 4.0, 20.0
 """Those of the compiled kernels, on the likely editions: where the loops are as they were, and where Numba compiles them anew."""
 
-BATTERY = "tests/test_compare_mutants.py::test_the_battery_passes_what_is_not_mutated"
+BATTERY = "tests/verify/test_compare_mutants.py::test_the_battery_passes_what_is_not_mutated"
 """Of that file no other test: they look for texts of the source, which a mutant need not have."""
 
 TESTS = (*(f"tests/test_{name}.py" for name in (
     "compare", "verdict_guards", "legal", "verdict_refusals", "folding", "asked", "large", "verdicts",
-)), BATTERY, "tests/test_editions.py")  # fmt: skip
+)), BATTERY, "tests/verify/test_editions.py")  # fmt: skip
 """Of the comparator, those that take the least time first."""
 
 TESTS_OF_CELLS = (
-    "tests/test_findings.py", "tests/test_tally.py", "tests/test_characters.py", "tests/test_tally_readings.py", *TESTS,
+    "tests/verify/test_findings.py", "tests/verify/test_tally.py", "tests/engine/test_characterize.py", "tests/verify/test_tally_readings.py", *TESTS,
 )  # fmt: skip
 TESTS_OF_KERNELS = (
-    "tests/test_blocks.py", "tests/test_kernel_refusals.py", "tests/test_packed.py", "tests/test_backends.py",
-    "tests/test_kernels.py", "tests/test_kernel_ranges.py", "tests/test_compiled.py", "tests/test_compiled_places.py",
-    "tests/test_compiled_linear.py", "tests/test_compiled_ranges.py", "tests/test_compiled_memory.py",
-    "tests/test_compiled_threads.py", "tests/test_compiled_sharing.py", "tests/test_compiled_kinds.py",
-    "tests/test_compiled_build.py", "tests/test_compiled_tables.py", "tests/test_compiled_loops.py",
-    "tests/test_compiled_instructions.py",
-    "tests/test_compiled_types.py", "tests/test_compiled_flat.py", "tests/test_compiled_packed.py",
+    "tests/kernels/test_blocks.py", "tests/kernels/test_kernel_refusals.py", "tests/kernels/test_packed.py", "tests/kernels/test_backends.py",
+    "tests/kernels/test_kernels.py", "tests/kernels/test_kernel_ranges.py", "tests/kernels/test_compiled.py", "tests/kernels/test_compiled_places.py",
+    "tests/kernels/test_compiled_linear.py", "tests/kernels/test_compiled_ranges.py", "tests/kernels/test_compiled_memory.py",
+    "tests/kernels/test_compiled_threads.py", "tests/kernels/test_compiled_sharing.py", "tests/kernels/test_compiled_kinds.py",
+    "tests/kernels/test_compiled_build.py", "tests/kernels/test_compiled_tables.py", "tests/kernels/test_compiled_loops.py",
+    "tests/kernels/test_compiled_instructions.py",
+    "tests/kernels/test_compiled_types.py", "tests/kernels/test_compiled_flat.py", "tests/kernels/test_compiled_packed.py",
 )  # fmt: skip
 TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
     "casts", "codes", "stages", "rounding", "range_ties", "spread", "scaled", "affine", "kernel_refusals",
@@ -114,7 +114,7 @@ TESTS_OF_REFERENCE = tuple(f"tests/test_{name}.py" for name in (
     "lattice", "recipe_names", "kernels", "strategies",
 ))  # fmt: skip
 TESTS_OF_CUDA = (
-    "tests/test_cuda_ranges.py", "tests/test_cuda.py", "tests/test_cuda_calls.py", "tests/test_cuda_compiling.py",
+    "tests/kernels/test_cuda_ranges.py", "tests/kernels/test_cuda.py", "tests/kernels/test_cuda_calls.py", "tests/kernels/test_cuda_compiling.py",
 )  # fmt: skip
 
 TESTS_OF_FILE = {
@@ -161,57 +161,57 @@ TESTS_OF_FILE = {
 """The tests of a file, asked before the others. Of the compiled kernels that are not named: test_compiled.py."""
 
 TESTS_FIRST = {
-    "xverify/kernels/blocks.py": ("tests/test_blocks.py",),
-    "xverify/kernels/checks.py": ("tests/test_kernel_refusals.py",),
+    "xverify/kernels/blocks.py": ("tests/kernels/test_blocks.py",),
+    "xverify/kernels/checks.py": ("tests/kernels/test_kernel_refusals.py",),
     "xverify/kernels/editions.py": (
-        "tests/test_kernel_refusals.py", "tests/test_kernels.py",
-        "tests/test_compiled.py::test_checks_hold_for_calls_like_the_last",
+        "tests/kernels/test_kernel_refusals.py", "tests/kernels/test_kernels.py",
+        "tests/kernels/test_compiled.py::test_checks_hold_for_calls_like_the_last",
     ),
 }  # fmt: skip
 """Asked before any gate, of what mostly shows in calls that no gate makes: types of attributes, arrays to write to, blocks."""
 
-OF_LINEAR = tuple(f"tests/test_compiled_linear.py::test_{test}" for test in (
+OF_LINEAR = tuple(f"tests/kernels/test_compiled_linear.py::test_{test}" for test in (
     "floats_with_zero_points_of_another_type", "quotients_by_one_scale_may_be_subnormals_where_products_are_not",
     "both_ways_give_the_bits_of_numpy[one value]",
 ))  # fmt: skip
-KINDS = ("tests/test_compiled_kinds.py", *OF_LINEAR)
+KINDS = ("tests/kernels/test_compiled_kinds.py", *OF_LINEAR)
 WAYS = tuple(
-    f"tests/test_compiled.py::test_{test}"
+    f"tests/kernels/test_compiled.py::test_{test}"
     for test in ("tails_and_starts", "runs_of_whole_chunks", "rows_of_whole_chunks")
 )
 OF_CALLS = tuple(
-    f"tests/test_compiled.py::test_{test}"
+    f"tests/kernels/test_compiled.py::test_{test}"
     for test in (
         "broadcast_x_and_strided_out", "one_value_in_foreign_bytes_to_where_it_is_not_aligned",
         "checks_hold_for_calls_like_the_last", "loops_are_given_what_they_are_compiled_for", "a_zero_point_that_is_far_off",
         "onednn_division_and_wide_zero_points",
     )
 )  # fmt: skip
-OF_TABLES = ("tests/test_compiled_tables.py",)
-OF_LOOPS = "tests/test_compiled_loops.py", *OF_TABLES
-OF_ROOMS = ("tests/test_compiled_loops.py::test_what_is_kept_of_the_scales_of_runs",)
-OF_ROWS = ("tests/test_compiled_rows.py",)
-OF_HALVES = ("tests/test_compiled_halves.py",)
-OF_PACKED = ("tests/test_compiled_packed.py",)
+OF_TABLES = ("tests/kernels/test_compiled_tables.py",)
+OF_LOOPS = "tests/kernels/test_compiled_loops.py", *OF_TABLES
+OF_ROOMS = ("tests/kernels/test_compiled_loops.py::test_what_is_kept_of_the_scales_of_runs",)
+OF_ROWS = ("tests/kernels/test_compiled_rows.py",)
+OF_HALVES = ("tests/kernels/test_compiled_halves.py",)
+OF_PACKED = ("tests/kernels/test_compiled_packed.py",)
 IN_RUNS = tuple(
-    f"tests/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
+    f"tests/kernels/test_compiled_kinds.py::test_codes_of_a_byte_in_runs[{run}]"
     for run in ("float8_e5m2fnuz-32", "float8_e4m3fn-192")
 )
 OF_FLOATS = tuple(
-    f"tests/test_compiled_kinds.py::test_long_runs_of_float_codes[{name}]"
+    f"tests/kernels/test_compiled_kinds.py::test_long_runs_of_float_codes[{name}]"
     for name in ("float8_e4m3fn-float16", "float8_e5m2-float16", "float8_e5m2fnuz-float16", "float8_e4m3fnuz-bfloat16")
 )
-OF_BUILD = ("tests/test_compiled_build.py",)
-PAST_THE_CACHES = ("tests/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
-OF_THREADS = "tests/test_compiled_sharing.py", "tests/test_compiled_threads.py"
-OF_RANGES = ("tests/test_compiled_ranges.py",)
-OF_TYPES = ("tests/test_compiled_types.py",)
+OF_BUILD = ("tests/kernels/test_compiled_build.py",)
+PAST_THE_CACHES = ("tests/kernels/test_compiled_build.py::test_stores_past_the_caches_are_what_they_are_called",)
+OF_THREADS = "tests/kernels/test_compiled_sharing.py", "tests/kernels/test_compiled_threads.py"
+OF_RANGES = ("tests/kernels/test_compiled_ranges.py",)
+OF_TYPES = ("tests/kernels/test_compiled_types.py",)
 QUICK = (*KINDS, *WAYS, *OF_RANGES)
 
 
 def alone(*tests: str) -> tuple[str, ...]:
     """Tests that compile a few instructions and no loop."""
-    return tuple(f"tests/test_compiled_instructions.py::test_{test}" for test in tests)
+    return tuple(f"tests/kernels/test_compiled_instructions.py::test_{test}" for test in tests)
 
 
 OF_NUMBERS = alone("scales_become_numbers", "codes_become_numbers", "which_codes_are_narrow")
@@ -226,13 +226,13 @@ OF_VECTORS = alone("vectors_of_results")
 QUICK_OF_FILE = {
     f"xverify/kernels/compiled/{file}.py": tests
     for file, tests in (
-        ("build", (*OF_BUILD, "tests/test_backends.py")), ("packed", ("tests/test_packed.py",)),
-        ("unpacking", (*OF_PACKED, "tests/test_packed.py")),
-        ("flat", ("tests/test_compiled_flat.py", *OF_PACKED, *OF_LOOPS, *OF_CALLS)),
+        ("build", (*OF_BUILD, "tests/kernels/test_backends.py")), ("packed", ("tests/kernels/test_packed.py",)),
+        ("unpacking", (*OF_PACKED, "tests/kernels/test_packed.py")),
+        ("flat", ("tests/kernels/test_compiled_flat.py", *OF_PACKED, *OF_LOOPS, *OF_CALLS)),
         ("codings", (*OF_NUMBERS, *OF_BUILD, *QUICK)), ("decoding", (*OF_NUMBERS, *QUICK)),
         ("rounding", (*OF_ELEMENTS, *OF_VECTORS, *QUICK)), ("vectors", (*OF_ELEMENTS, *OF_NUMBERS, *WAYS, *OF_BUILD, *KINDS)),
         ("scalars", (*alone("what_types_say"), *OF_RANGES, *PAST_THE_CACHES, *OF_LOOPS, *OF_PACKED, *KINDS, *WAYS)),
-        ("range_loops", (*OF_RANGES, "tests/test_kernel_ranges.py")),
+        ("range_loops", (*OF_RANGES, "tests/kernels/test_kernel_ranges.py")),
         ("tables", (*OF_TABLES, *OF_LOOPS, *WAYS, *KINDS)), ("bytewise", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
         ("nibbles", (*OF_TABLES, *OF_PACKED)), ("sixteens", (*OF_TABLES, *OF_FLOATS)),
         ("numbers", (*OF_TABLES, *IN_RUNS, *OF_LOOPS, *KINDS)),
@@ -243,12 +243,12 @@ QUICK_OF_FILE = {
         ("chunks", (*OF_ROOMS, *WAYS, *OF_PACKED, *OF_LINEAR, KINDS[0], *OF_RANGES)),
         ("kept", (*OF_ROOMS, *OF_ROWS, *IN_RUNS, *WAYS)), ("rows", (*OF_ROWS, *OF_LOOPS, *OF_PACKED, *WAYS)),
         ("halves", (*OF_HALVES, *OF_ROWS)),
-        ("places", ("tests/test_compiled_places.py",)),
-        ("linear", (*OF_TYPES, "tests/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/test_compiled_memory.py")),
+        ("places", ("tests/kernels/test_compiled_places.py",)),
+        ("linear", (*OF_TYPES, "tests/kernels/test_compiled_linear.py", *OF_CALLS, *OF_PACKED, "tests/kernels/test_compiled_memory.py")),
         ("pieces", (*OF_THREADS, *OF_CALLS, *OF_PACKED, *(
             f"tests/test_compiled_{test}.py" for test in ("linear", "memory")
         ))),
-        ("sharing", OF_THREADS), ("ranges", (*OF_TYPES, "tests/test_compiled_ranges.py", "tests/test_kernel_ranges.py")),
+        ("sharing", OF_THREADS), ("ranges", (*OF_TYPES, "tests/kernels/test_compiled_ranges.py", "tests/kernels/test_kernel_ranges.py")),
     )
 }  # fmt: skip
 """Asked first: of few loops, where Numba compiles every loop anew."""
@@ -379,7 +379,7 @@ def quick_questions(mutant: Mutant) -> tuple[Question, ...]:
 def tests_of(file: str) -> Question:
     """All tests of the kernels, those of this file first."""
     anew = file in COMPILED and file not in AROUND
-    own = TESTS_OF_FILE.get(file, ("tests/test_compiled.py",))
+    own = TESTS_OF_FILE.get(file, ("tests/kernels/test_compiled.py",))
     others = TESTS_OF_CUDA if file in CUDA else TESTS_OF_KERNELS[::-1] if anew else TESTS_OF_KERNELS
     tests = (*own, *(other for other in others if other not in own))
     return Question("", budget=COMPILING_SECONDS if anew else TESTS_SECONDS, tests=tests)

@@ -16,7 +16,7 @@ import execnet
 
 import xverify
 from xverify.bench.problem import Peer
-from xverify.engine.last_words import in_words, last_words
+from xverify.workers.crash_log import in_words, last_words
 
 _BOOTSTRAP = """
 import os, sys

@@ -15,14 +15,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.in_bulk import SOURCES, Request, call_of, in_bulk, views
-from oracles.protocol import Oracle
 from xverify.certify.domains import Columns, Domain
 from xverify.certify.expected import bits_of
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, encode_call
-from xverify.engine.process import Limits
-from xverify.engine.workers import Worker
+from xverify.oracles.in_bulk import SOURCES, Request, call_of, in_bulk, views
+from xverify.oracles.protocol import Oracle
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker
 
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
 

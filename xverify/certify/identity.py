@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import oracles
 import xverify
-from oracles import installed_version
-from oracles.in_bulk import PYTHON_KERNEL
-from oracles.protocol import Oracle
+from xverify import oracles
 from xverify.core import machine
+from xverify.oracles import installed_version
+from xverify.oracles.in_bulk import PYTHON_KERNEL
+from xverify.oracles.protocol import Oracle
 
-NATIVE_KERNEL = "oracles.native_kernel"
+NATIVE_KERNEL = "xverify.oracles.native_kernel"
 IN_HOUSE = "xverify"
 
 _PACKAGES = ("numpy", "ml_dtypes", "numba")

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oracles.protocol import Oracle
 from xverify.certify import ranges
 from xverify.certify.bulk import Bulk, Sources, Through
 from xverify.certify.certificate import Book
@@ -29,9 +28,10 @@ from xverify.certify.ranges import Range, Ranges
 from xverify.certify.witness import counterexample, is_tensor
 from xverify.core.bits import subnormals_work
 from xverify.core.call import Outcome
-from xverify.engine.process import Limits
 from xverify.engine.select import UnableError
-from xverify.engine.workers import WorkerFailedError
+from xverify.oracles.protocol import Oracle
+from xverify.workers.process import Limits
+from xverify.workers.worker import WorkerFailedError
 
 Shard = tuple[int, Range]
 """A slice, and units of it."""

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from oracles import all_oracles
-from oracles.protocol import Oracle
 from xverify.certify.bulk import Bulk, Through
 from xverify.certify.certificate import changed, domain_of, proven_of, triples
 from xverify.certify.domains import Columns, Domain, triples_of_unit
@@ -22,10 +20,12 @@ from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
 from xverify.core.codec import DamagedFileError
 from xverify.core.machine import machine
-from xverify.engine import naming
-from xverify.engine.installers import Say
-from xverify.engine.process import Limits
 from xverify.engine.select import UsageError, is_file, require_plain_name
+from xverify.environments import naming
+from xverify.environments.installers import Say
+from xverify.oracles import all_oracles
+from xverify.oracles.protocol import Oracle
+from xverify.workers.process import Limits
 
 SAMPLE = 1 << 20
 """Triples that are drawn; all, where no more are proven."""

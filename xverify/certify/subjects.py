@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from oracles import all_oracles, answers
-from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.certify.bulk import Granularity, Through
 from xverify.certify.domains import Domain, GivenScales, Pairs, named, names
 from xverify.certify.expected import RECIPES
 from xverify.contracts.model import Contract
-from xverify.engine import naming, select
-from xverify.engine.installers import Say
+from xverify.engine import select
 from xverify.engine.numerals import code_of, numeral
 from xverify.engine.select import UsageError, nearest
+from xverify.environments import naming
+from xverify.environments.installers import Say
+from xverify.oracles import all_oracles, answers
+from xverify.oracles.protocol import Oracle
 
 
 def subject_named(target: str, say: Say) -> Oracle:

@@ -10,8 +10,8 @@ from xverify.cli.bench import bench
 from xverify.cli.bisect import bisect
 from xverify.cli.certify import certify
 from xverify.cli.gate import gate
+from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
-from xverify.cli.look import contracts, explain, oracles
 from xverify.cli.replay import replay
 from xverify.cli.sweep import report, sweep
 

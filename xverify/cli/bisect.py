@@ -44,7 +44,7 @@ def bisect(
 
     from xverify.engine import select, versions
     from xverify.engine.bisect import bisect as search
-    from xverify.engine.environments import versions_offered
+    from xverify.environments.cache import versions_offered
     from xverify.report.bisection import bisection_to_json, print_bisection
 
     start = time.monotonic()

@@ -96,7 +96,7 @@ def certify(
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.core.machine import machine
     from xverify.engine import select
-    from xverify.engine.process import Limits
+    from xverify.workers.process import Limits
 
     console = console_of_output()
     count = workers or os.cpu_count() or 1

@@ -90,7 +90,6 @@ def gate(
 
     from xverify import contracts as editions
     from xverify.engine import select
-    from xverify.engine.process import Limits
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
@@ -101,6 +100,7 @@ def gate(
     from xverify.report import render
     from xverify.report.console import ConsoleProgress
     from xverify.report.files import write_files
+    from xverify.workers.process import Limits
 
     limit = select.seconds(budget)
     target = select.KERNEL if target is None else target

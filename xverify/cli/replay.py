@@ -13,9 +13,9 @@ from xverify.cli.common import FINDINGS, PASS, clear, say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oracles.protocol import Oracle
     from xverify.contracts.model import Contract
     from xverify.engine.replay import AskAny, Replayed
+    from xverify.oracles.protocol import Oracle
 
 
 @click.command()
@@ -160,8 +160,8 @@ def _of_report(
 
 def _in_house_or_named(name: str) -> None:
     """A user's kernel runs only when the user names it."""
-    from oracles import all_oracles
     from xverify.engine.select import UsageError
+    from xverify.oracles import all_oracles
 
     if name not in all_oracles():
         raise UsageError(f"the kernel {name} is run only when it is named: add --kernel TARGET")
@@ -200,7 +200,7 @@ def _held_to(identity: str, own: list[Contract], denormals: str, like_name: str 
 
     from xverify import contracts
     from xverify.engine import select
-    from xverify.engine.like import like
+    from xverify.engine.reference_contract import like
     from xverify.verify.findings import Subject
 
     found = next((one for one in own if one.id == identity), None) or contracts.get(identity)

@@ -18,8 +18,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from xverify.arithmetic.reading import Operands
 from xverify.contracts.documents import DocumentError
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement
 from xverify.contracts.single import Number, single_call
 from xverify.core.call import Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, encode

@@ -7,20 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from xverify.arithmetic.linear_operands import linear_operands, normal_axis
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.documents import DocumentError, Schema, schemas, version_of
-from xverify.contracts.linear import linear_operands, normal_axis
-from xverify.contracts.model import (
-    Cell,
-    Clause,
-    Contract,
-    Domain,
-    Judgement,
-    Operands,
-    Reading,
-    TextCheck,
-    judged,
-)
-from xverify.contracts.readings import EXACT, FLOAT32
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
 from xverify.core.bits import canonical
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.call import Call
 
-Codes = NDArray[np.unsignedinteger]
 Verdict = Literal["allowed", "forbidden", "unspecified"]
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
 
@@ -48,46 +45,6 @@ def judged(identity: str, forbidden: list[str], unspecified: list[str]) -> Judge
     if unspecified:
         return Judgement("unspecified", tuple(f"{identity}/{name}" for name in unspecified))
     return ALLOWED
-
-
-@dataclass(frozen=True)
-class Operands:
-    """The operands of one allowed or unspecified call, broadcastable to the output's shape.
-
-    codes: per role, the codes of each operand after indexing (so that every output value has its own
-    x, scale and zero point, or its own input and range). dtypes: per role. options: what else the formula
-    depends on (mode, narrow_range).
-    """
-
-    codes: Mapping[str, Codes]
-    dtypes: Mapping[str, str]
-    output_dtype: str
-    shape: tuple[int, ...]
-    options: Mapping[str, int | str | bool] = field(default_factory=dict)
-
-
-class Reading(Protocol):
-    """A complete recipe of arithmetic; frozen, hashable, evaluated on arrays."""
-
-    def __hash__(self) -> int: ...
-
-    @property
-    def name(self) -> str:
-        """Short and unique among all readings, e.g. "exact" or "float32"."""
-        ...
-
-    @property
-    def words(self) -> str:
-        """The recipe in words, as a sentence's predicate."""
-        ...
-
-    def evaluate(self, operands: Operands) -> Codes:
-        """The output codes in ``operands.output_dtype`` and ``operands.shape``."""
-        ...
-
-    def simplified(self, operands: Operands) -> Reading:
-        """A reading that gives the same bits for every value of the operands' types; equal ones are proven equal."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -158,7 +115,7 @@ class Contract:
     outside the legal set contradicts. text_checks(): contradictions inside the document itself.
     like: for an edition that no implementation knows by its id, the edition whose calls have the same form.
     keeps_subnormals: whether a subnormal result that came out as zero is wrong; no text says so, a user may.
-    given(call): the one result of an allowed call, where an implementation stands for the text (`xverify.engine.like`).
+    given(call): the one result of an allowed call, where an implementation stands for the text (`xverify.engine.reference_contract`).
     """
 
     id: str

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT
 from xverify.contracts import onednn_guide
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands, Reading, judged
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
 from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
-from xverify.contracts.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT
 from xverify.core.call import Call
 
 _NAME = "onednn/DynamicDequantize-1"

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts import onednn_guide
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands, Reading, TextCheck, judged
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
 from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
-from xverify.contracts.readings import EXACT, FLOAT32
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from xverify.arithmetic.linear_operands import linear_operands, normal_axis
+from xverify.arithmetic.reading import Operands
 from xverify.contracts.documents import onednn_release
-from xverify.contracts.linear import linear_operands, normal_axis
-from xverify.contracts.model import Cell, Domain, Operands
+from xverify.contracts.model import Cell, Domain
 from xverify.core.call import Call
 from xverify.core.dtypes import integer_range, integers
 

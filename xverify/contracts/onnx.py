@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from xverify.arithmetic.linear_operands import ceil_div, has_nonzero, linear_operands, normal_axis
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, by_name
 from xverify.contracts.documents import DocumentError, Schema, newest_opset, schemas, version_of
-from xverify.contracts.linear import ceil_div, has_nonzero, linear_operands, normal_axis
-from xverify.contracts.model import (
-    Cell,
-    Clause,
-    Contract,
-    Domain,
-    Granularity,
-    Judgement,
-    Operands,
-    Reading,
-    TextCheck,
-    judged,
-)
-from xverify.contracts.readings import EXACT, FLOAT32, OUTPUT, by_name
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Granularity, Judgement, TextCheck, judged
 from xverify.core.call import Call
 
 VERSIONS = (10, 13, 19, 21, 23, 24, 25)

@@ -8,20 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from xverify.arithmetic.linear_operands import along_axis, normal_axis
+from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
+from xverify.arithmetic.reading import Operands, Reading
 from xverify.contracts.documents import sentence, tensorflow_docstring, version_of
-from xverify.contracts.linear import along_axis, normal_axis
-from xverify.contracts.model import (
-    Cell,
-    Clause,
-    Contract,
-    Domain,
-    Judgement,
-    Operands,
-    Reading,
-    TextCheck,
-    judged,
-)
-from xverify.contracts.ranges import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import floats, integer_range
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oracles import answers
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
+from xverify.oracles import answers
 from xverify.verify import verdicts
 from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
 from xverify.verify.findings import Change, Discrepancy, Key, Subject

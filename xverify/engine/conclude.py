@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strategies import simplest
 from xverify.contracts.model import Cell
 from xverify.engine.open_calls import conclude_open_calls
+from xverify.strategies import simplest
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Finding, Key, Standing, Subject

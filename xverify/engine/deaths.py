@@ -1,6 +1,6 @@
 """Witnesses of crashes and hangs: shrunk by asking again what ends a process, and confirmed in a new one.
 
-Each evaluation that shows the finding costs a process; one that was forked (see `oracles.nursery`) costs milliseconds. A hang
+Each evaluation that shows the finding costs a process; one that was forked (see `xverify.workers.fork_server`) costs milliseconds. A hang
 costs its limit, which is therefore lowered while shrinking. What was found is true only of the process that showed it, so the
 smallest call is asked once more: of a process that has made no call, with the limits of the run.
 """
@@ -15,10 +15,10 @@ from functools import partial
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.run import Sweep
-from xverify.engine.spent import WAITING
-from xverify.engine.workers import Worker, WorkerFailedError
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding, Subject
+from xverify.workers.phase_timer import WAITING
+from xverify.workers.worker import Worker, WorkerFailedError
 
 DEATHS = ("crash", "hang")
 

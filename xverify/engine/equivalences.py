@@ -1,7 +1,7 @@
 """Asking every implementation the same thing in several ways, at the end of a run.
 
 Of each contract a few calls are chosen, spread over types and granularities; each goes to every implementation that the
-edition judges, together with its twins (see `strategies.equivalents`), and the answers are compared bit for bit. Only
+edition judges, together with its twins (see `xverify.strategies.equivalents`), and the answers are compared bit for bit. Only
 where they differ is a legal set computed.
 """
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strategies import build
-from strategies.equivalents import Twin, joined, twins
-from strategies.structures import Range, Structure
-from strategies.values import RANGE_RECIPES, SCALE_RECIPES
-from strategies.walk import cell_structures, shape_structures
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.plan import derived_seed
+from xverify.strategies import build
+from xverify.strategies.equivalents import Twin, joined, twins
+from xverify.strategies.structures import Range, Structure
+from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES
+from xverify.strategies.walk import cell_structures, shape_structures
 from xverify.verify import equivalence
 from xverify.verify.findings import Subject
 from xverify.verify.verdicts import compared, judge

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from oracles import all_oracles, answers, installed_version
-from oracles.protocol import Oracle
 from xverify import __version__
-from xverify.contracts.model import Clause, Contract, Judgement, Operands, Reading
-from xverify.contracts.readings import Stepwise
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import Stepwise
+from xverify.contracts.model import Clause, Contract, Judgement
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import BITS, Call, Outcome, code_dtype, encode_call
 from xverify.core.rounding import is_subnormal
-from xverify.engine.process import Limits
 from xverify.engine.select import UsageError, nearest
-from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.oracles import all_oracles, answers, installed_version
+from xverify.oracles.protocol import Oracle
 from xverify.verify.attribute import neighbours
 from xverify.verify.legal import legal_set
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker, WorkerFailedError
 
 ORACLE_SECONDS = 60.0
 """How long one implementation may take to start and answer."""

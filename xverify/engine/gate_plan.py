@@ -13,9 +13,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from strategies.lap import lap
-from strategies.layouts import layout_calls
-from strategies.walk import LARGE_SHAPES, cell_structures, exponent_structures, shape_structures, special_structures
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.engine.plan import (
@@ -26,6 +23,15 @@ from xverify.engine.plan import (
     numbered,
     spoiled_cases,
     structure_cases,
+)
+from xverify.strategies.lap import lap
+from xverify.strategies.layouts import layout_calls
+from xverify.strategies.walk import (
+    LARGE_SHAPES,
+    cell_structures,
+    exponent_structures,
+    shape_structures,
+    special_structures,
 )
 
 T = TypeVar("T")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oracles.protocol import Oracle
 from xverify.contracts.model import Contract
-from xverify.engine.fleet import MakeWorker
-from xverify.engine.process import Limits
+from xverify.engine.pool import MakeWorker
 from xverify.engine.rules import Rules
-from xverify.engine.workers import Worker
+from xverify.oracles.protocol import Oracle
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker
 
 
 @dataclass(frozen=True)

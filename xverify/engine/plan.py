@@ -14,19 +14,25 @@ from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settin
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from strategies import breakable, build, openable, opened, spoiled
-from strategies.calls import invalid_calls, structures, unspecified_calls
-from strategies.lap import Probe, lap
-from strategies.probes import probes
-from strategies.structures import Structure
-from strategies.surrounded import surrounded_calls
-from strategies.walk import LARGE_SHAPES, cell_structures, exponent_structures, shape_structures, special_structures
-from xverify.contracts.lattice import start
+from xverify.arithmetic.lattice import start
+from xverify.arithmetic.readings import Stepwise, evaluate_all
+from xverify.arithmetic.simplify import types_of
 from xverify.contracts.model import Contract
-from xverify.contracts.readings import Stepwise, evaluate_all
-from xverify.contracts.simplify import types_of
 from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
+from xverify.strategies import breakable, build, openable, opened, spoiled
+from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
+from xverify.strategies.lap import Probe, lap
+from xverify.strategies.probes import probes
+from xverify.strategies.structures import Structure
+from xverify.strategies.surrounded import surrounded_calls
+from xverify.strategies.walk import (
+    LARGE_SHAPES,
+    cell_structures,
+    exponent_structures,
+    shape_structures,
+    special_structures,
+)
 from xverify.verify.legal import Legal, legal_set
 
 BATCH = 64
@@ -55,7 +61,7 @@ SEEDS_EACH = 5
 @dataclass(frozen=True, eq=False)
 class Case:
     """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known already.
-    places, more: of a call of the lap over the cells, see `strategies.lap.Probe`."""
+    places, more: of a call of the lap over the cells, see `xverify.strategies.lap.Probe`."""
 
     call: Call
     number: int

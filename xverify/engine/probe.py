@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strategies import simplest
-from strategies.structures import build
-from strategies.walk import cell_structures
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import encode_call
-from xverify.engine.workers import Worker
+from xverify.strategies import simplest
+from xverify.strategies.structures import build
+from xverify.strategies.walk import cell_structures
+from xverify.workers.worker import Worker
 
 
 @dataclass(frozen=True)

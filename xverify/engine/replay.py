@@ -9,20 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oracles import all_oracles
-from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import DamagedFileError, call_from_json
-from xverify.engine import naming, select, vary
-from xverify.engine.installers import Say, unsaid
+from xverify.engine import select, vary
 from xverify.engine.store import describe
-from xverify.engine.workers import Worker
+from xverify.environments import naming
+from xverify.environments.installers import Say, unsaid
+from xverify.oracles import all_oracles
+from xverify.oracles.protocol import Oracle
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Change, Finding, Key, Subject
 from xverify.verify.shrink import faults, reproduces
 from xverify.verify.verdicts import judge
+from xverify.workers.worker import Worker
 
 AskAny = Callable[[Subject, Call], Outcome]
 

@@ -15,25 +15,26 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from strategies.walk import scale_outputs
-from xverify.contracts.model import Cell, Contract, Reading
+from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Outcome
-from xverify.engine import equivalences, telling, vary
+from xverify.engine import disambiguate, equivalences, vary
 from xverify.engine.changes import changes_of, conclude_changes
 from xverify.engine.conclude import conclude, simplest_refused
+from xverify.engine.coverage import Trust
 from xverify.engine.events import Consumer, FaultSeen, FindingFound, Progressed, SweepStarted
-from xverify.engine.fleet import DRAIN_SECONDS, IN_ALL, Batch, Fleet
 from xverify.engine.open_calls import Open
 from xverify.engine.options import Options
 from xverify.engine.plan import Case, batches
-from xverify.engine.spent import Spent
-from xverify.engine.trust import Trust
+from xverify.engine.pool import DRAIN_SECONDS, IN_ALL, Batch, Fleet
+from xverify.strategies.walk import scale_outputs
 from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import FAULTS, Judged
 from xverify.verify.view import Sample
+from xverify.workers.phase_timer import Spent
 
 Streams = Mapping[str, Iterator[list[Case]]]
 """For each contract, by its id, batches of cases."""
@@ -115,7 +116,7 @@ class Sweep:
             self.ask(streams, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE), options.cases)
             with self.spent.on("telling readings apart"):
                 equivalences.check(self, partial(self.out_of, 1 - SHRINK_SHARE - LAST_SHARE / 2))
-                telling.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
+                disambiguate.tell_apart(self, partial(self.out_of, 1 - SHRINK_SHARE))
         with self.spent.on("judging"):
             conclude(self)
             conclude_changes(self)

@@ -10,16 +10,16 @@ from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
-from oracles import all_oracles, answers, installed_version, with_option
-from oracles.plugin import PATHS, TargetError, plugin
-from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.machine import MISSING
-from xverify.engine import elsewhere, naming
-from xverify.engine.environments import EnvironmentFailedError
-from xverify.engine.installers import Say, unsaid
+from xverify.environments import naming, other_versions
+from xverify.environments.cache import EnvironmentFailedError
+from xverify.environments.installers import Say, unsaid
+from xverify.oracles import all_oracles, answers, installed_version, with_option
+from xverify.oracles.plugin import PATHS, TargetError, plugin
+from xverify.oracles.protocol import Oracle
 
 RUNS = Path("reports", "runs")
 """Where runs are written, below the directory that the command is run in."""
@@ -115,7 +115,7 @@ def oracles_named(
             continue
         if oracle not in chosen:
             chosen.append(oracle)
-            sentences.extend(elsewhere.not_judged(oracle, reasons, {contract.id for contract in asked}))
+            sentences.extend(other_versions.not_judged(oracle, reasons, {contract.id for contract in asked}))
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
@@ -175,7 +175,7 @@ def oracle_named(name: str, say: Say = unsaid) -> Oracle:
     return _resolved(name, say)[0]
 
 
-def _resolved(text: str, say: Say) -> elsewhere.Moved:
+def _resolved(text: str, say: Say) -> other_versions.Moved:
     known = all_oracles()
     try:
         named = naming.parse(text)
@@ -192,10 +192,10 @@ def _resolved(text: str, say: Say) -> elsewhere.Moved:
         except ValueError as error:
             raise UsageError(str(error)) from None
     if named.python:
-        return elsewhere.of_python(oracle, named.python)
+        return other_versions.of_python(oracle, named.python)
     here = installed_version(oracle)
     if named.version and (here is None or not naming.same_version(named.version, here)):
-        return elsewhere.of_version(oracle, named.version, say)
+        return other_versions.of_version(oracle, named.version, say)
     if here is None:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"

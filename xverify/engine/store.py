@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from oracles.protocol import Oracle, version_of
 from xverify import __version__
 from xverify.contracts.model import Cell, Contract
 from xverify.core.bits import canonical
@@ -22,8 +21,9 @@ from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_ca
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
 from xverify.core.surroundings import in_words
-from xverify.engine.characters import character, followers
+from xverify.engine.characterize import character, followers
 from xverify.engine.run import Sweep
+from xverify.oracles.protocol import Oracle, version_of
 from xverify.verify import editions
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set

@@ -10,10 +10,10 @@ from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oracles.protocol import Oracle, Setting
 from xverify.contracts.model import Cell
 from xverify.core.call import Outcome
 from xverify.engine.select import UnableError, UsageError, nearest
+from xverify.oracles.protocol import Oracle, Setting
 from xverify.verify import verdicts
 from xverify.verify.findings import Discrepancy, Key, Subject, witness_order
 from xverify.verify.variants import differences, setting_of, with_setting, without_setting

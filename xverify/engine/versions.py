@@ -9,18 +9,19 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from oracles import all_oracles, with_option
-from oracles.protocol import Oracle
-from strategies import simplest
 from xverify import contracts
 from xverify.contracts.model import Contract
-from xverify.engine import elsewhere, naming, select
+from xverify.engine import select
 from xverify.engine.bisect import Probe, Trial
-from xverify.engine.installers import EnvironmentFailedError, Say
 from xverify.engine.replay import AskAny, asking, replay
-from xverify.engine.workers import WorkerFailedError
+from xverify.environments import naming, other_versions
+from xverify.environments.installers import EnvironmentFailedError, Say
+from xverify.oracles import all_oracles, with_option
+from xverify.oracles.protocol import Oracle
+from xverify.strategies import simplest
 from xverify.verify.changes import base_name
 from xverify.verify.findings import Finding
+from xverify.workers.worker import WorkerFailedError
 
 MakeOracle = Callable[[str], Oracle]
 """make(version): the implementation at that version. Raises EnvironmentFailedError with a sentence."""
@@ -46,7 +47,7 @@ def making(oracle: Oracle, package: str, say: Say) -> MakeOracle:
     def make(version: str) -> Oracle:
         if package == oracle.distribution:
             return select.oracle_named(f"{oracle.name}=={version}", say)
-        return elsewhere.of_version(replace(oracle, distribution=package, distributions=()), version, say)[0]
+        return other_versions.of_version(replace(oracle, distribution=package, distributions=()), version, say)[0]
 
     return make
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from xverify.core.line import call_to_line
 from xverify.engine.run import Sweep
-from xverify.gate.known import Memory, about
 from xverify.gate.ledger import Ledger, stale
+from xverify.gate.ledger_lookup import Memory, about
 from xverify.verify.findings import Finding
 from xverify.verify.verdicts import FAULTS
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.strategies import DrawFn
 
-from strategies.calls import calls, invalid_calls, unspecified_calls
-from strategies.spoil import breakable, openable
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.core.line import call_from_line
 from xverify.engine.gate_plan import DRAWN
 from xverify.engine.plan import Case, numbered
 from xverify.engine.run import Limit, Sweep
+from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
+from xverify.strategies.invalid_calls import breakable, openable
 from xverify.verify import verdicts
 from xverify.verify.findings import Finding, Key
 from xverify.verify.shrink import faults

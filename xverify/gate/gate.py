@@ -10,27 +10,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oracles.protocol import Oracle
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call, Outcome
 from xverify.engine import equivalences
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, SweepFinished
-from xverify.engine.fleet import MakeWorker
 from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
-from xverify.engine.like import like
 from xverify.engine.options import Options
-from xverify.engine.process import Limits
+from xverify.engine.pool import MakeWorker
+from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
 from xverify.engine.run import Limit, Sweep
 from xverify.engine.select import version_of
 from xverify.engine.store import report, write_json
 from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
-from xverify.engine.workers import Worker
-from xverify.gate import known
+from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.ledger import Ledger
+from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker
 
 EXPLORE = 0.88
 """Share of the budget for asking while the kernel looks right."""
@@ -98,7 +98,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
     cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
-    memory = known.Memory(options.ledger, options.today)
+    memory = ledger_lookup.Memory(options.ledger, options.today)
     run = _run(options, memory, lambda event: announce(event))
     announce = on_disk_first(run, emit)
     try:
@@ -119,7 +119,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
     return result
 
 
-def _run(options: GateOptions, memory: known.Memory, emit: Consumer) -> Sweep:
+def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> Sweep:
     texts = tuple(
         replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
         for text in options.contracts
@@ -194,7 +194,7 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
     with run.interruptible():
         if options.first(run):
             return False
-        witnesses = known.witnesses(options.ledger, options.kernel.name, options.contracts)
+        witnesses = ledger_lookup.witnesses(options.ledger, options.kernel.name, options.contracts)
         run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = run.ask(walk, limit, patience=PATIENCE)

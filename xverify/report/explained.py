@@ -10,7 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from xverify.contracts.model import Clause, Reading
+from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Clause
 from xverify.core.codec import call_to_json, outcome_to_json
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.engine.explain import Answer, Explanation, Result

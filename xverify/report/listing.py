@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from oracles import answers, installed_version, takes_options
-from oracles.protocol import Oracle
 from xverify import contracts
 from xverify.contracts.model import Contract
-from xverify.engine.environments import Environment
 from xverify.engine.probe import probe
-from xverify.engine.workers import Worker, WorkerFailedError
+from xverify.environments.cache import Environment
+from xverify.oracles import answers, installed_version, takes_options
+from xverify.oracles.protocol import Oracle
+from xverify.workers.worker import Worker, WorkerFailedError
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:

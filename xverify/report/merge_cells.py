@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xverify.contracts import affine, readings
-from xverify.contracts.model import Operands
-from xverify.contracts.simplify import Types, simplified
+from xverify.arithmetic import affine, readings
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.simplify import Types, simplified
 from xverify.report.summary import STATUSES, Json, base
 
 MOST_OTHERS = 64

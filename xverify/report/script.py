@@ -108,7 +108,7 @@ def _body_of_graph(name: str, call: Json) -> Callable[..., Any]:
 
 def _of_oracle(name: str) -> Callable[..., Any] | None:
     """What the module of an oracle brings; "onednn:/path/libdnnl.so.3" is the oracle onednn with an option."""
-    from oracles import all_oracles
+    from xverify.oracles import all_oracles
 
     oracle = all_oracles().get(re.split(":|==|@", name, maxsplit=1)[0])
     found = getattr(importlib.import_module(oracle.module), "reproduce", None) if oracle is not None else None
@@ -182,7 +182,7 @@ def _graph(call: Json) -> Json | None:
 
 def environment(subject: Json) -> dict[str, str]:
     """The variables that the setting in the name of a variant stands for."""
-    from oracles import all_oracles
+    from xverify.oracles import all_oracles
 
     oracle = all_oracles().get(script_bodies.implementation(subject))
     settings = [one for one in oracle.varies if f"[{one.name}]" in subject["name"]] if oracle is not None else []

@@ -21,7 +21,7 @@ from xverify.report.script_values import WIDTHS, numpy_dtype
 def implementation(subject: Mapping[str, Any]) -> str:
     """Whom a finding's subject is a way of running: onnxruntime for onnxruntime:CPUExecutionProvider[threads=8]==1.17.0. The
     whole name where that is a target, or of nobody who is known here."""
-    from oracles import all_oracles
+    from xverify.oracles import all_oracles
 
     name = str(subject["name"])
     first = re.split(r"[:@[]|==", name, maxsplit=1)[0]
@@ -210,7 +210,7 @@ def tensorflow(call: dict[str, Any]) -> Any:
 
 
 def onednn_formula(call: dict[str, Any]) -> Any:
-    from oracles.onednn_formulas import dequantize  # what is in question here is xverify's own
+    from xverify.oracles.onednn_formulas import dequantize
 
     combine = np.divide if call["name"].endswith("divide") else np.multiply
     arrays = call["arrays"]

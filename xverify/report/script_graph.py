@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from oracles.onnx_model import extents, graph_of, ir_version, list_inputs, operator_sets
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.codec import call_from_json, tensor_to_json
 from xverify.core.surroundings import Graph
+from xverify.oracles.onnx_model import extents, graph_of, ir_version, list_inputs, operator_sets
 from xverify.report.script_bodies import (
     element_type,
     message,

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from oracles.arrays import hand_out
-from oracles.onednn_graph_api import DEQUANTIZE
-from oracles.onednn_graphs import packed, steps_of
-from oracles.onednn_library import question
-from oracles.onednn_script import onednn_functions
 from xverify.core.call import Call
 from xverify.core.surroundings import Graph
+from xverify.oracles.arrays import hand_out
+from xverify.oracles.onednn_graph_api import DEQUANTIZE
+from xverify.oracles.onednn_graphs import packed, steps_of
+from xverify.oracles.onednn_library import question
+from xverify.oracles.onednn_script import onednn_functions
 from xverify.report.script_graph import graph_tensors, moved_back
 from xverify.report.script_values import to_array
 

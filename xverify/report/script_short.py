@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from oracles.plugin import is_library
 from xverify.core.call import BITS
+from xverify.oracles.plugin import is_library
 from xverify.report.script import environment
 from xverify.report.script_bodies import implementation
 from xverify.report.script_literals import is_numpy, operand
@@ -116,7 +116,7 @@ def _onednn_formula(call: WitnessCall) -> ShortScript:
     combine = "divide" if call.name.endswith("divide") else "multiply"
     keywords = "".join(f", {name}={spelled(value)}" for name, value in call.attributes.items())
     operands = ", ".join(call.tensors)
-    imports = ["from oracles.onednn_formulas import dequantize"]
+    imports = ["from xverify.oracles.onednn_formulas import dequantize"]
     return ShortScript(imports, [f"y = dequantize(np.{combine}, {operands}{keywords})"])
 
 

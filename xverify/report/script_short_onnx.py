@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from oracles.onnx_model import ir_version
 from xverify.core.call import BITS, code_dtype
+from xverify.oracles.onnx_model import ir_version
 from xverify.report.script_bodies import provider_of, setting
 from xverify.report.script_graph import graph_lines
 from xverify.report.script_literals import is_numpy, onnx_type

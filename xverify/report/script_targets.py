@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from oracles.plugin import is_library
+from xverify.oracles.plugin import is_library
 from xverify.report.script_bodies import packed
 from xverify.report.script_values import WIDTHS, numpy_dtype
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from oracles.tensorflow_nodes import TENSORFLOW_NODES, tensorflow_first_quantized, tensorflow_result
 from xverify.core.call import Call
 from xverify.core.moves import Node
 from xverify.core.surroundings import Graph
+from xverify.oracles.tensorflow_nodes import TENSORFLOW_NODES, tensorflow_first_quantized, tensorflow_result
 from xverify.report.script_graph import graph_tensors, moved_back
 from xverify.report.script_values import to_array
 
@@ -57,7 +57,7 @@ _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _spelled(node: Node, values: list[str]) -> str:
-    """A node that moves data as an expression, as `oracles.tensorflow_nodes.tensorflow_moved` makes it."""
+    """A node that moves data as an expression, as `xverify.oracles.tensorflow_nodes.tensorflow_moved` makes it."""
     value = values[0]
     given: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in node.attributes.items()}
     if node.operator == "Flatten":

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts import affine, indexing, lattice, readings
-from xverify.contracts.asked import Asked, asked
-from xverify.contracts.indexing import Misindexing
-from xverify.contracts.model import Contract, Operands, Reading
-from xverify.contracts.readings import Stepwise
-from xverify.contracts.simplify import types_of
+from xverify.arithmetic import affine, indexing, lattice, readings
+from xverify.arithmetic.indexing import Misindexing
+from xverify.arithmetic.operand_key import Asked, asked
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.simplify import types_of
+from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor, code_dtype
 

@@ -7,7 +7,7 @@ said where
   (`xverify.engine.equivalences` passes such an answer on to it, since no other part of a run may have asked that call);
 - one of the two calls was refused, or ended the process: that is said of the call alone;
 - the values differ only where a subnormal result was flushed: that is an ambiguity of its own;
-- the two editions have no reading in common: `strategies.equivalents` makes no such twin;
+- the two editions have no reading in common: `xverify.strategies.equivalents` makes no such twin;
 - an edition does not judge the implementation: the engine asks only under editions that do.
 
 Both answers wrong in the same way can't be seen here. Two implementations that give different legal values for one call
@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from strategies.equivalents import Twin, joined, twin
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
+from xverify.strategies.equivalents import Twin, joined, twin
 from xverify.verify.findings import Discrepancy, Finding, Key
 from xverify.verify.verdicts import Judged, compared, judge
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.model import Reading
+from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.asked import given
-from xverify.contracts.model import Codes, Operands, Reading
+from xverify.arithmetic.operand_key import given
+from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.bits import canonical, kinds
 from xverify.core.call import BITS, code_dtype
 from xverify.core.rounding import is_subnormal

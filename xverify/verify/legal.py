@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.linear import on_grid
-from xverify.contracts.model import Codes, Contract, Given, Operands, Reading
+from xverify.arithmetic.linear_operands import on_grid
+from xverify.arithmetic.reading import Codes, Operands, Reading
+from xverify.contracts.model import Contract, Given
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.rounding import is_subnormal

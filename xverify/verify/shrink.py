@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
 from hypothesis.errors import HypothesisException
 
-from strategies.smaller import less_around, smaller_calls
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
+from xverify.strategies.smaller import less_around, smaller_calls
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding

@@ -11,10 +11,10 @@ from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.verify import verdicts
 from xverify.verify.attribute import gives
-from xverify.verify.common import common
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
+from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
 
 

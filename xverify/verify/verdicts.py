@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.model import Cell, Contract, Judgement, Reading
+from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
@@ -42,7 +43,7 @@ NOTES: Mapping[str, tuple[str, str]] = {
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A call, what its edition says of it, and its legal set when it has one. places, more: of a call of the lap, see
-    `strategies.lap.Probe`."""
+    `xverify.strategies.lap.Probe`."""
 
     contract: Contract
     call: Call

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.linear import normal_axis
+from xverify.arithmetic.linear_operands import normal_axis
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.dtypes import UNIT_EXPONENT, values

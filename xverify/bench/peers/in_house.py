@@ -6,9 +6,9 @@ import os
 from functools import partial
 from typing import Any
 
-from oracles.packed_codes import in_packed_form
 from xverify.bench.data import aligned
 from xverify.bench.problem import Array, Problem, Solve, Way
+from xverify.oracles.packed_codes import in_packed_form
 
 
 def load(threads: int) -> Solve:

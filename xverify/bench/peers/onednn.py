@@ -10,12 +10,12 @@ from ctypes import byref, c_void_p
 
 import numpy as np
 
-from oracles.arrays import pack
-from oracles.onednn_graph_api import DEQUANTIZE, DYNAMIC_DEQUANTIZE, IN_ORDER, Library, LogicalTensor, Operation
-from oracles.onednn_graphs import packed
-from oracles.onednn_library import installed
 from xverify.bench.problem import Array, Problem, Solve, Way
 from xverify.core.call import BITS, code_dtype
+from xverify.oracles.arrays import pack
+from xverify.oracles.onednn_graph_api import DEQUANTIZE, DYNAMIC_DEQUANTIZE, IN_ORDER, Library, LogicalTensor, Operation
+from xverify.oracles.onednn_graphs import packed
+from xverify.oracles.onednn_library import installed
 
 
 def load(threads: int) -> Solve:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from oracles.arrays import NUMPY_OWN, pack
-from oracles.onnx_model import element_type, model_bytes
 from xverify.bench.problem import Array, Problem, Solve, Way
 from xverify.core.call import BITS, Attribute, Call, Tensor, code_dtype
+from xverify.oracles.arrays import NUMPY_OWN, pack
+from xverify.oracles.onnx_model import element_type, model_bytes
 
 CONTRACTS = ("ai.onnx/DequantizeLinear-21", "ai.onnx/DequantizeLinear-25")
 """The editions of the model, tried in turn: most types are in the first, and the others in the second."""

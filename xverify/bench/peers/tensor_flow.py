@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from oracles.tensorflow_eager import import_tensorflow
 from xverify.bench.problem import Array, Problem, Solve, Way
 from xverify.core.dtypes import integer_range
+from xverify.oracles.tensorflow_eager import import_tensorflow
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16", "int32")
 

@@ -1,7 +1,7 @@
 """Elements of float16 by the processor's own arithmetic in float16, as LLVM instructions: no number becomes a float32 on the way.
 
 The differences of integers of 8 bits are exact there, so that a product with a scale of float16 is the exact one rounded once.
-Its subnormals are numbers whatever a processor has been told of those of float32: ``tests/test_compiled_halves.py`` tells one.
+Its subnormals are numbers whatever a processor has been told of those of float32: ``tests/kernels/test_compiled_halves.py`` tells one.
 """
 
 from __future__ import annotations

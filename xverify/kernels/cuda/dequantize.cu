@@ -1,7 +1,7 @@
 // (x - zero_point) * scale, or / scale, or a mode of TensorFlow's ranges: the exact value, rounded once, to nearest even.
 //
 // Compiled by NVRTC once for each combination of the macros below, which are then constants, so that every `if` and `switch` on them
-// folds away. tests/cuda_on_cpu.cpp makes variables of them, and functions for one thread of what CUDA brings: the same source is
+// folds away. tests/support/cuda_on_cpu.cpp makes variables of them, and functions for one thread of what CUDA brings: the same source is
 // compiled as C++ and run on a CPU.
 //
 //   X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE   one of Type; ZERO_TYPE may be NONE

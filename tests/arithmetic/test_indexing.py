@@ -1,0 +1,152 @@
+"""Mistakes of a parameter's index against loops over single elements; and what holds of every mistake for any drawn call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+from indexed_calls import CONTRACT, PACKED, PARAMETERS, WRONG, X_ONLY, Param, a_call, codes, spread
+
+from xverify import contracts
+from xverify.arithmetic.indexing import Misindexing, known, misindexing, mistakes
+from xverify.arithmetic.reading import Operands
+from xverify.core.call import BITS, Call, Tensor, code_dtype
+from xverify.strategies import calls
+
+# -- the mistakes of a parameter's index, element by element ----------------------------------------------
+
+GATHERED = (
+    a_call((3, 4), (3,), 0),
+    a_call((3, 4), (4,), -1),
+    a_call((2, 3, 4), (3,), 1),
+    a_call((2, 3, 4), (2,), 0, zero_points=False),
+    a_call((5,), (5,), 0),
+    a_call((2, 1, 3, 1, 2, 2), (3,), 2),
+    a_call((3, 7), (3, 3), 1, 3),
+    a_call((7, 3), (3, 3), 0, 3),
+    a_call((4, 4), (4, 2), -1, 2),
+    a_call((2, 9, 3), (2, 3, 3), 1, 4),
+    a_call((2, 5, 2), (2, 5, 2), 2, 1),
+    a_call((9,), (5,), 0, 2),
+    a_call((2, 3), (2, 1), 1, 8),
+)
+
+
+@pytest.mark.parametrize("call", GATHERED, ids=lambda call: f"{call.data.shape}-{dict(call.attributes)}")
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_gathers_of_parameters(name: str, call: Call) -> None:
+    right = CONTRACT.operands(call)
+    found = misindexing(name).operands(call, right)
+    changed = False
+    for role in set(PARAMETERS) & set(right.codes):
+        p = Param(call, role)
+        expected = np.array(spread(right, role))
+        for where in np.ndindex(*p.shape):
+            value = WRONG[name](p, where)
+            expected[where] = expected[where] if value is None else value
+        changed |= not np.array_equal(expected, spread(right, role))
+        if found is not None:
+            np.testing.assert_array_equal(spread(found, role), expected)
+    assert (found is not None) == changed
+
+
+def test_every_wrong_gather_is_met_by_some_call() -> None:
+    met = {m.name for call in GATHERED for m in known().values() if m.operands(call, CONTRACT.operands(call))}
+    assert set(WRONG) <= met
+
+
+# -- of every mistake -------------------------------------------------------------------------------------
+
+DRAWN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+LINEAR = tuple(identity for identity in contracts.ids() if not identity.startswith("tensorflow"))
+
+
+def content(operands: Operands) -> tuple[Any, ...]:
+    return tuple((role, operands.dtypes[role], spread(operands, role).tobytes()) for role in sorted(operands.codes))
+
+
+@pytest.mark.parametrize("identity", LINEAR)
+@given(data=st.data())
+@DRAWN
+def test_mistakes_of_drawn_calls(identity: str, data: DataObject) -> None:
+    contract = contracts.get(identity)
+    call = data.draw(calls(contract))
+    right = contract.operands(call)
+    found = list(mistakes(call, right))
+    contents = [content(wrong) for _, wrong in found]
+    assert len({content(right), *contents}) == len(found) + 1
+    order = [m.name for m in known().values()]
+    assert [m.name for m, _ in found] == [name for name in order if name in {m.name for m, _ in found}]
+    for mistake, wrong in found:
+        assert (wrong.shape, wrong.output_dtype) == (right.shape, right.output_dtype)
+        assert set(wrong.codes) == set(wrong.dtypes) == set(right.codes)
+        for role, array in wrong.codes.items():
+            assert array.dtype == code_dtype(wrong.dtypes[role])
+            assert np.broadcast_shapes(array.shape, wrong.shape) == wrong.shape
+            assert array.max(initial=0) < 1 << BITS[wrong.dtypes[role]]
+            assert role in mistake.roles or array is right.codes[role]
+        again = mistake.operands(call, right)
+        assert again is not None
+        assert content(again) == content(wrong)
+
+
+def all_alone(call: Call) -> Iterator[tuple[Misindexing, Operands | None, Operands | None, Operands]]:
+    right = CONTRACT.operands(call)
+    for mistake in known().values():
+        for role in mistake.roles if len(mistake.roles) > 1 else ():
+            alone = misindexing(f"{mistake.name}-{role.replace('_', '-')}")
+            yield alone, alone.operands(call, right), mistake.operands(call, right), right
+
+
+@pytest.mark.parametrize("call", [GATHERED[2], GATHERED[9], a_call((3, 5), (3,), 0, dtype="int4")], ids=["a", "b", "4"])
+def test_alone_a_mistake_changes_what_it_changes_with_others(call: Call) -> None:
+    several = 0
+    for mistake, alone, whole, right in all_alone(call):
+        (role,) = mistake.roles
+        several += whole is not None and alone is not None
+        if whole is None:
+            assert alone is None
+        elif alone is None:
+            assert np.array_equal(spread(whole, role), spread(right, role))
+        else:
+            assert np.array_equal(spread(alone, role), spread(whole, role))
+            assert alone.dtypes[role] == whole.dtypes[role]
+    assert several > 20
+
+
+def test_the_names_are_stable_tokens_that_are_read_back() -> None:
+    assert all(misindexing(name) is mistake and mistake.name == name for name, mistake in known().items())
+    here = {*WRONG, *PACKED, *X_ONLY, "strides-ignored", "strides-and-offset-ignored", "parameters-in-memory-order"}
+    others = {name for name, mistake in known().items() if len(mistake.roles) > 1} - here
+    types = [name.split("-as-") for name in others]
+    assert all(dtype != other and BITS[dtype] == BITS[other] for dtype, other in types)
+    assert all(name.split() == [name] and name == name.lower() for name in known())
+    assert len({mistake.words for mistake in known().values()}) == len(known())
+    with pytest.raises(KeyError):
+        misindexing("right")
+
+
+def test_one_element_serves_all_without_mistakes_of_the_parameters() -> None:
+    for parameters in ((), (1,)):
+        call = a_call((2, 3), parameters)
+        names = {mistake.name for mistake, _ in mistakes(call, CONTRACT.operands(call))}
+        assert names == {"x-plus-one", "x-minus-one", *(f"int8-as-uint8{s}" for s in ("", "-x", "-zero-point"))} & names
+        assert "x-plus-one" in names
+
+
+def test_no_mistakes_without_values_or_of_ranges() -> None:
+    call = a_call((0, 3), (3,), 1, layout="F")
+    assert list(mistakes(call, CONTRACT.operands(call))) == []
+    tensorflow = contracts.get("tensorflow/Dequantize@seed")
+    tensors: Mapping[str, Tensor] = {
+        "input": Tensor("int8", codes("int8", (3, 4))),
+        "min_range": Tensor("float32", np.array(0xBF800000, np.uint32)),
+        "max_range": Tensor("float32", np.array(0x3F800000, np.uint32)),
+    }
+    ranged = Call(tensorflow.id, tensors, {"mode": "MIN_COMBINED"})
+    assert list(mistakes(ranged, tensorflow.operands(ranged))) == []

@@ -1,0 +1,331 @@
+"""The search over compositions of the linear stages: what it finds, what it names, and what it leaves out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from lattice_oracles import surviving
+from linear_operands import STAGES, crossed, drawn_reading, drawn_types, triples
+
+from xverify.arithmetic.batch_cast import TOGETHER
+from xverify.arithmetic.lattice import near, search, searched, simplicity, taken
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.readings import (
+    EXACT,
+    EXACT_QUOTIENT,
+    FLOAT32,
+    FLOAT32_QUOTIENT,
+    OUTPUT,
+    Stepwise,
+    by_name,
+    evaluate_all,
+)
+from xverify.arithmetic.simplify import Types, simplified
+from xverify.core.bits import canonical
+
+ADMITTED = (EXACT, FLOAT32, *OUTPUT)
+INT8 = Types("int8", "int8", "float32", "float32")
+
+
+def agrees(reading: Stepwise, operands: Operands, codes: Any) -> bool:
+    out = operands.output_dtype
+    return np.array_equal(canonical(reading.evaluate(operands), out), canonical(codes, out))
+
+
+def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Stepwise:
+    """A reading that differs from an admitted one in at most so many stages."""
+    names = rng.choice(list(STAGES), departures, replace=False)
+    return replace(start, **{name: STAGES[name][rng.integers(len(STAGES[name]))] for name in names})
+
+
+# -- many readings at once ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (TOGETHER // 3,), (TOGETHER + 1,)])
+def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int, ...]) -> None:
+    """Of every shape, with a scale and a zero point for each row, and of so many that they are not cast together."""
+    rng = np.random.default_rng(len(shape))
+    for turn in range(4):
+        types = drawn_types(rng)
+        every = triples(types, math.prod(shape), turn)
+        codes = {role: given.reshape(shape) for role, given in every.codes.items()}
+        if len(shape) == 2:
+            codes.update((role, given[:, :1]) for role, given in codes.items() if role != "x")
+        operands = replace(every, codes=codes, shape=shape)
+        drawn = (drawn_reading(rng, rng.random()) for _ in range(40 if every.shape[0] < 100 else 4))
+        readings = tuple(dict.fromkeys((*drawn, EXACT, FLOAT32, *OUTPUT)))
+        for reading, together in zip(readings, evaluate_all(readings, operands), strict=True):
+            alone = reading.evaluate(operands)
+            assert (together.dtype, together.shape) == (alone.dtype, alone.shape)
+            assert agrees(reading, operands, together), f"{reading.name} for {types}"
+        assert not evaluate_all((), operands)
+
+
+# -- the search -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_composition_is_found_by_its_codes(seed: int) -> None:
+    """In the whole lattice: its simplified form is found, and whatever is found gives the codes."""
+    rng = np.random.default_rng(seed)
+    for number in range(8):
+        types, reading = drawn_types(rng), drawn_reading(rng, rng.random())
+        operands = triples(types, 60, 100 * seed + number)
+        codes = reading.evaluate(operands)
+        found = search(operands, codes, ADMITTED, None)
+        assert simplified(reading, types) in found, f"{reading.name} for {types} among {len(found)}"
+        assert len(set(found)) == len(found)
+        for one in found[:20]:
+            assert agrees(one, operands, codes), f"{one.name} for {types}"
+            assert simplified(one, types) == one
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_gives_the_codes_is_found(seed: int) -> None:
+    """Drawn compositions, evaluated one by one: those that give the codes are found, the others are not."""
+    rng = np.random.default_rng(50 + seed)
+    types = drawn_types(rng)
+    operands = triples(types, 12, seed)
+    codes = EXACT.evaluate(operands)
+    found = set(search(operands, codes, ADMITTED, None))
+    for _ in range(300):
+        reading = drawn_reading(rng, 0.7)
+        assert (simplified(reading, types) in found) == agrees(reading, operands, codes), f"{reading.name} for {types}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_near_search_finds_what_departs_in_two_stages(seed: int) -> None:
+    rng = np.random.default_rng(200 + seed)
+    for number in range(25):
+        types, start = drawn_types(rng), ADMITTED[rng.integers(len(ADMITTED))]
+        reading = neighbour(start, 2, rng)
+        operands = triples(types, 40, 100 * seed + number)
+        codes = reading.evaluate(operands)
+        found = search(operands, codes, ADMITTED)
+        assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
+        assert all(agrees(one, operands, codes) for one in found[:20])
+
+
+def test_a_near_search_of_divisions() -> None:
+    rng = np.random.default_rng(7)
+    admitted = (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+    for number in range(25):
+        reading = neighbour(admitted[number % 2], 2, rng)
+        types = Types("uint8", "int32", "float32", "float32")
+        operands = triples(types, 40, number)
+        assert simplified(reading, types) in search(operands, reading.evaluate(operands), admitted), reading.name
+
+
+def test_a_search_without_departures_finds_admitted_readings_only() -> None:
+    rng = np.random.default_rng(8)
+    for number in range(10):
+        types = drawn_types(rng)
+        operands = triples(types, 200, number)
+        forms = {simplified(reading, types) for reading in ADMITTED}
+        for reading in ADMITTED:
+            found = search(operands, reading.evaluate(operands), ADMITTED, 0)
+            assert simplified(reading, types) in found
+            assert set(found) <= forms
+
+
+def test_a_near_search_is_part_of_the_whole() -> None:
+    rng = np.random.default_rng(9)
+    for number in range(6):
+        types = drawn_types(rng)
+        operands = triples(types, 20, number)
+        codes = EXACT.evaluate(operands)
+        found = [search(operands, codes, ADMITTED, most) for most in (0, 1, 2, None)]
+        for few, more in pairwise(found):
+            assert set(few) <= set(more)
+
+
+def test_codes_that_no_composition_gives() -> None:
+    """One more than the exact result everywhere, and the exact result with its halves exchanged."""
+    for x in ("int8", "float8_e4m3fn"):
+        operands = triples(Types(x, x, "float32", "float16"), 100, 3)
+        codes = EXACT.evaluate(operands)
+        assert search(operands, codes + codes.dtype.type(1), ADMITTED, None) == ()
+        assert search(operands, np.roll(codes, 50), ADMITTED, None) == ()
+
+
+def test_any_nan_is_nan() -> None:
+    operands = triples(INT8, 100, 4)
+    codes = EXACT.evaluate(operands)
+    nan = (codes & 0x7FFFFFFF) > 0x7F800000
+    assert nan.any()
+    assert search(operands, np.where(nan, 0xFFFFFFFF, codes).astype(np.uint32), ADMITTED) == search(
+        operands, codes, ADMITTED
+    )
+
+
+def test_one_pair_for_all_scales() -> None:
+    """Operands of one element are spread over all triples."""
+    operands = crossed(INT8, 1, 5)
+    single = replace(operands, codes={**operands.codes, "x": operands.codes["x"][:1]})
+    codes = FLOAT32.evaluate(operands)
+    assert search(single, codes, ADMITTED) == search(operands, codes, ADMITTED)
+
+
+@pytest.mark.parametrize("most", [0, 2, None])
+def test_a_remembered_search_is_the_search(most: int | None) -> None:
+    rng = np.random.default_rng(10)
+    for number in range(5):
+        types, reading = drawn_types(rng), neighbour(EXACT, 1, rng)
+        operands = triples(types, 20, number)
+        codes = reading.evaluate(operands)
+        want = search(operands, codes, ADMITTED, most)
+        assert searched(operands, codes, ADMITTED, most) == want
+        assert searched(operands, codes, ADMITTED, most) == want
+        assert searched(operands, codes, ADMITTED[:1], most) == search(operands, codes, ADMITTED[:1], most)
+
+
+def test_the_simplest_comes_first() -> None:
+    operands = triples(INT8, 4, 6)
+    for most in (2, None):
+        found = search(operands, EXACT.evaluate(operands), ADMITTED, most)
+        assert len(found) > 1
+        assert found[0] == EXACT
+        plain = [EXACT.departures(reading) for reading in found]
+        assert plain == sorted(plain)
+        assert [simplicity(reading) for reading in found] == sorted(simplicity(reading) for reading in found)
+
+
+# -- the neighbourhood ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_neighbourhood_holds_every_reading_two_stages_away(seed: int) -> None:
+    rng = np.random.default_rng(20 + seed)
+    types = drawn_types(rng)
+    found = set(near(types, ADMITTED))
+    for start in ADMITTED:
+        for first, second in combinations(STAGES, 2):
+            for option in STAGES[first]:
+                other = STAGES[second][rng.integers(len(STAGES[second]))]
+                reading = replace(start, **{first: option, second: other})
+                assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
+
+
+def test_the_neighbourhood_in_one_stage() -> None:
+    types = INT8
+    found = near(types, ADMITTED, 1)
+    assert set(found) <= set(near(types, ADMITTED))
+    assert list(found) == sorted(found, key=simplicity)
+    singles = {
+        simplified(replace(start, **{stage: option}), types)
+        for start in ADMITTED
+        for stage, options in STAGES.items()
+        for option in options
+    }
+    assert singles <= set(found)
+    assert near(types, ADMITTED, 0) == tuple(sorted({simplified(r, types) for r in ADMITTED}, key=simplicity))
+
+
+def test_survivors_are_those_that_give_the_codes() -> None:
+    operands = triples(INT8, 100, 7)
+    codes = EXACT.evaluate(operands)
+    readings = (EXACT, FLOAT32, Stepwise("wrap-x"), Stepwise("ignored"), EXACT_QUOTIENT)
+    assert surviving(readings, operands, codes) == (EXACT, FLOAT32)
+    assert surviving(readings, operands, Stepwise("ignored").evaluate(operands)) == (Stepwise("ignored"),)
+
+
+def test_taken_triples_are_those_of_their_places() -> None:
+    codes = {
+        "x": np.arange(12, dtype=np.uint8).reshape(3, 4),
+        "scale": np.arange(3, dtype=np.uint32).reshape(3, 1),
+        "zero_point": np.array(7, np.uint8),
+    }
+    operands = Operands(codes, {"x": "uint8", "scale": "float32", "zero_point": "uint8"}, "float32", (3, 4))
+    some = taken(operands, np.array([0, 5, 11]))
+    assert some.shape == (3,)
+    assert {role: listed.tolist() for role, listed in some.codes.items()} == {
+        "x": [0, 5, 11],
+        "scale": [0, 1, 2],
+        "zero_point": [7, 7, 7],
+    }
+
+
+# -- names and words ------------------------------------------------------------------------------------
+
+
+SHORT = {
+    "exact": EXACT, "float32": FLOAT32, "output": OUTPUT[0], "output-scale-cast": OUTPUT[1],
+    "operands-output": OUTPUT[2], "operands-output-scale-cast": OUTPUT[3],
+    "exact-quotient": EXACT_QUOTIENT, "float32-quotient": FLOAT32_QUOTIENT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_names(name: str) -> None:
+    assert by_name(name) == SHORT[name]
+    assert SHORT[name].name == name
+
+
+def test_names_are_those_of_their_readings() -> None:
+    rng = np.random.default_rng(30)
+    readings = {drawn_reading(rng, rng.random()) for _ in range(2000)}
+    names = {reading.name: reading for reading in readings}
+    assert len(names) == len(readings)
+    assert all(by_name(name) == reading for name, reading in names.items())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", "+", "nonsense", "exact+exact", "wrap-x+nonsense", "wrap-x+wrap-x", "float32+wrap-x", "output+wrap-x",
+        "zero-unsigned+wrap-x", "wrap-x+ignored", "difference-exact", "rounded-once", "scale-none", "nearest",
+        "Wrap-x", " wrap-x", "difference-float32+rounded-float32",
+    ],
+)  # fmt: skip
+def test_no_reading_has_that_name(name: str) -> None:
+    with pytest.raises(KeyError):
+        by_name(name)
+
+
+def test_a_reading_names_its_stages_in_order() -> None:
+    reading = Stepwise("wrap-x", scale_cast="float16", operation="divide", zero="unsigned")
+    assert reading.name == "wrap-x+scale-float16+divide+zero-unsigned"
+    assert [field.name for field in fields(Stepwise)] == list(STAGES)
+    assert reading.options() == tuple(getattr(reading, stage) for stage in STAGES)
+    assert EXACT.departures(reading) == 4
+    assert reading.departures(reading) == 0
+
+
+WORDS = {
+    "ignored": "ignores the zero point", "wrap-int32": "int32 with wrap-around", "saturate-x": "saturates",
+    "wrap-unsigned": "unsigned type", "truncated": "truncates", "saturated": "largest finite number",
+    "via-float32": "rounds the result to float32", "divide": "quotient by the scale", "reciprocal": "reciprocal",
+    "folded": "x * scale - zero point * scale", "fused": "fused multiply-add", "flush-inputs": "subnormal scales",
+    "flush-results": "subnormal products and results", "flush-products": "subnormal products",
+    "flush-all": "subnormal scales for zero and flushes", "unsigned": "loses the sign of zero",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage][1:]])
+def test_words_say_each_stage(stage: str, option: str) -> None:
+    """Whatever the other stages are: with the option the words are others than with the plain one, and name it."""
+    rng = np.random.default_rng(sum(map(ord, stage + option)))
+    for _ in range(10):
+        base = replace(drawn_reading(rng), **{stage: STAGES[stage][0]})
+        reading: Any = replace(base, **{stage: option})
+        if stage == "precision" and option == "output":
+            # A product that is rounded to the output type is one that is rounded once.
+            assert "output type" in reading.words
+            continue
+        assert reading.words != base.words
+        expected = WORDS.get(option, option.rpartition("-")[2])
+        assert (expected if expected != "output" else "the output type") in reading.words or option == "wrap-x"
+
+
+def test_words_of_a_recipe() -> None:
+    reading = Stepwise("wrap-int32", precision="float32")
+    assert (
+        reading.words
+        == "subtracts in int32 with wrap-around, rounds the product to float32, then casts to the output type"
+    )
+    assert EXACT.words == "subtracts exactly, rounds the product once to the output type"

@@ -1,0 +1,227 @@
+"""The whole line on implementations with known mistakes: found, named, shrunk, stored, replayed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from folders import SUPPORT
+
+from xverify import contracts
+from xverify.core.codec import DamagedFileError
+from xverify.engine.events import FindingFound, Progressed, SweepFinished, SweepStarted, WorkerFailed
+from xverify.engine.options import Options
+from xverify.engine.plan import batches
+from xverify.engine.replay import asking, finding_from_report, replay
+from xverify.engine.sweep import sweep
+from xverify.oracles import all_oracles
+from xverify.oracles.protocol import Oracle
+
+MULTIPLY = "onednn/DynamicDequantize-1@multiply"
+HERE = str(SUPPORT)
+
+
+def flawed(load: str, name: str = "flawed") -> Oracle:
+    return Oracle(
+        name, "numpy", (MULTIPLY,), (MULTIPLY,), "flawed_oracles", load, search_path=(HERE,), needs_xverify=True
+    )
+
+
+def run(tmp_path: Path, *oracles: Oracle, cases: int = 700, seed: int = 3, names=(MULTIPLY,), emit=lambda event: None):
+    known = all_oracles()
+    chosen = (known["xverify-numpy"], *oracles)
+    loaded = tuple(contracts.get(name) for name in names)
+    return sweep(Options(loaded, chosen, tmp_path, "test", "xverify sweep", seed, 60.0, cases), emit)
+
+
+def of(report: dict, name: str, verdict: str) -> list[dict]:
+    return [f for f in report["findings"] if f["subject"]["name"] == name and f["verdict"] == verdict]
+
+
+@pytest.fixture(scope="module")
+def ignoring(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("ignoring")
+    events = []
+    report = run(directory, flawed("load_ignoring"), emit=events.append)
+    return directory, report, events
+
+
+def test_a_mistake_is_found_named_and_shrunk_to_one_value(ignoring):
+    _, report, _ = ignoring
+    (finding,) = of(report, "flawed", "violation")
+    assert finding["clause"] == f"{MULTIPLY}/formula"
+    assert finding["attribution"]["reading"].startswith("ignored")
+    assert finding["attribution"]["explained_values"] == finding["values"] > 1000
+    tensors = finding["witness"]["call"]["tensors"]
+    assert (finding["shrunk"], tensors["x"]["shape"]) == ("minimal", [])
+    (entry,) = finding["witness"]["legal"]
+    assert entry["got"] not in [legal["hex"] for legal in entry["legal"]]
+    assert len(finding["cells"]) > 3
+
+
+def test_the_sound_kernel_has_no_finding_and_every_cell_agrees(ignoring):
+    _, report, _ = ignoring
+    assert [f for f in report["findings"] if f["subject"]["name"] == "xverify-numpy"] == []
+    statuses = {c["status"] for c in report["coverage"]["cells"] if c["subject"] == "xverify-numpy"}
+    assert statuses == {"agrees", "unspecified"}
+
+
+def test_events_tell_the_story_and_findings_are_on_disk_when_announced(ignoring):
+    directory, report, events = ignoring
+    kinds = [type(event) for event in events]
+    assert kinds[0] is SweepStarted
+    assert kinds[-1] is SweepFinished
+    assert sum(isinstance(event, Progressed) for event in events) >= 700 // 64
+    announced = {event.id for event in events if isinstance(event, FindingFound)}
+    written = {json.loads(line)["id"] for line in (directory / "findings.jsonl").read_text().splitlines()}
+    assert announced == written == {finding["id"] for finding in report["findings"]}
+    assert json.loads((directory / "report.json").read_text()) == report
+
+
+def test_a_tail_that_is_wrong_is_shrunk_to_the_shortest_row_that_has_one(tmp_path):
+    report = run(tmp_path, flawed("load_tail"))
+    (finding,) = [f for f in of(report, "flawed", "violation") if f["x_dtype"] == "int8"]
+    assert finding["attribution"] is None
+    assert finding["shrunk"] == "minimal"
+    assert finding["witness"]["call"]["tensors"]["x"]["shape"] == [17]
+
+
+def test_a_crash_costs_its_call_and_nothing_else(tmp_path, ignoring):
+    report = run(tmp_path, flawed("load_dying"), flawed("load_ignoring", "other"))
+    crashes = of(report, "flawed", "crash")
+    assert crashes
+    assert all("SIGABRT" in f["witness"]["got"]["message"] for f in crashes)
+    worker = next(w for w in report["run"]["workers"] if w["name"] == "flawed")
+    assert worker["restarts"] >= 1
+    assert worker["spared"] >= 1
+    (with_crash,) = of(report, "other", "violation")
+    (without,) = of(ignoring[1], "flawed", "violation")
+    same = ("cases", "values", "max_ulp", "cells", "attribution")
+    assert {name: with_crash[name] for name in same} == {name: without[name] for name in same}
+
+
+def test_different_answers_to_the_same_call_are_seen(tmp_path):
+    report = run(tmp_path, flawed("load_fickle"), cases=200)
+    assert of(report, "flawed", "nondeterministic")
+
+
+def test_an_oracle_that_cannot_load_is_left_out_with_a_sentence(tmp_path):
+    broken = Oracle("broken", "numpy", ("*",), ("*",), "fake_oracles", "load_broken", search_path=(HERE,))
+    events = []
+    report = run(tmp_path, broken, cases=100, emit=events.append)
+    assert [event for event in events if isinstance(event, WorkerFailed) and "no such framework" in event.sentence]
+    assert report["coverage"]["cases"] == 100
+    assert "no such framework" in next(w["status"] for w in report["run"]["workers"] if w["name"] == "broken")
+
+
+def test_a_report_has_the_versions_of_what_each_implementation_runs_on(tmp_path):
+    distributions = ("no-such-distribution", "rich")
+    here = replace(flawed("load_ignoring"), distribution="click", distributions=distributions, needs=("packaging",))
+    elsewhere = replace(flawed("load_ignoring", "other"), distribution="jinja2", python=sys.executable, version="1.2")
+    versions = run(tmp_path, here, elsewhere, cases=60)["run"]["versions"]
+    added = {name: versions[name] for name in versions.keys() & {*distributions, "click", "packaging", "jinja2"}}
+    assert added == {name: metadata.version(name) for name in ("click", "packaging", "rich")}
+
+
+@pytest.mark.slow
+def test_the_same_cases_and_seed_give_the_same_report(tmp_path):
+    formulas = [all_oracles()[name] for name in ("onednn-formula-multiply", "onednn-formula-divide")]
+    names = (MULTIPLY, "onednn/DynamicDequantize-1@divide", "com.microsoft/DequantizeLinear-1@seed")
+    first, second = (
+        run(tmp_path / str(i), flawed("load_ignoring"), *formulas, cases=900, seed=11, names=names) for i in (1, 2)
+    )
+    for report in (first, second):
+        report.pop("run")
+        for finding in report["findings"]:
+            finding.pop("reproduce")
+    assert first["findings"], "there is a flawed implementation in this run"
+    assert first == second
+
+
+def test_another_seed_makes_other_calls():
+    contract = contracts.get(MULTIPLY)
+
+    def digests(seed: int) -> list[str]:
+        made = batches(contract, seed)
+        return [case.call.digest() for _ in range(12) for case in next(made)]
+
+    assert digests(1) == digests(1)
+    assert digests(1) != digests(2)
+
+
+def test_the_two_documents_of_onednn_are_in_conflict(tmp_path):
+    names = (MULTIPLY, "onednn/DynamicDequantize-1@divide")
+    report = run(tmp_path, cases=200, names=names)
+    conflicts = [f for f in report["findings"] if f["verdict"] == "conflict"]
+    assert [f["contract"] for f in conflicts] == [MULTIPLY]
+    assert conflicts[0]["subject"]["name"] == names[1]
+    assert conflicts[0]["witness"]["call"]["tensors"]["x"]["shape"] in ([], [1])
+
+
+def test_documents_that_contradict_themselves_are_findings(tmp_path):
+    report = run(tmp_path, cases=100, names=("com.microsoft/DequantizeLinear-1@seed", "tensorflow/Dequantize@seed"))
+    conflicts = [f["summary"] for f in report["findings"] if f["verdict"] == "conflict"]
+    assert sum("example" in summary for summary in conflicts) == 2
+    assert sum("-64" in summary and "-127" in summary for summary in conflicts) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "state"),
+    [
+        ("flawed", {}, "STILL"),
+        ("xverify-numpy", {}, "FIXED"),
+        ("flawed", {"readings": ["wrap-x"]}, "CHANGED"),
+    ],
+)
+def test_replay_says_whether_a_finding_is_still_there(tmp_path, monkeypatch, ignoring, name, change, state):
+    directory, report, _ = ignoring
+    (entry,) = of(report, "flawed", "violation")
+    entry = {**entry, **change, "subject": {**entry["subject"], "name": name}}
+    known = {**all_oracles(), "flawed": flawed("load_ignoring")}
+    monkeypatch.setattr("xverify.engine.replay.all_oracles", lambda: known)
+    with asking(tmp_path) as ask:
+        result = replay(finding_from_report(entry, directory), ask)
+    assert result.state == state
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        ("hex", ["0x1ff"], "outside the 8 bits"),
+        ("dtype", "int9", "unknown dtype"),
+        ("shape", [-1], "list of extents"),
+        ("shape", [2**40], "list of extents"),
+        ("layout", "upside down", "unknown layout"),
+        ("hex", ["__import__('os')"], "invalid literal"),
+        ("hex", 7, "damaged"),
+    ],
+)
+def test_a_damaged_witness_is_refused_with_a_sentence(tmp_path, ignoring, place, value, complaint):
+    entry = json.loads(json.dumps(of(ignoring[1], "flawed", "violation")[0]))
+    entry["witness"]["call"]["tensors"]["x"][place] = value
+    with pytest.raises(DamagedFileError, match=complaint):
+        finding_from_report(entry, tmp_path)
+
+
+def test_the_budget_is_kept(tmp_path):
+    import time
+
+    known = all_oracles()
+    options = Options(
+        (contracts.get(MULTIPLY),),
+        (known["xverify-numpy"], flawed("load_ignoring")),
+        tmp_path,
+        "test",
+        "xverify sweep",
+        0,
+        6.0,
+    )
+    begun = time.monotonic()
+    report = sweep(options, lambda event: None)
+    assert time.monotonic() - begun < 6.0 + 5.0
+    assert report["run"]["complete"]
+    assert report["coverage"]["cases"] > 300

@@ -1,0 +1,298 @@
+"""The gate as a user runs it: which kernels it stops, what it says, and what the ledger makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from folders import SUPPORT
+
+from xverify import cli
+from xverify.report.check import check
+
+HERE = SUPPORT
+KERNELS = HERE / "gate_kernels.py"
+CONTRACT = "onednn/DynamicDequantize-1@multiply"
+PASS, FINDINGS, USAGE, UNABLE = 0, 1, 2, 3
+INT8 = ("--x-dtypes", "int8")
+"""A shorter walk, where what is tested does not depend on the domain."""
+
+
+class Gate:
+    """A folder in which gates are run, each with the same ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ledger = folder / "ledger.toml"
+        self.report: dict = {}
+        self.options: tuple[str, ...] = ("--walk-only",)
+
+    def __call__(self, kernel: str, code: int, *words: object, budget: str = "40s") -> str:
+        """What the gate prints; its report is in ``report``."""
+        target = kernel if ":" in kernel or kernel == "xverify-numpy" else f"{KERNELS}:{kernel}"
+        file = self.folder / "report.json"
+        output = self.run(
+            "gate", "--kernel", target, "--contract", CONTRACT, "--budget", budget, "--runs", self.folder / "runs",
+            "--ledger", self.ledger, "--json", file, *self.options, *words, code=code,
+        )  # fmt: skip
+        if code != USAGE:
+            self.report = json.loads(file.read_text())
+            check(self.report)
+        return output
+
+    def run(self, *words: object, code: int) -> str:
+        result = CliRunner().invoke(cli.main, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        assert "Traceback" not in result.output
+        return result.output
+
+    def failing(self) -> list[dict]:
+        return [f for f in self.report["findings"] if f["id"] in self.report["gate"]["failing"]]
+
+    def accept(self, *words: object) -> str:
+        """Accept every failing finding; what was printed of the last."""
+        output = ""
+        for finding in self.failing():
+            output = self.run(
+                "ledger", "accept", finding["id"], "--reason", "a test", "--run", self.folder / "report.json",
+                "--ledger", self.ledger, *words, code=PASS,
+            )  # fmt: skip
+        return output
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+# -- what passes and what does not --------------------------------------------------------------------------
+
+
+def test_a_sound_kernel_passes_within_its_budget(gate):
+    gate.options = INT8
+    began = time.monotonic()
+    output = gate("sound", PASS, budget="6s")
+    assert 4 < time.monotonic() - began < 6 + 3
+    assert gate.report["run"]["phases"]["hypothesis"]
+    assert "PASS" in output
+    assert gate.report["gate"]["walked"]
+    assert gate.report["gate"]["calls"] > 500
+    assert not gate.report["findings"]
+
+
+def test_a_wrong_kernel_fails_with_the_smallest_call_and_a_line_that_replays_it(gate):
+    output = gate("wraps", FINDINGS)
+    (finding,) = gate.failing()
+    assert finding["verdict"] == "violation"
+    assert finding["attribution"]["reading"].startswith("wrap")
+    assert finding["witness"]["call"]["tensors"]["x"]["shape"] in ([], [1])
+    line = next(line.strip() for line in output.splitlines() if line.strip().startswith("xverify replay"))
+    words = shlex.split(line)[1:]
+    assert gate.run(*words, code=FINDINGS).startswith("STILL")
+    kernel = words.index("--kernel") + 1
+    assert gate.run(*words[:kernel], f"{KERNELS}:sound", *words[kernel + 1 :], code=PASS).startswith("FIXED")
+    assert gate.run(*words[:kernel], f"{KERNELS}:misspelt", *words[kernel + 1 :], code=FINDINGS).startswith("CHANGED")
+    found = gate.run(
+        "replay", finding["id"], "--run", gate.folder / "report.json", "--kernel", f"{KERNELS}:wraps", code=1
+    )
+    assert found.startswith("STILL")
+    refused = gate.run("replay", finding["id"], "--run", gate.folder / "report.json", code=USAGE)
+    assert "--kernel TARGET" in refused
+
+
+def test_the_first_fault_ends_a_hurried_gate(gate):
+    began = time.monotonic()
+    gate("wraps", FINDINGS, "-x", budget="60s")
+    assert time.monotonic() - began < 20
+    assert gate.report["gate"]["stopped_early"]
+    assert gate.report["gate"]["first_fault_seconds"] < 10
+
+
+def test_every_call_must_be_taken_and_every_clause_kept(gate):
+    gate("misspelt", FINDINGS)
+    assert {f["verdict"] for f in gate.failing()} == {"wrongly-rejected"}
+    assert "NameError" in gate.failing()[0]["summary"]
+    gate("takes_anything", FINDINGS)
+    assert {f["verdict"] for f in gate.failing()} == {"wrongly-accepted"}
+    clauses = {f["clause"].rpartition("/")[2] for f in gate.failing()}
+    assert {"src-type", "scales-type", "scales-shape", "zps-shape", "axis-range", "qtype"} <= clauses
+
+
+def test_what_is_not_implemented_is_reported_and_fails_only_a_strict_gate(gate):
+    output = gate("no_zero_points", PASS)
+    assert "unsupported" in output
+    assert gate.report["gate"]["unsupported"]
+    gate("no_zero_points", FINDINGS, "--strict", "-x")
+    assert {f["verdict"] for f in gate.failing()} == {"wrongly-rejected"}
+    assert "nothing was verified" in gate("nothing", UNABLE)
+
+
+def test_flushed_subnormals_fail_unless_they_may_be_flushed(gate):
+    gate("flushes", FINDINGS, "-x")
+    assert {f["verdict"] for f in gate.failing()} == {"violation"}
+    gate("flushes", PASS, "--denormals", "flush")
+
+
+def test_legal_values_by_two_readings_fail_unless_they_may_be_mixed(gate):
+    gate.options += INT8
+    gate("alternates", FINDINGS)
+    assert {f["verdict"] for f in gate.failing()} == {"mixed"}
+    gate("alternates", PASS, "--allow-mixed")
+
+
+def test_a_kernel_that_answers_otherwise_now_and_then_is_nondeterministic(gate):
+    gate("forgets", FINDINGS, "-x")
+    assert "nondeterministic" in {f["verdict"] for f in gate.failing()}
+
+
+def test_a_narrower_domain_is_all_that_is_asked(gate):
+    gate("wraps", PASS, "--granularity", "per_axis")
+    gate("sound", PASS, "--x-dtypes", "int8")
+    assert {cell["x_dtype"] for cell in gate.report["coverage"]["cells"]} == {"int8"}
+    gate("sound", USAGE, "--x-dtypes", "int9")
+
+
+def test_a_drop_in_replacement_gives_the_same_bits_and_refuses_the_same(gate):
+    gate("sound", PASS, "--like", "xverify-numpy", budget="12s")
+    gate("sound", FINDINGS, "--like", "onednn-formula-multiply", "-x")
+    assert {f["verdict"] for f in gate.failing()} == {"violation"}
+    gate("takes_anything", FINDINGS, "--like", "xverify-numpy", "-x")
+    assert {f["verdict"] for f in gate.failing()} == {"wrongly-accepted"}
+
+
+def test_a_gate_that_ended_at_a_fault_and_fails_on_nothing_is_no_pass(gate, monkeypatch):
+    monkeypatch.setattr("xverify.gate.decide._fails", lambda entry, options: False)
+    assert "came to no finding" in gate("wraps", UNABLE, "-x")
+
+
+# -- kernels that misbehave ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "said"),
+    [
+        ("slow", "hang", "no answer within 1 s"),
+        ("hoards", "crash", "out of memory beyond 128 MiB"),
+        ("talks", "crash", "wrote more than 256 MiB"),
+        ("leaves", "crash", "status 0"),
+    ],
+)
+def test_a_kernel_that_misbehaves_costs_its_calls_and_not_the_gate(gate, kernel, verdict, said):
+    began = time.monotonic()
+    gate(kernel, FINDINGS, "--timeout", "1s", "--memory", "128", budget="3s")
+    assert time.monotonic() - began < 3 + 10
+    found = [f for f in gate.failing() if f["verdict"] == verdict]
+    assert found
+    assert any(said in f["summary"] + str(f["witness"]["got"]) for f in found)
+
+
+def test_a_kernel_that_is_never_imported_is_one_sentence(gate, tmp_path):
+    for source, said in (
+        ("import time\ntime.sleep(100)", "was not loaded within 3 s"),
+        ("def kernel(:", "SyntaxError in broken.py:1"),
+        ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
+        ("kernal = 10", "has no 'kernel'"),  # longer than the next: changes within a second are told by their length
+        ("kernel = 1", "is no function but of type int"),
+        ("raise SystemExit(5)", "SystemExit"),
+    ):
+        (tmp_path / "broken.py").write_text(source)
+        began = time.monotonic()
+        output = gate(f"{tmp_path / 'broken.py'}:kernel", UNABLE, budget="3s")
+        assert time.monotonic() - began < 3 + 10
+        assert said in " ".join(output.split()), output
+
+
+# -- the ledger ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_accepted_passes_and_hides_nothing_else(gate, tmp_path):
+    gate.options += INT8
+    kernel = f"{tmp_path / 'kernel.py'}:kernel"
+
+    def becomes(function: str) -> str:
+        """The user's kernel is changed, and keeps its name."""
+        source = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nfrom gate_kernels import {function} as kernel\n"
+        (tmp_path / "kernel.py").write_text(source)
+        return kernel
+
+    gate(becomes("wraps"), FINDINGS)
+    accepted = gate.accept("--owner", "me", "--expires", "90d")
+    assert "accepted until" in accepted
+    assert "a test" in gate.run("ledger", "list", "--ledger", gate.ledger, code=PASS)
+    output = gate(kernel, PASS)
+    assert [f["known"] for f in gate.report["findings"]] == [True]
+    assert "PASS" in output
+
+    gate(becomes("wraps_and_drops_tails"), FINDINGS)
+    assert {f["ledger"]["state"] for f in gate.failing()} & {"new", "changed"}
+    assert not any(f["known"] for f in gate.failing())
+
+    output = gate(becomes("sound"), PASS)
+    assert len(gate.report["gate"]["stale"]) == 1
+    assert "prune" in output
+    pruned = gate.run("ledger", "prune", "--run", gate.folder / "report.json", "--ledger", gate.ledger, code=PASS)
+    assert "removed" in pruned
+    assert not gate(kernel, PASS).count("stale")
+    gate(becomes("wraps"), FINDINGS, "-x")
+
+
+def test_an_expired_entry_no_longer_counts(gate):
+    gate.options += INT8
+    gate("wraps", FINDINGS)
+    gate.accept("--expires", "1d")
+    text = gate.ledger.read_text()
+    lines = [
+        "expires = 2020-01-02" if line.startswith("expires") else
+        "accepted = 2020-01-01" if line.startswith("accepted") else line
+        for line in text.splitlines()
+    ]  # fmt: skip
+    gate.ledger.write_text("\n".join(lines) + "\n")
+    gate("wraps", FINDINGS)
+    assert {f["ledger"]["state"] for f in gate.failing()} == {"expired"}
+
+
+def test_a_damaged_ledger_is_refused_with_the_line(gate):
+    gate.ledger.write_text('# known\n[[known]]\nname = "x"\nsubject = "y"\nexpires = never\n')
+    output = gate.run("gate", "--kernel", f"{KERNELS}:sound", "--ledger", gate.ledger, code=USAGE)
+    assert "line 5" in output
+
+
+# -- the command --------------------------------------------------------------------------------------------
+
+
+def test_no_framework_is_imported_and_the_first_verdict_comes_soon(gate, tmp_path):
+    program = (
+        "import sys\nfrom xverify.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as end: code = end.code\n"
+        "print([name for name in ('onnx', 'onnxruntime', 'tensorflow', 'pytest') if name in sys.modules], code)"
+    )
+    words = ["gate", "--kernel", f"{KERNELS}:wraps", "--contract", CONTRACT, "-x", "--runs", str(tmp_path), "--json"]
+    file = tmp_path / "report.json"
+    result = subprocess.run(
+        [sys.executable, "-c", program, *words, str(file)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert result.stdout.splitlines()[-1] == "[] 1", result.stdout + result.stderr
+    assert json.loads(file.read_text())["gate"]["first_verdict_seconds"] < 5
+
+
+def test_interrupted_it_says_what_it_has_and_that_it_is_not_done(tmp_path):
+    words = ["gate", "--kernel", f"{KERNELS}:sound", "--contract", CONTRACT, "--runs", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "xverify", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == UNABLE, output
+    assert "interrupted" in output
+    assert "Traceback" not in output

@@ -1,0 +1,90 @@
+"""The gate stops every flawed kernel, and no sound one. For how soon, and for more seeds: make detection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from functools import partial
+from itertools import tee
+from pathlib import Path
+from threading import Event
+
+import pytest
+from detection import KERNELS, detect, target_of, until_walked
+from flawed_kernels.table import FLAWED, SOUND, Flawed, Sound
+from native_compiler import NATIVE, compiler
+
+from xverify.contracts.model import Contract, Domain
+from xverify.core import fenv
+from xverify.engine.gate_plan import walk_batches
+from xverify.engine.plan import Case
+from xverify.engine.pool import Answering
+from xverify.oracles.protocol import Oracle
+from xverify.oracles.python_target import find_function
+from xverify.workers.in_process import Inline
+from xverify.workers.worker import Worker
+
+SOUND_EXAMPLE = Sound(str(NATIVE / "dequantize.c") + ":dequantize", SOUND[0].contract)
+
+
+@pytest.fixture(autouse=True)
+def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
+    """What a gate asks depends on the edition, the domain and the seed, not on the kernel: each walk is made once for all."""
+
+    def walk(contract: Contract, within: Domain, *seed_and_turn: int) -> Iterator[list[Case]]:
+        key = contract.id, repr(within), *seed_and_turn
+        if key not in walks:
+            walks[key] = tee(walk_batches(contract, within, *seed_and_turn), 1)[0]
+        return copy(walks[key])
+
+    monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)
+
+
+@pytest.fixture(scope="module")
+def walks() -> dict:
+    """Each copy of one begins at the beginning; what was made for another is there already."""
+    return {}
+
+
+def compilable(target: str) -> None:
+    if ".c:" in target and compiler() is None:
+        pytest.skip("there is no C compiler: pip install ziglang")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all gates, so that each source is compiled once."""
+    return tmp_path_factory.mktemp("gates")
+
+
+def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: object) -> Answering:
+    """What answers in this process, as a function given to `xverify.testing.verify_kernel` does: starting a worker costs more
+    than most of these kernels are asked."""
+    return Inline(find_function(target), fenv.current(), bell=bell)
+
+
+@pytest.mark.parametrize("flawed", FLAWED, ids=lambda flawed: flawed.name)
+def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    compilable(flawed.target)
+    monkeypatch.syspath_prepend(KERNELS)  # what a kernel's file adds to the path is gone afterwards
+    dies = flawed.native or flawed.expected & {"crash", "hang"}
+    worker = Worker if dies else partial(here, target_of(flawed.target, folder))
+    found = detect(flawed, 0, folder, 120, worker)
+    assert found.verdicts & flawed.expected, f"{found.verdicts or 'nothing'} for {sorted(flawed.expected)}"
+    assert found.seconds is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sound", [*SOUND, SOUND_EXAMPLE], ids=lambda sound: sound.target.rpartition(":")[2])
+def test_a_sound_kernel_is_not(sound: Sound, folder: Path):
+    """With one type of scale; `make gate` walks the whole domain with the in-house kernel, `make alarms` with these."""
+    compilable(sound.target)
+    report = until_walked(sound, 0, folder, ("float32",))
+    assert [finding["summary"] for finding in report["findings"]] == []
+    assert report["gate"]["outcome"] == "pass", report["gate"]["reason"]
+
+
+def test_every_kernel_is_where_the_table_says():
+    assert all((KERNELS / flawed.target.rpartition(":")[0]).is_file() for flawed in FLAWED)
+    assert len({flawed.source for flawed in FLAWED}) >= 40
+    assert sum(flawed.native for flawed in FLAWED) >= 12

@@ -1,0 +1,91 @@
+"""The order in which a gate asks: a mistake of any kind meets a call that shows it among the first few hundred."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from xverify import contracts
+from xverify.core.call import LAYOUTS
+from xverify.engine.gate_plan import DRAWN, WALK, drawn_batches, walk_batches, witness_batches
+from xverify.strategies import build
+from xverify.strategies.layouts import layout_calls
+from xverify.strategies.walk import cell_structures, exponent_structures
+
+EDITIONS = (
+    "ai.onnx/DequantizeLinear-21",
+    "com.microsoft/DequantizeLinear-1@installed",
+    "onednn/DynamicDequantize-1@multiply",
+    "tensorflow/Dequantize@installed",
+)
+
+
+def cases(identity: str, seed: int = 0, **narrow):
+    contract = contracts.get(identity)
+    return [case for batch in walk_batches(contract, replace(contract.domain, **narrow), seed) for case in batch]
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_every_part_of_the_walk_comes_early_and_all_of_it_comes(identity):
+    contract, made = contracts.get(identity), cases(identity)
+    kinds = {"lap cell": 0, "walk structure": 0, "layout": 0}
+    for case in made[:120]:
+        for kind in kinds:
+            kinds[kind] += case.call.origin.startswith(kind)
+    assert min(kinds.values()) > 5
+    assert sum(case.phase == "invalid" for case in made[:120]) > 2
+    met = {contract.cell(case.call) for case in made if contract.judge(case.call).verdict == "allowed"}
+    assert met >= {contract.cell(build(contract, structure)) for structure in cell_structures(contract)}
+    exponents = {build(contract, structure).digest() for structure in exponent_structures(contract)}
+    assert exponents <= {case.call.digest() for case in made}
+    assert len({case.number for case in made}) == len(made)
+    assert min(case.number for case in made) == WALK
+
+
+def test_the_seed_decides_the_order_and_not_what_is_met():
+    first, again, other = (cases("onednn/DynamicDequantize-1@multiply", seed) for seed in (1, 1, 2))
+    assert [case.call.digest() for case in first] == [case.call.digest() for case in again]
+    assert [case.call.digest() for case in first] != [case.call.digest() for case in other]
+    assert {c.call.digest() for c in first if c.phase == "walk"} == {
+        c.call.digest() for c in other if c.phase == "walk"
+    }
+
+
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_axis", "blocked"])
+def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity):
+    identity = "ai.onnx/DequantizeLinear-21"
+    contract = contracts.get(identity)
+    within = replace(contract.domain, x_dtypes=("int8",), granularities=(granularity,), scale_dtypes=("float16",))
+    narrow = {name: getattr(within, name) for name in ("x_dtypes", "granularities", "scale_dtypes")}
+    drawn = [case for batch in islice(drawn_batches(contract, within, 0), 4) for case in batch]
+    for case in (*cases(identity, **narrow), *drawn):
+        if contract.judge(case.call).verdict == "allowed":
+            cell = contract.cell(case.call)
+            assert (cell.x_dtype, cell.scale_dtype, cell.granularity) == ("int8", "float16", granularity)
+    assert min(case.number for case in drawn) == DRAWN
+
+
+def test_what_is_drawn_is_judged_by_what_the_gate_holds_to():
+    contract = contracts.get("onednn/DynamicDequantize-1@multiply")
+    batch = next(drawn_batches(contract, contract.domain, 0))
+    assert all(case.legal is None for case in batch)
+
+
+def test_witnesses_come_as_they_are():
+    contract = contracts.get("onednn/DynamicDequantize-1@multiply")
+    calls = [case.call for case in next(walk_batches(contract, contract.domain, 0))[:3]]
+    (batch,) = witness_batches(calls)
+    assert [case.call for case in batch] == calls
+    assert {case.phase for case in batch} == {"ledger"}
+    assert not list(witness_batches([]))
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_every_operand_has_every_layout(identity):
+    met = {(role, t.layout) for call in layout_calls(contracts.get(identity)) for role, t in call.tensors.items()}
+    roles = ("input",) if identity.startswith("tensorflow") else ("x", "scale", "zero_point")
+    assert {(role, layout) for role in roles for layout in LAYOUTS if layout != "C"} <= met
+    for call in layout_calls(contracts.get(identity)):
+        assert contracts.get(identity).judge(call).verdict == "allowed"

@@ -1,0 +1,206 @@
+"""The CUDA kernels, their source compiled as C++ and launched by a CuPy of ours: the bits of NumPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cuda_arrays import on_device, random, scales
+from cuda_on_cpu import DeviceArray, FakeCuPy
+from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, Array, all_codes, coded, codes_of, dtype_of
+from linear_operands import triples
+
+import xverify
+from xverify.arithmetic.simplify import Types
+from xverify.core.dtypes import QUANTIZED
+from xverify.kernels import formula
+from xverify.kernels.blocks import Spread
+from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dynamic_dequantize
+from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.plans import Operand
+from xverify.oracles.arrays import pack
+
+OUTPUTS = ("float32", "float16", "bfloat16")
+DIVIDE, MULTIPLY = "onednn/DynamicDequantize-1@divide", "onednn/DynamicDequantize-1@3.7"
+
+
+def computed(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> Array:
+    """What the kernel writes to memory that begins ``start`` elements after a boundary, between bytes that must stay."""
+    out = np.dtype(keywords.get("out_dtype") or scale.dtype)
+    code = np.dtype(np.uint16) if out == ml_dtypes.bfloat16 else out
+    room = np.full(x.size + 64, 0x5A, code)
+    first = -room.ctypes.data % 64 // out.itemsize + start
+    result = dequantize_linear(
+        on_device(x, start), on_device(scale), None if zero_point is None else on_device(zero_point),
+        x_dtype=x.dtype, scale_dtype=scale.dtype, out=room[first : first + x.size].reshape(x.shape).view(DeviceArray), **keywords,
+    )  # fmt: skip
+    assert (room[:first] == 0x5A).all()
+    assert (room[first + x.size :] == 0x5A).all()
+    return np.array(result).view(out)
+
+
+def check(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> None:
+    """That the kernel gives NumPy's bits."""
+    want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
+    assert codes_of(computed(x, scale, zero_point, start, **keywords)) == codes_of(want)
+
+
+@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
+def test_every_code_of_the_small_types_with_sharp_scales(cupy: FakeCuPy, name: str) -> None:
+    x = all_codes(name)
+    top = x.size - 1
+    for scale_name, codes in SCALES.items():
+        scales = coded(scale_name, codes)
+        for out in OUTPUTS:
+            # Every scale with every code, and with zero points from both ends of the type, in one call.
+            zero_points = coded(name, np.resize([0, top, top // 2, top // 2 + 1, 1], scales.size))
+            grid = np.tile(x, (scales.size, 1))
+            check(grid, scales, zero_points, axis=0, out_dtype=dtype_of(out))
+            check(grid, scales, None, axis=0, out_dtype=dtype_of(out))
+    assert not any(launch.misaligned for launch in cupy.launches)
+
+
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_triples_that_tell_recipes_apart(cupy: FakeCuPy, name: str) -> None:
+    for seed, scale in enumerate(SCALES):
+        for out in OUTPUTS:
+            for zero_point in (name, ""):
+                operands = triples(Types(name, zero_point, scale, out), 400, seed)
+                x, factor, *offset = (coded(operands.dtypes[role], codes) for role, codes in operands.codes.items())
+                check(x, factor, offset[0] if offset else None, axis=0, out_dtype=dtype_of(out))
+
+
+KINDS = (
+    ("uint8", "float32", "float32"), ("int4", "float16", "float16"), ("int16", "bfloat16", "bfloat16"),
+    ("int32", "float32", "float16"), ("float8_e5m2", "float32", "float32"), ("int8", "float8_e8m0fnu", "float32"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("x_name", "scale_name", "out"), KINDS)
+def test_granularities_shapes_and_starts(cupy: FakeCuPy, x_name: str, scale_name: str, out: str) -> None:
+    cases: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = [
+        *(((size,), (), {}) for size in (*range(18), 67, 300)),
+        *(((size,), (size,), {"axis": 0}) for size in (1, 3, 17, 130)),
+        *(((5, 7, inner), (7,), {"axis": -2}) for inner in (1, 2, 3, 4, 8, 9, 16)),
+        ((6, 13), (13,), {"axis": 1}), ((13, 24), (13,), {"axis": 0}), ((2, 3, 64), (64,), {"axis": 2}),
+        *(((3, extent), (3, -(-extent // run)), {"axis": 1, "block_size": run})
+          for extent in (1, 16, 29) for run in (1, 3, 4, 16, 100)),
+        *(((2, 11, inner), (2, -(-11 // run), inner), {"axis": 1, "block_size": run})
+          for inner in (1, 3, 8, 20) for run in (1, 2, 4, 11)),
+        ((19,), (5,), {"axis": 0, "block_size": 4}), ((7, 5), (2, 5), {"axis": 0, "block_size": 4}),
+        ((0, 3), (3,), {"axis": 1}), ((), (), {}),
+    ]  # fmt: skip
+    for number, (shape, parameters, attributes) in enumerate(cases):
+        zero_point = random(x_name, parameters, number) if number % 3 else None
+        x, scale = random(x_name, shape, number), scales(scale_name, parameters, number)
+        start = (0, 1, 3, 8, 5)[number % 5]
+        check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
+    assert not any(launch.misaligned for launch in cupy.launches)
+    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"0", "1"}
+    assert {launch.numbers[2] for launch in cupy.launches} == {0, 1}, "vectors of x are read, and elements one by one"
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_packed_codes(cupy: FakeCuPy, name: str) -> None:
+    bits = WIDTHS[name]
+    for number, (shape, parameters, attributes) in enumerate([
+        ((37,), (), {}), ((4, 9), (9,), {"axis": 1}), ((3, 40), (3, 5), {"axis": 1, "block_size": 8}),
+        ((2, 3, 5), (2, 2, 5), {"axis": 1, "block_size": 2}), ((64,), (64,), {"axis": 0}),
+    ]):  # fmt: skip
+        x, scale, zero_point = (
+            random(name, shape, number), scales("float32", parameters, number), random(name, parameters, number + 50)
+        )  # fmt: skip
+        for out in OUTPUTS:
+            for start in (0, 1):
+                packed = [on_device(pack(a.view(np.uint8) & (1 << bits) - 1, bits), start) for a in (x, zero_point)]
+                got = dequantize_packed(
+                    packed[0], on_device(scale), packed[1], dtype=name, shape=shape, out_dtype=out, **attributes
+                )
+                want = xverify.dequantize_linear(
+                    x, scale, zero_point, out_dtype=dtype_of(out), backend="numpy", **attributes
+                )
+                assert codes_of(np.array(got).view(dtype_of(out))) == codes_of(want)
+    assert {launch.macros["X_BITS"] for launch in cupy.launches} == {str(bits)}
+    assert not any(launch.misaligned for launch in cupy.launches)
+
+
+@pytest.mark.parametrize("contract", [DIVIDE, MULTIPLY])
+@pytest.mark.parametrize("zps_dtype", ["int8", "uint8", "int32", None])
+def test_onednn(cupy: FakeCuPy, contract: str, zps_dtype: str | None) -> None:
+    sharp = coded("float32", np.resize(SCALES["float32"], 12))
+    for number, (factors, outer) in enumerate([(sharp, 23), (scales("float32", (40,), 1), 9), (sharp[:1], 50)]):
+        src = random(("int8", "uint8")[number % 2], (outer, factors.size), number)
+        zps = None if zps_dtype is None else random(zps_dtype, factors.shape, number)
+        if zps_dtype == "int32" and zps is not None:
+            zps[::3] = np.resize([2**31 - 1, -(2**31), 2**24 + 1, 5], zps[::3].size)
+        attributes: dict[str, Any] = {
+            "contract": contract,
+            "qtype": "per_channel" if factors.size > 1 else "per_tensor",
+        }
+        want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
+        got = dynamic_dequantize(*(None if a is None else on_device(a) for a in (src, factors, zps)), **attributes)
+        assert codes_of(np.array(got)) == codes_of(want)
+
+
+def test_onednn_halves_and_zero_points_of_64_bits(cupy: FakeCuPy) -> None:
+    for name in ("float16", "bfloat16"):
+        src, factors = random("int4", (9, 30), 1), coded(name, np.resize([*SCALES[name], 0x1234, 0x3F01], 30))
+        zps = random("int32", (30,), 2)
+        attributes: dict[str, Any] = {"contract": MULTIPLY, "qtype": "per_channel"}
+        want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
+        got = dynamic_dequantize(
+            *map(on_device, (src, factors, zps)), src_dtype="int4", scales_dtype=name, **attributes
+        )
+        assert codes_of(np.array(got).view(dtype_of(name))) == codes_of(want)
+    src, factors = random("int8", (4, 12), 3), scales("float32", (12,), 3)
+    zps = np.array([0, 1, -1, 2**39 - 1, -(2**39), 2**31, 77, -(2**31), 2**24 + 1, 5, -6, 2**33 + 1], np.int64)
+    attributes = {"contract": "onednn/Dequantize-1@3.5", "qtype": "per_channel"}
+    want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
+    assert codes_of(np.array(dynamic_dequantize(*map(on_device, (src, factors, zps)), **attributes))) == codes_of(want)
+
+
+def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
+    """No edition that divides has such outputs; the kernel is right for them all the same."""
+    x = np.arange(-(2**15), 2**15, dtype=np.int16)
+    for name in ("float16", "bfloat16"):
+        for scale in np.array([3.0, 1.7e-3, -0.11], np.float32):
+            want, factor = np.empty(x.shape, dtype_of(name)), np.asarray(scale)
+            formula.apply(want, x, factor, None, Spread(), by_division=True)
+            launch = Launch.of(
+                want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), "QUOTIENT"
+            )
+            got = on_device(np.zeros(x.shape, np.uint16))
+            with cupy.cuda.Device(0):
+                launch(got, on_device(x), on_device(factor), None)
+            assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
+
+
+def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
+    x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
+    want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
+    operands = [Operand(a.dtype, a.shape) for a in (x, scale)]
+    launch = Launch.of(want.dtype, *operands, zero_point.dtype, Spread(1, 3))
+    wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
+    out = on_device(np.zeros(x.shape, np.float32))
+    with cupy.cuda.Device(0):
+        Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
+    assert codes_of(np.array(out)) == codes_of(want)
+    assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_products_beside_midpoints_that_float64_takes_for_them(cupy: FakeCuPy, side: int) -> None:
+    """x times scale is an odd number of 25 bits times 2^30, plus or minus 1: rounded to 53 bits a midpoint of float32."""
+    rng = np.random.default_rng(side + 1)
+    found = []
+    while len(found) < 64:
+        factor = int(rng.integers(1 << 22, 1 << 23)) * 2 + 1
+        x = pow(factor, -1, 1 << 30) * side % (1 << 30) + int(rng.integers(0, 2)) * (1 << 30)
+        middle = (x * factor - side) >> 30
+        if middle % 2 and middle.bit_length() == 25:
+            found.append((x, factor))
+    codes, factors = np.array(found).T
+    for sign in (1, -1):
+        check((sign * codes).astype(np.int32), factors.astype(np.float32), None, axis=0)

@@ -1,0 +1,292 @@
+"""oneDNN itself, through its C functions: that it is asked what the call says, and what it gives comes back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import exact
+import numpy as np
+import pytest
+from folders import ROOT
+from native_compiler import compiled
+
+from xverify import contracts
+from xverify.contracts import documents
+from xverify.core.call import LAYOUTS, Call, Outcome, Tensor, encode_call
+from xverify.core.dtypes import tensor
+from xverify.oracles import all_oracles, installed_version, onednn_graph_api, onednn_library
+from xverify.oracles.arrays import hand_out
+from xverify.oracles.onednn_graph_api import DATA_TYPES, Library, NoLibraryError, UnsupportedError
+from xverify.report import script
+from xverify.workers.worker import Worker
+
+ORACLE = all_oracles()["onednn"]
+DYNAMIC, STATIC = "onednn/DynamicDequantize-1@multiply", "onednn/Dequantize-1@3.0"
+
+pytestmark = pytest.mark.skipif(installed_version(ORACLE) is None, reason="onednn-cpu-gomp is not installed")
+
+Ask = Callable[[Call], Outcome]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """Ask a worker, which is another process when a call has ended the last one."""
+    worker = Worker(ORACLE, tmp_path_factory.mktemp("onednn"))
+    worker.start()
+    yield lambda call: worker.ask(encode_call(call))
+    worker.stop()
+
+
+def call(contract: str, x: Tensor, scale: Any, zero_point: Tensor | None = None, **attributes: Any) -> Call:
+    tensors = {"x": x, "scale": scale if isinstance(scale, Tensor) else tensor("float32", scale)}
+    return Call(contract, tensors | ({"zero_point": zero_point} if zero_point else {}), attributes)
+
+
+def values(outcome: Outcome) -> list[Any]:
+    assert outcome.tensor is not None, (outcome.kind, outcome.error, outcome.message)
+    assert (outcome.tensor.dtype, outcome.notes) == ("float32", ())
+    return outcome.tensor.codes.view(np.float32).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("z_dtype", ["", "int8", "uint8", "int32"])
+@pytest.mark.parametrize("x_dtype", ["int8", "uint8"])
+def test_every_code_per_tensor(ask: Ask, x_dtype: str, z_dtype: str) -> None:
+    codes = np.arange(256, dtype=np.uint8)
+    scale, number = np.float32(0.1), 3 if z_dtype else 0
+    zero_point = tensor(z_dtype, [number]) if z_dtype else None
+    got = values(ask(call(DYNAMIC, Tensor(x_dtype, codes), [scale], zero_point)))
+    for code, value in enumerate(got):
+        due = (exact.decode(x_dtype, code) - number) * Fraction(float(scale))  # type: ignore[operator]
+        assert np.float32(value).view(np.uint32) == exact.round_to("float32", due), code
+
+
+@pytest.mark.parametrize("x_dtype", ["int8", "uint8"])
+def test_every_code_of_the_static_operation(ask: Ask, x_dtype: str) -> None:
+    scale = np.float32(0.1)
+    got = values(ask(call(STATIC, Tensor(x_dtype, np.arange(256, dtype=np.uint8)), [scale], tensor("int32", [-7]))))
+    for code, value in enumerate(got):
+        due = (exact.decode(x_dtype, code) + 7) * Fraction(float(scale))  # type: ignore[operator]
+        assert np.float32(value).view(np.uint32) == exact.round_to("float32", due), code
+
+
+X = tensor("int8", [[-3, -2, 5], [0, 4, 127]])
+
+
+def test_per_channel_along_every_axis(ask: Ask) -> None:
+    """Parameters that differ along the axis, and an axis that is not given, which is 1."""
+    columns = [[-1.5, -2.0, 20.0], [0.0, 4.0, 508.0]]
+    rows = [[-1.5, -1.0, 2.5], [0.0, 8.0, 254.0]]
+    assert values(ask(call(DYNAMIC, X, [0.5, 1, 4], qtype="per_channel"))) == columns
+    assert values(ask(call(DYNAMIC, X, [0.5, 1, 4], qtype="per_channel", axis=1))) == columns
+    assert values(ask(call(DYNAMIC, X, [0.5, 2], qtype="per_channel", axis=0))) == rows
+    zps = tensor("int32", [1, 1, 1])
+    shifted = [[-2.0, -3.0, 16.0], [-0.5, 3.0, 504.0]]
+    assert values(ask(call(STATIC, X, [0.5, 1, 4], zps, qtype="per_channel", axis=1))) == shifted
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 0, 3), (5, 1, 7), (1, 2, 1, 2, 1, 3)])
+@pytest.mark.parametrize("contract", [DYNAMIC, STATIC])
+def test_shapes(ask: Ask, contract: str, shape: tuple[int, ...]) -> None:
+    x = tensor("int8", np.arange(np.prod(shape, dtype=int)).reshape(shape) - 9)
+    outcome = ask(call(contract, x, [0.5], tensor("int32", [0])))
+    assert outcome.tensor is not None
+    assert outcome.tensor.shape == shape
+    assert values(outcome) == ((x.codes.view(np.int8) * 0.5).tolist())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_x(ask: Ask, layout: str) -> None:
+    codes = (
+        np.array([[250] * 4, [3] * 4], np.uint8)
+        if layout == "broadcast"
+        else np.arange(8, dtype=np.uint8).reshape(2, 4)
+    )
+    expected = (codes.view(np.int8) * 0.5).tolist()
+    for contract in (DYNAMIC, STATIC):
+        assert values(ask(call(contract, Tensor("int8", codes, layout), [0.5], tensor("int32", [0])))) == expected
+
+
+def test_what_the_library_is_given() -> None:
+    """Strides where a logical tensor can say them, a copy where it can't; of the static operation lists."""
+
+    def given(layout: str, dtype: str = "int32") -> tuple[bool, tuple[int, ...]]:
+        zero_point = tensor(dtype, [5, 6, 7], layout)
+        one = call(DYNAMIC, X, [1, 2, 3], zero_point, qtype="per_channel")
+        handed = hand_out(one)
+        operands, operation = onednn_library.question(one, handed)
+        assert operands[2].tolist() == [5, 6, 7]
+        return operands[2] is handed["zero_point"], operation.inputs[2].strides
+
+    assert given("C") == given("offset") == given("read-only") == (True, (1,))
+    assert given("strided") == (True, (2,))
+    assert given("reversed") == (False, (1,))
+    assert given("misaligned") == (False, (1,))
+    assert given("misaligned", "int8") == (True, (1,))
+    matrix = call(DYNAMIC, Tensor("int8", X.codes, "F"), [1])
+    assert onednn_library.question(matrix, hand_out(matrix))[1].inputs[0].strides == (1, 2)
+    static = call(STATIC, X, [0.5, 2], tensor("int64", [2**40, -1]), qtype="per_channel", axis=-2)
+    operands, operation = onednn_library.question(static, hand_out(static))
+    assert len(operands) == 1
+    assert (operation.scales, operation.zps, operation.axis) == ((0.5, 2.0), (2**40, -1), -2)
+
+
+REFUSED = [
+    ("RefusedError", call(DYNAMIC, X, tensor("float16", [1]))),
+    ("RefusedError", call(DYNAMIC, X, [1], tensor("float32", [1]))),
+    ("RefusedError", call(DYNAMIC, tensor("int32", [1]), [1])),
+    ("RefusedError", call(DYNAMIC, X, [1, 2])),
+    ("RefusedError", call(DYNAMIC, X, tensor("float32", 1))),
+    ("RefusedError", call(DYNAMIC, X, [1], qtype="")),
+    ("RefusedError", call(STATIC, X, [1], tensor("int32", [1, 2]))),
+    ("TypeError", call(STATIC, X, [1], tensor("int8", [1]))),
+    ("TypeError", call(STATIC, X, tensor("float16", [1]))),
+    ("ValueError", call(STATIC, X, tensor("float32", 1))),
+    ("ValueError", call(STATIC, X, [1], tensor("int32", 1))),
+    ("TypeError", call(DYNAMIC, X, [1], block_size=2)),
+]
+
+
+@pytest.mark.parametrize(("error", "refused"), REFUSED)
+def test_refusals(ask: Ask, error: str, refused: Call) -> None:
+    outcome = ask(refused)
+    assert (outcome.kind, outcome.error) == ("rejected", error), outcome.message
+    assert outcome.message
+
+
+def test_what_the_release_has_not_is_unsupported(ask: Ask) -> None:
+    for x, scale in ((tensor("int4", [1]), [1]), (X, tensor("float8_e8m0fnu", [1.0]))):
+        outcome = ask(call(DYNAMIC, x, scale))
+        assert outcome.kind == "unsupported"
+        assert "has no data type" in outcome.message
+    assert ask(call(DYNAMIC, Tensor("int8", np.zeros((1,) * 13, np.uint8)), [1])).kind == "unsupported"
+
+
+def test_an_exception_that_leaves_the_library_costs_one_call(ask: Ask) -> None:
+    """An axis that counts from the back, with as many scales as the extent is: 3.2 throws through its C interface."""
+    one = tensor("int8", [1])
+    outcome = ask(call(STATIC, one, [1], tensor("int32", [0]), qtype="per_channel", axis=-1))
+    assert outcome.kind == "crash" or values(outcome) == [1.0]
+    assert values(ask(call(STATIC, one, [1], tensor("int32", [0])))) == [1.0]
+
+
+def test_compiled_partitions_are_kept_by_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for any number of scales' values, which are attributes of the static operation; the oldest go first."""
+    made: list[onednn_graph_api.Operation] = []
+    closed: list[Any] = []
+    compile_one, close = Library.compile, onednn_graph_api.Compiled.close
+    monkeypatch.setattr(Library, "compile", lambda self, one: made.append(one) or compile_one(self, one))
+    monkeypatch.setattr(onednn_graph_api.Compiled, "close", lambda self: closed.append(self) or close(self))
+    monkeypatch.setattr(onednn_library, "COMPILED", 3)
+    answer = onednn_library.load().answer
+    zero = tensor("int32", [0])
+    for scale, count in ((1.0, 1), (2.0, 1), (3.0, 1)):
+        assert values(_outcome(answer(call(DYNAMIC, X, [scale]), "")))[0][0] == -3 * scale
+        assert len(made) == count
+    for scale, count in ((1.0, 2), (2.0, 3), (2.0, 3)):
+        assert values(_outcome(answer(call(STATIC, X, [scale], zero), "")))[0][0] == -3 * scale
+        assert len(made) == count
+    answer(call(DYNAMIC, X, [1], zero), "")
+    assert (len(made), len(closed)) == (4, 1)
+    answer(call(DYNAMIC, X, [1]), "")
+    assert (len(made), len(closed)) == (5, 2)
+
+
+def _outcome(answered: Tensor | Outcome) -> Outcome:
+    assert isinstance(answered, Outcome)
+    return answered
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    found = Library(onednn_library.installed())
+    assert found.version.split(".")[:2] == [str(part) for part in found.release]
+    assert ORACLE.version == ""
+    optional = onednn_library.with_option(ORACLE, onednn_library.installed())
+    assert optional.version == found.version
+    assert found.release == documents.onednn_release(), "the files of a wheel are called after the library's release"
+    assert optional.ships == contracts.of_onednn(found.release) != ORACLE.ships
+    assert optional.name == "onednn:" + onednn_library.installed()
+    assert onednn_library.load(*optional.arguments).answer(call(DYNAMIC, X, [1]), "").tensor is not None
+
+
+def test_a_path_that_is_no_onednn(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no file .*nowhere\.so"):
+        onednn_library.with_option(ORACLE, str(tmp_path / "nowhere.so"))
+    text = tmp_path / "libdnnl.so.3"
+    text.write_text("no library")
+    with pytest.raises(ValueError, match=r"can't be loaded"):
+        onednn_library.with_option(ORACLE, str(text))
+    source = tmp_path / "other.c"
+    source.write_text("int nothing(void);\nint nothing(void) { return 0; }\n")
+    other = compiled(source, tmp_path)
+    with pytest.raises(ValueError, match="is no oneDNN: it has no symbol dnnl_version"):
+        onednn_library.with_option(ORACLE, str(other))
+
+
+VERSION_ONLY = """
+struct version { int major, minor, patch; const char *hash; unsigned cpu, gpu; };
+const struct version *dnnl_version(void);
+const struct version *dnnl_version(void) { static struct version v = {MAJOR, MINOR, 0, 0, 2, 0}; return &v; }
+"""
+
+
+def test_releases_that_were_not_checked_are_refused(tmp_path: Path) -> None:
+    for major, minor, said in ((2, 7, "2.7.0; the numbers"), (3, 99, "3.99.0; the numbers"), (3, 2, "built without")):
+        source = tmp_path / f"release_{major}_{minor}.c"
+        source.write_text(VERSION_ONLY.replace("MAJOR", str(major)).replace("MINOR", str(minor)))
+        with pytest.raises(NoLibraryError, match=said):
+            Library(str(compiled(source, tmp_path)))
+
+
+def test_types_come_with_the_release_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(onednn_library.installed())
+    logical = onednn_graph_api.LogicalTensor("float8_e5m2", (2,), (1,))
+    if library.release >= (3, 4):
+        assert library.logical(0, logical).data_type == 9
+    monkeypatch.setattr(library, "release", (3, 3))
+    with pytest.raises(UnsupportedError):
+        library.logical(0, logical)
+    numbers = [number for number, _ in DATA_TYPES.values()]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_no_wheel_is_a_sentence() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onednn_library, "DISTRIBUTIONS", ("no-such-distribution",))
+        with pytest.raises(NoLibraryError, match="pip install no-such-distribution"):
+            onednn_library.load()
+
+
+def test_the_module_says_the_version() -> None:
+    command = [sys.executable, "-m", "xverify.oracles.onednn_graph_api", onednn_library.installed()]
+    root = str(ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=root, env={**os.environ, "PYTHONPATH": ""}
+    )
+    assert done.stdout.count(".") == 2
+
+
+def test_a_script_asks_what_the_oracle_asks() -> None:
+    """`reproduce`, whose source scripts copy, for each kind of call; and which scripts have it."""
+    answer = onednn_library.load().answer
+    strided = tensor("int32", [1, 2], "strided")
+    for one in (
+        call(DYNAMIC, Tensor("int8", X.codes, "F"), [0.1], tensor("uint8", [3])),
+        call(DYNAMIC, X, [0.1, 0.7], qtype="per_channel", axis=0),
+        call(STATIC, Tensor("int8", X.codes, "reversed"), [0.1, 0.7], strided, qtype="per_channel", axis=0),
+        call(STATIC, Tensor("int8", X.codes, "misaligned"), [0.1], tensor("int64", [-1])),
+    ):
+        told = {"name": "onednn", "contract": one.contract, "arrays": hand_out(one), "attributes": dict(one.attributes)}
+        assert onednn_library.reproduce(told).tolist() == values(_outcome(answer(one, "")))
+    named = {"name": "onednn:" + onednn_library.installed()}
+    assert onednn_library.reproduce({**told, **named}).tolist() == values(_outcome(answer(one, "")))
+    with pytest.raises(ImportError, match="there is no"):
+        onednn_library.reproduce({**told, "name": "onednn:/no/libdnnl.so.3"})
+    for name in ("onednn", "onednn:/no/libdnnl.so.3", "onednn==2026.1.0"):
+        assert script._body(name) is onednn_library.reproduce
+    assert script._body("kernels.py:onednn") is not onednn_library.reproduce

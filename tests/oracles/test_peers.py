@@ -1,0 +1,312 @@
+"""The other implementations: TensorFlow's graphs and XLA, LiteRT, OpenVINO, PyTorch, on calls whose results are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asked_calls import Ask, asker, halves, linear, ranged, some_codes, tensor, values
+from folders import SUPPORT
+from sample_report import finding, gave, range_call, wrong
+from scripts_run import run, scaled
+
+from xverify import contracts
+from xverify.core.call import LAYOUTS, Call
+from xverify.engine import select
+from xverify.engine.options import Options
+from xverify.engine.sweep import sweep
+from xverify.oracles import all_oracles
+from xverify.oracles.arrays import to_array
+from xverify.oracles.protocol import Oracle
+from xverify.oracles.protocol import Path as Way
+from xverify.oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
+from xverify.report.script import script_for
+from xverify.report.script_short import short_script
+
+ONNX = "ai.onnx/DequantizeLinear-21"
+TENSORFLOW = "tensorflow/Dequantize@installed"
+HERE = str(SUPPORT)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    ways = (Way("", 1.0),)
+    both = Oracle("graphs", "tensorflow-cpu", (TENSORFLOW,), (), "peer_oracles", paths=ways, search_path=(HERE,))
+    yield from asker(both, tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.fixture(scope="module", params=["litert", "openvino", "torch"])
+def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Oracle, Ask]]:
+    oracle = all_oracles()[request.param]
+    for ask in asker(oracle, tmp_path_factory.mktemp(request.param)):
+        yield oracle, ask
+
+
+FUNCTIONS = ["function", *(f"function {path}" for path in (UNKNOWN, STATIC, CONSTANT))]
+
+
+@pytest.mark.parametrize("path", [*FUNCTIONS, "xla"])
+def test_graphs_give_exact_values(graphs: Ask, path: str) -> None:
+    for shape in ((), (5,), (2, 3)):
+        x = some_codes("uint8", shape)
+        np.testing.assert_array_equal(values(graphs(ranged(x, 0.0, 255.0), path)), to_array(x))
+        assert graphs(ranged(x, 0.0, 255.0), path).kind == "tensor", "again, from the cache"
+    outcome = graphs(ranged(some_codes("uint8", (5,)), 0.0, 255.0, dtype="bfloat16", mode="MIN_COMBINED"), path)
+    assert outcome.tensor is not None
+    assert outcome.tensor.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("path", [*FUNCTIONS, "xla"])
+def test_what_a_script_does_gives_the_same_bits(graphs: Ask, path: str) -> None:
+    for dtype, attributes in (("int8", {}), ("uint8", {"dtype": "bfloat16"}), ("int16", {"mode": "SCALED"})):
+        call = ranged(some_codes(dtype, (3, 4)), -1.1, 1.7, **({"mode": "MIN_COMBINED"} | attributes))
+        by_oracle, by_script = graphs(call, path), graphs(call, f"script {path}")
+        assert by_oracle.same(by_script)
+        assert by_oracle.kind == ("rejected" if (path, dtype) == ("xla", "int16") else "tensor")
+
+
+@pytest.mark.slow
+def test_a_script_of_a_graph_runs_alone(tmp_path: Path) -> None:
+    got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
+    legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]
+    witness = {"call": range_call(), "got": got, "legal": legal}
+    found = finding("violation", "tensorflow-function", TENSORFLOW, "formula-min-combined", "a summary", witness)
+    status, text = run(script_for(found), tmp_path)
+    assert (status, "got       6.0 (0x40c00000)" in text) == (0, True), text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "specs", "made"),
+    [
+        (
+            "tensorflow-function",
+            "",
+            "[None], tf.quint8), tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.float32",
+            "",
+        ),
+        ("tensorflow-function", UNKNOWN, "None, tf.quint8), tf.TensorSpec(None, tf.float32), tf.TensorSpec(None, ", ""),
+        ("tensorflow-function", CONSTANT, "[2], tf.quint8)]", "lambda input: "),
+        ("tensorflow-xla", "", "[2], tf.quint8), tf.TensorSpec([], tf.float32)", ", jit_compile=True)"),
+    ],
+)
+def test_the_short_script_of_a_graph(name: str, options: str, specs: str, made: str) -> None:
+    got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
+    legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]
+    witness = {"call": range_call(), "got": got, "legal": legal}
+    subject = {"name": name, "version": "1", "role": "oracle", "options": options}
+    found = finding("violation", name, TENSORFLOW, "formula-min-combined", "a summary", witness, subject=subject)
+    text = short_script(found)
+    assert text is not None
+    compile(text, "script", "exec")
+    assert f"specs = [tf.TensorSpec({specs}" in text
+    assert made in text
+    assert 'tf.quantization.dequantize(input, min_range, max_range, mode="MIN_COMBINED")' in text
+
+
+@pytest.mark.parametrize("path", FUNCTIONS)
+@pytest.mark.parametrize(("dtype", "largest"), [("int8", 127), ("int16", 32767)])
+def test_graphs_scale_integers_that_are_exact(graphs: Ask, path: str, dtype: str, largest: int) -> None:
+    x = tensor(dtype, [-largest, -1, 0, 3, largest])
+    call = ranged(x, -float(largest), float(largest), mode="SCALED", narrow_range=True)
+    np.testing.assert_array_equal(values(graphs(call, path)), to_array(x))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_graphs_read_every_layout(graphs: Ask, layout: str) -> None:
+    x = some_codes("uint8", (3, 4), layout)
+    for path in ("function", "xla"):
+        np.testing.assert_array_equal(values(graphs(ranged(x, 0.0, 255.0), path)), to_array(x))
+
+
+def test_graphs_scale_each_slice_when_they_know_the_rank(graphs: Ask) -> None:
+    bounds = {"min_range": tensor("float32", [-127, -254]), "max_range": tensor("float32", [127, 254])}
+    x = tensor("int8", [[1, -2, 3], [1, -2, 3]])
+    call = Call(TENSORFLOW, {"input": x, **bounds}, {"mode": "SCALED", "axis": 0, "narrow_range": True})
+    for path in ("function", f"function {STATIC}", f"function {CONSTANT}"):
+        np.testing.assert_array_equal(values(graphs(call, path)), [[1, -2, 3], [2, -4, 6]])
+    assert graphs(call, f"function {UNKNOWN}").refused
+
+
+def test_what_a_graph_refuses_is_a_refusal_each_time_and_of_that_call_only(graphs: Ask) -> None:
+    x = some_codes("uint8", (2,))
+    refused = [
+        ranged(some_codes("float32", (2,)), 0, 1),
+        ranged(x, 0, 1, mode="NONE"),
+        ranged(x, 0, 1, round_mode="HALF_TO_EVEN"),
+    ]
+    for path in (*FUNCTIONS, "xla"):
+        assert [graphs(call, path).kind for call in refused * 2] == ["rejected"] * 6
+        assert graphs(ranged(x, 0.0, 255.0), path).kind == "tensor"
+    only_xla = [ranged(x, 0.0, 1.0, mode="SCALED"), ranged(some_codes("int16", (2,)), -1.0, 1.0, mode="MIN_COMBINED")]
+    for call in only_xla:
+        assert [graphs(call, "xla").kind for _ in range(2)] == ["rejected"] * 2
+        assert graphs(call, "function").kind == "tensor"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_peer_gives_exact_values_on_every_path(peer: tuple[Oracle, Ask], dtype: str) -> None:
+    oracle, ask = peer
+    for path in oracle.paths:
+        for shape in ((5,), (2, 3), (1, 2, 1, 4)):
+            x = some_codes(dtype, shape)
+            plain = ask(linear(ONNX, x, tensor("float32", 0.5)), path.options)
+            np.testing.assert_array_equal(values(plain), halves(x))
+            zero = ask(linear(ONNX, x, tensor("float32", 4), tensor(dtype, 3)), path.options)
+            np.testing.assert_array_equal(values(zero), (to_array(x).astype(float) - 3) * 4)
+
+
+def test_a_peer_scales_each_slice(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    x = some_codes("int8", (2, 3, 2))
+    scale, zero_point = [1.0, 0.5, 8.0], [0, -3, 7]
+    expected = (to_array(x).astype(float) - np.reshape(zero_point, (3, 1))) * np.reshape(scale, (3, 1))
+    for path in oracle.paths:
+        for axis in (1, -2):
+            operands = tensor("float32", scale), tensor("int8", zero_point)
+            got = ask(linear(ONNX, x, *operands, axis=axis), path.options)
+            np.testing.assert_array_equal(values(got), expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_peer_reads_every_layout(peer: tuple[Oracle, Ask], layout: str) -> None:
+    ask = peer[1]
+    for dtype in ("uint8", "int8"):
+        x = some_codes(dtype, (3, 4), layout)
+        np.testing.assert_array_equal(values(ask(linear(ONNX, x, tensor("float32", 0.5)))), halves(x))
+
+
+MORE = {
+    "litert": [("int4", "float32"), ("uint4", "float32"), ("int2", "float32"), ("int16", "float32")],
+    "openvino": [
+        ("int4", "float32"), ("uint4", "float16"), ("int16", "float32"), ("uint16", "float16"), ("int32", "float32"),
+        ("uint8", "bfloat16"), ("float8_e4m3fn", "float32"), ("float8_e5m2", "float16"), ("float4_e2m1fn", "float32"),
+    ],
+    "torch": [
+        ("int16", "float32"), ("uint16", "float32"), ("int32", "float32"), ("int8", "float16"), ("uint8", "bfloat16"),
+        ("float8_e4m3fn", "float32"), ("float8_e5m2", "float16"),
+    ],
+}  # fmt: skip
+
+
+def test_a_peer_reads_more_types(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    for dtype, scale in MORE[oracle.name]:
+        x = tensor(dtype, [[0, 1, 2, 3], [3, 1, 0, 2]])
+        if dtype == "int2":
+            x = tensor(dtype, [[0, 1, -2, -1], [1, -1, 0, -2]])
+        outcome = ask(linear("ai.onnx/DequantizeLinear-25", x, tensor(scale, 0.5)))
+        assert outcome.tensor is not None, (dtype, outcome)
+        assert outcome.tensor.dtype == scale
+        np.testing.assert_array_equal(values(outcome), halves(x), err_msg=dtype)
+
+
+def test_a_script_of_a_peer_runs_alone(peer: tuple[Oracle, Ask], tmp_path: Path) -> None:
+    oracle, _ = peer
+    for path in oracle.paths:
+        subject = {"name": oracle.name, "version": "1", "role": "oracle", "options": path.options}
+        for given, status in (("2.0", 1), ("1.5", 0)):
+            text = script_for(scaled(oracle.name, given, subject=subject))
+            assert "import xverify" not in text
+            came = run(text, tmp_path)
+            assert came[0] == status, came
+
+
+def test_zero_points_of_four_bits(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    x = tensor("int4", [-8, -1, 0, 7])
+    outcome = ask(linear(ONNX, x, tensor("float32", 0.5), tensor("int4", -3)))
+    if oracle.name == "torch":
+        assert outcome.kind == "unsupported"
+    else:
+        np.testing.assert_array_equal(values(outcome), [-2.5, 1, 1.5, 5])
+
+
+def test_blocks_of_openvino_and_pytorch(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    x = tensor("int8", [[1, 2, 3, 4], [5, 6, 7, 8]])
+    scale, zero_point = tensor("float32", [[1, 2], [4, 8]]), tensor("int8", [[0, 1], [2, 3]])
+    outcome = ask(linear(ONNX, x, scale, zero_point, axis=1, block_size=2))
+    if oracle.name == "litert":
+        assert (outcome.kind, outcome.error) == ("unsupported", "NotImplementedError")
+    else:
+        np.testing.assert_array_equal(values(outcome), [[1, 2, 4, 6], [12, 16, 32, 40]])
+
+
+UNSUPPORTED: dict[str, list[Call]] = {
+    "litert": [
+        linear(ONNX, some_codes("float8_e4m3fnuz", (2,)), tensor("float32", 1)),
+        linear(ONNX, some_codes("int8", (2,)), tensor("float16", 1)),
+        linear(ONNX, some_codes("int8", (2,)), tensor("float32", 1), tensor("float32", 0.5)),
+        linear(ONNX, some_codes("int8", (2,)), tensor("float32", [1]), axis=0),
+    ],
+    "openvino": [],
+    "torch": [
+        linear(ONNX, some_codes("int4", (2,)), tensor("float32", 1)),
+        linear(ONNX, some_codes("int8", (2, 3, 4)), tensor("float32", np.ones((2, 3, 2))), axis=2, block_size=2),
+        linear("ai.onnx/DequantizeLinear-10", some_codes("int8", (2,)), tensor("float32", [1, 2])),
+        linear("ai.onnx/DequantizeLinear-10", some_codes("int8", (2,)), tensor("float32", [1])),
+        linear(ONNX, some_codes("float8_e5m2", (2,)), tensor("float32", 1), tensor("float8_e5m2", 0.5)),
+    ],
+}
+
+
+def test_what_a_peer_has_no_call_for_is_said_to_be_unsupported(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    assert [ask(call).error for call in UNSUPPORTED[oracle.name]] == ["NotImplementedError"] * len(
+        UNSUPPORTED[oracle.name]
+    )
+
+
+def test_what_a_peer_refuses_is_a_refusal_each_time(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    call = {
+        "litert": linear(ONNX, some_codes("int16", (3,)), tensor("float32", 1), tensor("int16", 1)),
+        "openvino": linear(ONNX, some_codes("float8_e5m2fnuz", (3,)), tensor("float32", 1)),
+        "torch": linear(ONNX, some_codes("int8", (3,)), tensor("float32", [1, 1, 1]), axis=3),
+    }[oracle.name]
+    assert [ask(call).kind for _ in range(2)] == ["rejected"] * 2
+    assert ask(linear(ONNX, some_codes("int8", (3,)), tensor("float32", 1))).kind == "tensor"
+
+
+def test_a_quantized_tensor_of_pytorch_is_of_few_types(peer: tuple[Oracle, Ask]) -> None:
+    oracle, ask = peer
+    if oracle.name != "torch":
+        pytest.skip("only PyTorch has this path")
+    x = some_codes("int32", (7,))
+    np.testing.assert_array_equal(values(ask(linear(ONNX, x, tensor("float32", 1)), "quantized tensor")).shape, (7,))
+    for dtype, scale in (("int16", "float32"), ("int8", "float16")):
+        refused = ask(linear(ONNX, some_codes(dtype, (7,)), tensor(scale, 1)), "quantized tensor")
+        assert (refused.kind, refused.error) == ("unsupported", "NotImplementedError")
+
+
+@pytest.mark.parametrize("name", ["litert", "openvino", "torch"])
+def test_one_that_is_not_installed_is_named_with_the_line_that_installs_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = f"no-such-distribution-{name}"
+    known = all_oracles()
+    known[name] = replace(known[name], distribution=missing)
+    monkeypatch.setattr(select, "all_oracles", lambda: known)
+    chosen, sentences = select.oracles_named([], None)
+    assert name not in {oracle.name for oracle in chosen}
+    assert f"{name} is left out: {missing} is not installed; pip install {missing}" in sentences
+    with pytest.raises(select.UsageError, match=f"pip install {missing}"):
+        select.oracles_named([name], None)
+
+
+def test_a_cell_that_one_which_no_edition_judges_refuses_whole_is_unsupported(tmp_path: Path) -> None:
+    edition = "onednn/DynamicDequantize-1@multiply"
+    peer = Oracle("peer", "numpy", (edition,), (), "peer_oracles", "load_unsigned", search_path=(HERE,))
+    peer = replace(peer, needs_xverify=True)
+    asked = (contracts.get(edition),)
+    report = sweep(Options(asked, (all_oracles()["xverify-numpy"], peer), tmp_path, "t", "t", 1, 60.0, 300), print)
+    cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] == "peer"]
+    cells = [cell for cell in cells if cell["status"] != "unspecified"]
+    assert {(cell["x_dtype"], cell["status"]) for cell in cells} == {
+        ("int8", "unsupported"),
+        ("uint8", "not-judged-agrees"),
+    }
+    assert [finding for finding in report["findings"] if finding["subject"]["name"] == "peer"] == []

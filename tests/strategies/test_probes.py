@@ -1,0 +1,191 @@
+"""The probes tell the readings of a linear formula apart, and the lap asks them in every cell."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import groupby, product
+
+import numpy as np
+import pytest
+from lattice_oracles import surviving
+from linear_operands import OUTPUTS, SCALES, crossed, triples
+
+from xverify import contracts
+from xverify.arithmetic.lattice import near, search, taken
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
+from xverify.arithmetic.simplify import Types, simplified, types_of
+from xverify.contracts.model import Cell
+from xverify.core.call import BITS
+from xverify.core.dtypes import INTEGERS, QUANTIZED
+from xverify.strategies import build
+from xverify.strategies.lap import Probe, lap
+from xverify.strategies.probes import FIRST, WIDTH, probes
+from xverify.strategies.walk import cell_structures
+
+ADMITTED = (EXACT, FLOAT32, *OUTPUT)
+DIVIDED = (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
+EDITIONS = contracts.ids()
+EVERY_SIGNATURE = "XVERIFY_EVERY_SIGNATURE"
+
+SIGNATURES = [
+    Types(x, zero_point, scale, out)
+    for x in QUANTIZED
+    if BITS[x] <= 16
+    for zero_point, scale, out in product((x, ""), SCALES, OUTPUTS)
+]
+SAMPLE = [SIGNATURES[place] for place in np.random.default_rng(1).permutation(len(SIGNATURES))[:60].tolist()]
+
+
+def chosen_signatures() -> list[Types]:
+    return SIGNATURES if os.environ.get(EVERY_SIGNATURE) else SAMPLE
+
+
+def described(types: Types) -> str:
+    return f"{types.x}-{types.zero_point or 'none'}-{types.scale}-{types.out}"
+
+
+def truths(types: Types) -> tuple[Stepwise, ...]:
+    """The readings that must be told apart from all near ones."""
+    if types.zero_point and types.x not in INTEGERS:
+        # Texts call such zero points unusual; what is asserted is that their use is seen.
+        return (Stepwise("ignored"),)
+    return (EXACT, FLOAT32)
+
+
+# -- the probes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("types", chosen_signatures(), ids=described)
+def test_probes_leave_one_class(types: Types) -> None:
+    """For types of 16 bits or fewer. A sample, by a fixed seed; with XVERIFY_EVERY_SIGNATURE=1 in the environment all."""
+    operands = probes(types, ADMITTED).operands(types)
+    for truth in truths(types):
+        found = search(operands, truth.evaluate(operands), ADMITTED)
+        names = [reading.name for reading in found]
+        assert found == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
+
+
+@pytest.mark.parametrize("types", SAMPLE[::20], ids=described)
+def test_probes_leave_one_class_of_the_neighbourhood(types: Types) -> None:
+    """The same by evaluating every near reading, without the search."""
+    operands = probes(types, ADMITTED).operands(types)
+    for truth in truths(types):
+        left = surviving(near(types, ADMITTED), operands, truth.evaluate(operands))
+        assert left == (simplified(truth, types),), f"{truth.name}: {[reading.name for reading in left]}"
+
+
+@pytest.mark.parametrize("zero_point", ["", "uint8"])
+def test_probes_of_divisions(zero_point: str) -> None:
+    """What they leave is not told apart by thousands of other triples either."""
+    types = Types("uint8", zero_point, "float32", "float32")
+    operands = probes(types, DIVIDED).operands(types)
+    for truth in DIVIDED:
+        found = search(operands, truth.evaluate(operands), DIVIDED)
+        assert found[0] == simplified(truth, types)
+        for more in (crossed(types, 40, 1), triples(types, 5000, 2)):
+            assert surviving(found, more, truth.evaluate(more)) == found
+
+
+@pytest.mark.parametrize("types", SAMPLE[::10], ids=described)
+def test_the_form_of_probes(types: Types) -> None:
+    found = probes(types, ADMITTED)
+    assert len(found) >= FIRST
+    assert found.x.shape == (len(found), WIDTH)
+    assert (found.zero_point is None) == (types.zero_point == "")
+    operands = found.operands(types)
+    assert types_of(operands) == types
+    assert operands.shape == (len(found) * WIDTH,)
+    single = [found.chosen([place]) for place in range(len(found))]
+    assert [len(one) for one in single] == [1] * len(found)
+    for role, codes in operands.codes.items():
+        apart = np.concatenate([one.operands(types).codes[role] for one in single])
+        assert np.array_equal(apart, codes), role
+        assert codes.max() < 1 << BITS[operands.dtypes[role]]
+
+
+def test_probes_are_always_the_same() -> None:
+    types = Types("int8", "int8", "float16", "float16")
+    first = probes(types, ADMITTED)
+    probes.cache_clear()
+    again = probes(types, ADMITTED)
+    assert first is not again
+    assert np.array_equal(first.x, again.x)
+    assert np.array_equal(first.scale, again.scale)
+    assert first.zero_point is not None
+    assert np.array_equal(first.zero_point, np.asarray(again.zero_point))
+
+
+def test_few_probes_are_enough() -> None:
+    """One call per tensor is made for each."""
+    counts = [len(probes(types, ADMITTED)) for types in SAMPLE]
+    assert max(counts) <= 24
+    assert np.mean(counts) <= 12
+
+
+# -- the lap --------------------------------------------------------------------------------------------
+
+
+@cache
+def by_cell(identity: str) -> list[tuple[Cell, list[Probe]]]:
+    """Calls of the lap, those of one of its cells together. (Two may be one in the report, where one leaves out an attribute
+    that the other gives.)"""
+    contract = contracts.get(identity)
+    grouped = [list(calls) for _, calls in groupby(lap(contract), lambda probe: probe.call.origin)]
+    return [(contract.cell(calls[0].call), calls) for calls in grouped]
+
+
+@pytest.mark.parametrize("identity", EDITIONS)
+def test_the_lap_meets_every_cell(identity: str) -> None:
+    """All calls of a cell follow each other, are of it and allowed; ``more`` until the last; small types' codes are all met."""
+    contract = contracts.get(identity)
+    found = by_cell(identity)
+    assert [cell for cell, _ in found] == [
+        contract.cell(build(contract, structure)) for structure in cell_structures(contract)
+    ]
+    for cell, calls in found:
+        for probe in calls:
+            judgement = contract.judge(probe.call)
+            assert judgement.verdict == "allowed", f"{cell}: {judgement}"
+            assert contract.cell(probe.call) == cell
+        assert [probe.more for probe in calls] == [True] * (len(calls) - 1) + [False], cell
+        if BITS[cell.x_dtype] <= 8:
+            met = np.unique(np.concatenate([probe.call.data.codes.reshape(-1) for probe in calls]))
+            assert len(met) == 1 << BITS[cell.x_dtype], f"{cell}: {len(met)} codes"
+
+
+@pytest.mark.parametrize("identity", [name for name in EDITIONS if not name.startswith("tensorflow")])
+def test_places_are_those_of_the_probes(identity: str) -> None:
+    """The triples at the places, in the calls' order, are the probes' own."""
+    contract = contracts.get(identity)
+    start = DIVIDED if identity.endswith("@divide") else ADMITTED
+    for cell, calls in by_cell(identity)[::7]:
+        types = types_of(contract.operands(calls[0].call))
+        found = probes(types, start)
+        given = []
+        for probe in calls:
+            assert probe.places is not None
+            assert probe.places.max() < probe.call.values
+            assert len(np.unique(probe.places)) == len(probe.places)
+            given.append(taken(contract.operands(probe.call), probe.places))
+        assert len(calls) == (len(found) if cell.granularity == "per_tensor" else 1)
+        want = found.operands(types).codes
+        for role in want:
+            codes = np.concatenate([operands.codes[role] for operands in given])
+            assert np.array_equal(codes, want[role]), f"{cell}: {role}"
+
+
+@pytest.mark.parametrize("identity", ["tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"])
+def test_places_of_range_calls(identity: str) -> None:
+    for cell, calls in by_cell(identity):
+        for probe in calls:
+            assert probe.places is not None
+            assert 0 < len(probe.places) == len(np.unique(probe.places)) <= 64
+            assert probe.places.max() < probe.call.values, cell
+
+
+def test_a_blocked_call_has_a_partial_block() -> None:
+    found = by_cell("ai.onnx/DequantizeLinear-25")
+    blocked = [calls[0].call for cell, calls in found[::11] if cell.granularity == "blocked"]
+    assert blocked
+    assert all(call.data.shape[-1] % int(call.attributes["block_size"]) for call in blocked)

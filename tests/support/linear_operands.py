@@ -1,0 +1,93 @@
+"""Triples (x, zero point, scale) for the tests of linear readings: special ones and drawn ones, of every type."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.arithmetic import stages
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.simplify import Types
+from xverify.core.call import BITS, code_dtype
+from xverify.core.dtypes import QUANTIZED, SMALL_FLOATS
+from xverify.strategies import values
+
+SCALES = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
+OUTPUTS = ("float32", "float16", "bfloat16")
+STAGES: dict[str, tuple[Any, ...]] = {
+    "subtraction": get_args(stages.Subtraction),
+    "difference": get_args(stages.Difference),
+    "scale_cast": get_args(stages.ScaleCast),
+    "operation": get_args(stages.Operation),
+    "precision": get_args(stages.Precision),
+    "final": get_args(stages.Final),
+    "subnormals": get_args(stages.Subnormals),
+    "zero": get_args(stages.Zero),
+}
+MIXED = (
+    ("int4", "uint4"), ("uint4", "int4"), ("int8", "int32"), ("uint8", "int32"), ("int8", "uint8"), ("uint8", "int8"),
+    *((x, zero_point) for x in SMALL_FLOATS for zero_point in SMALL_FLOATS if x != zero_point),
+)  # fmt: skip
+"""Types of x and of a zero point that is not of the type of x."""
+
+
+def drawn_reading(rng: np.random.Generator, plain: float = 0.4) -> Stepwise:
+    """A composition: each stage is the plain one with that probability, or any."""
+    return Stepwise(
+        **{
+            name: options[0] if rng.random() < plain else options[rng.integers(len(options))]
+            for name, options in STAGES.items()
+        }
+    )
+
+
+def drawn_types(rng: np.random.Generator, mixed: float = 0.2) -> Types:
+    """Types of a linear call; with that probability x and the zero point have different ones."""
+    if rng.random() < mixed:
+        x, zero_point = MIXED[rng.integers(len(MIXED))]
+    else:
+        x = QUANTIZED[rng.integers(len(QUANTIZED))]
+        zero_point = x if rng.random() < 0.7 else ""
+    return Types(x, zero_point, SCALES[rng.integers(len(SCALES))], OUTPUTS[rng.integers(len(OUTPUTS))])
+
+
+def some_codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Codes of a type of x: all of a small one in turn, else ends, what is about powers of two, and any."""
+    return values.data(dtype, (count,), rng)
+
+
+def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Special scales, those of every recipe, and any codes, shuffled."""
+    special = values.special_scales(dtype)
+    each = count // (len(values.SCALE_RECIPES) + 3) + 1
+    drawn = [values.scales(dtype, (each,), recipe, rng) for recipe in values.SCALE_RECIPES]
+    anything = rng.integers(0, 1 << BITS[dtype], each).astype(code_dtype(dtype))
+    return rng.permutation(np.concatenate([np.resize(special, 2 * each), *drawn, anything]))[:count]
+
+
+def triples(types: Types, count: int, seed: int) -> Operands:
+    """So many triples, 1-D: among them zero points next to x, so that differences are small."""
+    rng = np.random.default_rng(seed)
+    codes = {"x": some_codes(types.x, count, rng), "scale": some_scales(types.scale, count, rng)}
+    dtypes = {"x": types.x, "scale": types.scale}
+    if types.zero_point:
+        zero_points = some_codes(types.zero_point, count, rng)
+        if types.zero_point == types.x:
+            mask = (1 << BITS[types.x]) - 1
+            beside = (codes["x"].astype(np.int64) + rng.integers(-1, 2, count)) & mask
+            zero_points = np.where(rng.random(count) < 0.2, beside, zero_points).astype(code_dtype(types.x))
+        codes["zero_point"] = zero_points
+        dtypes["zero_point"] = types.zero_point
+    return Operands(codes, dtypes, types.out, (count,))
+
+
+def crossed(types: Types, count: int, seed: int) -> Operands:
+    """Every special scale with so many pairs of x and zero point, 1-D."""
+    special = values.special_scales(types.scale)
+    given = triples(types, count, seed)
+    codes = {role: np.repeat(listed, len(special)) for role, listed in given.codes.items() if role != "scale"}
+    codes["scale"] = np.tile(special, count)
+    return Operands(codes, given.dtypes, types.out, (count * len(special),))

@@ -1,0 +1,120 @@
+"""An edition from outside xverify, for ``--contract tests/support/vendor_contract.py``: copy it and make it your own.
+
+Acme and its manual are invented. The manual says of DequantizeLinear: int8 or uint8 in, bfloat16 scales and bfloat16 out, one
+scale for the whole tensor or one for each block of 32 elements, the difference in int16, the product rounded once. An
+edition says that in four parts: clauses (the sentences), a domain (the types), `judge` (which calls are allowed), and the
+readings of the formula (which bits are right).
+"""
+
+from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT
+from xverify.contracts import Contract
+from xverify.contracts.model import Cell, Clause, Domain, Judgement, judged
+from xverify.core.call import Call
+
+# "vendor/Operator-version". The vendor's name must be your own: those of built-in editions are taken.
+ID = "acme/DequantizeLinear-1"
+MANUAL = "Acme NPU operator manual, revision C, section 4.2"
+
+# Quote the sentences, word for word: findings quote them to others. A sweep knows how to break a clause by its name, so use
+# the names that `xverify contracts ai.onnx/DequantizeLinear-21` shows; "formula" must be among them.
+TEXTS = {
+    "formula": "y = (x - x_zero_point) * x_scale; the difference is taken in int16, the product is rounded once.",
+    "x-type": "x is int8 or uint8.",
+    "scale-type": "x_scale is bfloat16, and so is y.",
+    "zero-point-type": "x_zero_point has the type of x.",
+    "zero-point-shape": "x_zero_point has the shape of x_scale.",
+    "granularity": "x_scale is a scalar, or has one element for each block.",
+    "block-size": "A block has 32 elements along axis; block_size must be 32 for blocks, and absent for a scalar.",
+    "block-shape": "x_scale has ceil(D / 32) elements along axis, and the extents of x elsewhere.",
+    "axis-range": "axis is in [-r, r-1] for x of rank r.",
+    "attributes": "The attributes are axis and block_size.",
+}
+# Where the document says nothing, a clause has no text, and its note says on what it is silent.
+SILENT = {"subnormal": "no sentence says whether subnormal results are kept or flushed to zero"}
+
+# What the sweep draws its calls from. zero_point_dtypes is left out: then the zero point has the type of x.
+DOMAIN = Domain(
+    family="linear",
+    x_dtypes=("int8", "uint8"),
+    scale_dtypes=("bfloat16",),
+    output_dtypes=("bfloat16",),
+    granularities=("per_tensor", "blocked"),
+    attributes=("axis", "block_size"),
+)
+
+
+def judge(call: Call) -> Judgement:
+    """What the manual says of a call. The tensors are x, scale and perhaps zero_point."""
+    x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
+    broken = []
+    if x.dtype not in DOMAIN.x_dtypes:
+        broken.append("x-type")
+    if scale.dtype not in DOMAIN.scale_dtypes:
+        broken.append("scale-type")
+    if zero_point is not None and zero_point.dtype != x.dtype:
+        broken.append("zero-point-type")
+    if zero_point is not None and zero_point.shape != scale.shape:
+        broken.append("zero-point-shape")
+    if set(call.attributes) - set(DOMAIN.attributes):
+        broken.append("attributes")
+    axis = normal_axis(int(call.attributes.get("axis", 1)), len(x.shape))
+    if scale.shape == ():
+        broken += ["block-size"] if "block_size" in call.attributes else []
+    elif len(scale.shape) != len(x.shape):
+        broken.append("granularity")
+    elif axis is None:
+        broken.append("axis-range")
+    elif call.attributes.get("block_size") != 32:
+        broken.append("block-size")
+    elif scale.shape != tuple(ceil_div(extent, 32) if i == axis else extent for i, extent in enumerate(x.shape)):
+        broken.append("block-shape")
+    # The second list is for clauses that leave the call open, which nobody is blamed for: this manual has none.
+    return judged(ID, broken, [])
+
+
+def cell(call: Call) -> Cell:
+    """Under which types and granularity the call is counted."""
+    tensors = call.tensors
+    zero_point = tensors["zero_point"].dtype if "zero_point" in tensors else ""
+    granularity = "per_tensor" if tensors["scale"].shape == () else "blocked"
+    return Cell(ID, tensors["x"].dtype, tensors["scale"].dtype, zero_point, "bfloat16", granularity, "")
+
+
+def operands(call: Call) -> Operands:
+    """Which x, scale and zero point each value of the output gets."""
+    axis, block_size = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
+    return linear_operands(call, "bfloat16", int(axis), int(block_size))
+
+
+def readings(call: Call) -> tuple[Reading, ...]:
+    """The arithmetic that the formula admits. A difference of 8-bit numbers fits in int16, so it is exact; with "rounded
+    once" only one reading is left. Were that not said, FLOAT32 of the same module would be a second one."""
+    return (EXACT,)
+
+
+def value_clause(call: Call, reading: str | None) -> str:
+    """The clause that a wrong value contradicts."""
+    return f"{ID}/formula"
+
+
+def contract() -> Contract:
+    """What xverify asks this file for."""
+    clauses = [Clause(f"{ID}/{name}", text, MANUAL) for name, text in TEXTS.items()]
+    clauses += [Clause(f"{ID}/{name}", "", MANUAL, note) for name, note in SILENT.items()]
+    return Contract(
+        id=ID,
+        title="Acme NPU DequantizeLinear",
+        document=MANUAL,
+        domain=DOMAIN,
+        clauses={clause.id: clause for clause in clauses},
+        judge=judge,
+        cell=cell,
+        operands=operands,
+        readings=readings,
+        value_clause=value_clause,
+        # Nobody but your kernel knows this edition: implementations of this one are asked, since its calls have the same
+        # form. They are shown beside yours and not judged by Acme's text.
+        like="ai.onnx/DequantizeLinear-21",
+    )

@@ -1,0 +1,29 @@
+"""Every edition's coverage walk, for tests that look at all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from xverify import contracts
+from xverify.core.call import Call
+from xverify.strategies import walk
+
+EDITIONS = contracts.ids()
+EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@cache
+def walked(identity: str) -> list[Call]:
+    """An edition's walk, made once for all tests of a file."""
+    return list(walk(contracts.get(identity)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Each file that imports it lets go of the walks after its tests: they are large."""
+    yield
+    walked.cache_clear()

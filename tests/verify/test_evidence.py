@@ -1,0 +1,318 @@
+"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two; counts and speed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, asked_in, calls
+from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
+
+import xverify
+from xverify import contracts
+from xverify.arithmetic import affine, indexing
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
+from xverify.contracts.model import Contract
+from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.dtypes import integers, numpy_dtype, tensor
+from xverify.strategies import build
+from xverify.strategies.structures import Linear, Range
+from xverify.verify import attribute
+from xverify.verify.attribute import Misread, Seen, gives, named
+from xverify.verify.compare import compare
+from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG
+from xverify.verify.findings import Subject
+from xverify.verify.legal import legal_set
+from xverify.verify.region import region
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import judge
+
+# -- what no recipe gives ---------------------------------------------------------------------------------
+
+
+def drawn(call: Call) -> np.random.Generator:
+    return np.random.default_rng(int(call.digest()[:8], 16))
+
+
+def one_more(call: Call, codes: Any) -> Any:
+    """One ULP more, or less at negative values, at random places."""
+    finite = (codes & 0x7F800000) != 0x7F800000
+    return codes + (finite & (drawn(call).random(codes.shape) < 0.1))
+
+
+def swapped(call: Call, codes: Any) -> Any:
+    flat = codes.reshape(-1)
+    flat[[0, -1]] = flat[[-1, 0]]
+    return codes
+
+
+def constant(call: Call, codes: Any) -> Any:
+    """A wrong number for one code of x."""
+    return np.where(call.data.codes == 37, np.float32(1.5).view(np.uint32), codes)
+
+
+def noise(call: Call, codes: Any) -> Any:
+    return drawn(call).integers(0, 1 << 31, codes.shape)
+
+
+def left_over(call: Call, codes: Any) -> Any:
+    """The last values of a row are those of the row before."""
+    return np.where(np.arange(codes.shape[-1]) >= codes.shape[-1] - 3, np.roll(codes, 1, 0), codes)
+
+
+OUTSIDE = {"one ULP": one_more, "swapped": swapped, "constant": constant, "noise": noise, "left over": left_over}
+
+
+@pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE.keys())
+@pytest.mark.parametrize("granularity", ["per_axis", "blocked"])
+def test_what_no_recipe_gives_is_unexplained(change, granularity: str) -> None:
+    asked = asked_in(changed(follows(ONNX, EXACT), change), granularity=granularity)
+    said, row = asked.violation(), asked.row
+    assert said is not None
+    assert said.attribution is None
+    assert said.readings == ()
+    assert row.wrong > 0
+    assert row.evidence.whole, "every composition was searched"
+    assert row.evidence.histogram.total() == row.wrong
+    if change is one_more:
+        assert set(row.evidence.histogram) == {1}
+
+
+def test_the_histogram_counts_distances_in_powers_of_two() -> None:
+    steps = np.array([0, 1, 2, 3, 4, 7, 8, 1000])
+
+    def far(call: Call, codes: Any) -> Any:
+        return codes + np.resize(steps, codes.shape).astype(codes.dtype)
+
+    asked = Asked(ONNX, changed(follows(ONNX, EXACT), far))
+    tensors = {"x": tensor("int8", np.tile(np.arange(1, 9), 5)), "scale": tensor("float32", 1.1)}
+    asked.ask(Call(ONNX.id, tensors))
+    asked.violation()
+    assert asked.row.evidence.histogram == Counter({1: 5, 2: 10, 4: 10, 8: 5, 512: 5})
+
+
+def test_a_value_that_is_no_number_is_at_no_distance() -> None:
+    asked = Asked(ONNX, changed(follows(ONNX, EXACT), lambda call, codes: np.full(codes.shape, 0x7FC00000)))
+    asked.ask(Call(ONNX.id, {"x": tensor("int8", [1, 2, 3]), "scale": tensor("float32", 1.0)}))
+    asked.violation()
+    assert asked.row.evidence.histogram == Counter({-1: 3})
+
+
+# -- two pieces -------------------------------------------------------------------------------------------
+
+
+def difference(call: Call) -> Any:
+    operands = ONNX.operands(call)
+    x, zero_point = (integers(operands.dtypes[r], operands.codes[r]).astype(np.int64) for r in ("x", "zero_point"))
+    return x - zero_point
+
+
+def row_tail(call: Call) -> Any:
+    length = call.data.shape[-1]
+    return np.arange(length) >= length - length % 16
+
+
+def last_block(call: Call) -> Any:
+    length, block = call.data.shape[-1], int(call.attributes["block_size"])
+    return np.arange(length) >= (length - 1) // block * block
+
+
+def first_block(call: Call) -> Any:
+    return np.arange(call.data.shape[-1]) < int(call.attributes["block_size"])
+
+
+PIECES: list[tuple[str, Stepwise, Stepwise, Mask, str]] = [
+    ("per_axis", IGNORES, EXACT, lambda call: np.abs(difference(call)) >= 64, "|x - zero point| >= 64"),
+    ("per_tensor", WRAPS, EXACT, lambda call: difference(call) > 0, "x - zero point >= 128"),
+    ("per_axis", IGNORES, EXACT, row_tail, "the last n % 16 values of a row of n"),
+    ("blocked", IGNORES, EXACT, last_block, "the last block"),
+    ("blocked", Stepwise("wrap-x", final="truncated"), EXACT, last_block, "the last block"),
+    ("per_axis", EXACT_QUOTIENT, EXACT, row_tail, "the last n % 16 values of a row of n"),
+]
+
+
+@pytest.mark.parametrize(("granularity", "inside", "outside", "where", "words"), PIECES)
+def test_two_pieces_and_the_region_between_them(
+    granularity: str, inside: Stepwise, outside: Stepwise, where: Mask, words: str
+) -> None:
+    answer = in_part(follows(ONNX, outside), follows(ONNX, inside), where)
+    asked = asked_in(answer, granularity=granularity)
+    said = asked.violation()
+    assert said is not None
+    assert said.attribution is not None, said.summary
+    recipe = named(ONNX, said.attribution.reading)
+    assert said.attribution.elsewhere is not None
+    assert said.attribution.elsewhere == (outside.name, outside.words)
+    assert "in part" in said.summary
+    assert said.readings == (recipe.name, outside.name)
+    found = region(asked.row.evidence.samples(recipe))
+    assert words in found.words
+    for call in calls("int8", granularity, 20, random.Random(77)):
+        given, legal = answer(call).tensor, follows(ONNX, outside)(call).tensor
+        assert gives(ONNX, call, given, recipe, where=given.codes != legal.codes), "also on calls that were not asked"
+
+
+def test_an_indexing_mistake_in_a_piece_is_named() -> None:
+    first = next(calls("int8", "blocked", 1, random.Random(1)))
+    mistake = next(m for m, _ in indexing.mistakes(first, ONNX.operands(first)) if m.name == "block-index-plus-one")
+    answer = in_part(follows(ONNX, EXACT), follows(ONNX, Misread(mistake, EXACT)), first_block)
+    said = asked_in(answer, granularity="blocked").violation()
+    assert said is not None
+    assert said.attribution is not None
+    assert said.attribution.elsewhere == (EXACT.name, EXACT.words)
+    assert said.attribution.reading == f"{mistake.name}@exact"
+
+
+def test_a_few_wrong_values_are_not_named() -> None:
+    """Some recipe gives a value or two by luck."""
+    answer = in_part(follows(ONNX, EXACT), follows(ONNX, IGNORES), lambda call: np.arange(call.data.shape[-1]) == 3)
+    asked = Asked(ONNX, answer)
+    asked.ask(*calls("int8", "per_tensor", 5, random.Random(3)))
+    said = asked.violation()
+    assert said is not None
+    assert asked.row.wrong < attribute.FEW
+    assert said.attribution is None
+
+
+# -- call after call --------------------------------------------------------------------------------------
+
+
+def test_a_recipe_that_a_right_call_refutes_makes_room_for_the_search_of_all() -> None:
+    """The last reading near an admitted one may be refuted by a call without a wrong value."""
+
+    def call(size: int) -> Call:
+        tensors = {"x": tensor("int8", np.arange(size)), "scale": tensor("float32", 0.5)}
+        return Call(ONNX.id, tensors | {"zero_point": tensor("int8", 1)})
+
+    asked = Asked(ONNX, lambda one: follows(ONNX, IGNORES if one.values == 40 else EXACT)(one))
+    asked.ask(call(40))
+    assert asked.row.evidence.others
+    assert not asked.row.evidence.whole
+    asked.ask(call(50))
+    assert asked.row.evidence.whole
+    assert asked.row.evidence.others == ()
+
+
+def test_what_is_known_does_not_depend_on_how_the_calls_are_cut() -> None:
+    """One call of many values, or many calls of few."""
+    rng = np.random.default_rng(3)
+    x, truth = rng.integers(-128, 128, 600), Stepwise("wrap-x", scale_cast="bfloat16")
+    left = []
+    for size in (600, 50, 20):
+        asked = Asked(ONNX, follows(ONNX, truth))
+        for start in range(0, 600, size):
+            tensors = {"x": tensor("int8", x[start : start + size]), "scale": tensor("float32", 0.3)}
+            asked.ask(Call(ONNX.id, tensors | {"zero_point": tensor("int8", -7)}))
+        said = asked.violation()
+        assert said is not None
+        assert said.attribution is not None
+        assert asked.row.evidence.values == 600
+        assert truth in (asked.row.evidence.others or ())
+        left.append(said.attribution.reading)
+    assert left == [truth.name] * 3
+
+
+def test_so_many_calls_are_kept() -> None:
+    asked = Asked(ONNX, changed(follows(ONNX, EXACT), one_more))
+    asked.ask(*calls("int8", "per_axis", 30, random.Random(2)))
+    evidence = asked.row.evidence
+    assert len(evidence.wrong) == KEPT_WRONG
+    assert len(evidence.right) <= KEPT_RIGHT
+    assert evidence.values == sum(judge.call.values for judge, _ in evidence.wrong[:1]) + asked.row.values - 320
+
+
+def test_an_implementation_that_is_seldom_asked_is_followed_once_it_is_wrong() -> None:
+    judged = judge(ONNX, next(calls("int8", "per_axis", 1, random.Random(2))))
+    for reading, values in ((EXACT, 0), (IGNORES, judged.call.values)):
+        tally = Tally()
+        tally.observe(judged, replace(SUBJECT, often=False), follows(ONNX, reading)(judged.call), True)
+        (row,) = tally.cells.values()
+        assert row.evidence.values == values
+
+
+# -- no false alarms --------------------------------------------------------------------------------------
+
+
+def by_kernel(call: Call) -> Outcome:
+    """The in-house kernel."""
+    arrays = {role: one.codes.view(numpy_dtype(one.dtype)) for role, one in call.tensors.items()}
+    given = xverify.dequantize_linear(
+        arrays["x"],
+        arrays["scale"],
+        arrays.get("zero_point"),
+        axis=int(call.attributes.get("axis", 1)),
+        block_size=int(call.attributes.get("block_size", 0)),
+        backend="numpy",  # which compiles nothing
+    )
+    dtype = call.tensors["scale"].dtype
+    return Outcome("tensor", Tensor(dtype, np.ascontiguousarray(given).view(call.tensors["scale"].codes.dtype)))
+
+
+def test_a_million_values_of_one_reading_give_no_finding() -> None:
+    tally, values = Tally(), 0
+    rng = random.Random(4)
+    subjects = (Subject("evaluated", "1", "oracle"), Subject("kernel", "1", "kernel"))
+    types = [(x, s) for x in ("int8", "uint8", "int16", "uint4", "int4") for s in ("float32", "float16", "bfloat16")]
+    for x_dtype, scale in types:
+        for granularity in ("per_axis", "blocked"):
+            block = rng.choice((7, 32, 100)) if granularity == "blocked" else 0
+            for shape in ((4, 80), (130, 273)):
+                structure = Linear(x_dtype, scale, granularity, shape, x_dtype, "", 1, block, seed=rng.getrandbits(32))
+                judged = judge(ONNX, build(ONNX, structure))
+                for subject, answer in zip(subjects, (follows(ONNX, EXACT), by_kernel), strict=True):
+                    found = tally.observe(judged, subject, answer(judged.call), True)
+                    assert found == []
+                values += judged.call.values
+    assert values > 1_000_000
+    tally.settle()
+    assert [*tally.violations(), *tally.mixtures(), *tally.refusals(), *tally.ambiguities()] == []
+    assert {tally.status(subject, cell) for subject, cell in tally.cells} == {"agrees"}
+    assert all("exact" in (row.alive or ()) for row in tally.cells.values())
+
+
+# -- speed ------------------------------------------------------------------------------------------------
+
+
+def seen_of(contract: Contract, truth: Any, structure: Linear | Range) -> Seen:
+    call = build(contract, structure)
+    got = follows(contract, truth)(call).tensor
+    return Seen(call, got, compare(legal_set(contract, call), got).wrong)
+
+
+@pytest.mark.parametrize(
+    ("contract", "structure", "truth"),
+    [
+        (ONNX, Linear("int16", "float32", "per_axis", (10, 1000), "int16"), Stepwise("wrap-x", scale_cast="bfloat16")),
+        (
+            NEWEST,
+            Linear("int16", "float32", "per_axis", (10, 1000), "int16", "float16"),
+            Stepwise("saturate-x", "bfloat16", "float16", "folded", "bfloat16", "truncated", "flush-all", "unsigned"),
+        ),
+        (
+            contracts.get("tensorflow/Dequantize@installed"),
+            Range("int32", "MIN_FIRST", (10000,)),
+            affine.RANGE_READINGS[-1],
+        ),
+    ],
+    ids=["near", "far", "range"],
+)
+def test_ten_thousand_values_are_attributed_within_a_second(contract, structure, truth) -> None:
+    seen = seen_of(contract, truth, structure)
+    assert seen.got.size == 10_000
+    assert seen.wrong.any()
+    best = np.inf
+    for turn in range(2):
+        # Another zero place each time: what was searched once is remembered.
+        again = seen_of(contract, truth, replace(structure, seed=turn + 1))
+        begun = time.perf_counter()
+        found = attribute.search(contract, [again], whole=True)
+        best = min(best, time.perf_counter() - begun)
+        operands = contract.operands(again.call)
+        assert any(gives(contract, again.call, again.got, reading) for reading in found)
+        assert truth.simplified(operands) in {reading.simplified(operands) for reading in found}
+    assert best < 3.0, "a second on a machine that does nothing else"

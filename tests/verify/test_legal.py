@@ -1,0 +1,121 @@
+"""The legal set: what the readings of an edition give for a call, and what is given in their place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from xverify import contracts
+from xverify.arithmetic.readings import EXACT, FLOAT32
+from xverify.contracts.model import Given
+from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.dtypes import tensor, values
+from xverify.verify import legal
+from xverify.verify.compare import compare
+from xverify.verify.findings import Subject
+from xverify.verify.legal import AsGiven, BrokenEnvironmentError, Legal, legal_set
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import judge
+
+ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
+SINGLE = 16777217
+"""Times 3 the two readings that the text admits differ on it."""
+
+
+def call_of(x: object, scale: float = 3.0, dtype: str = "int32") -> Call:
+    return Call(ONNX.id, {"x": tensor(dtype, x), "scale": tensor("float32", scale)})
+
+
+def test_it_has_what_every_reading_gives() -> None:
+    call = call_of([[1, SINGLE], [2, 3]])
+    found = legal_set(ONNX, call)
+    assert (found.dtype, found.shape, found.may_flush) == ("float32", (2, 2), True)
+    assert found.readings == ONNX.readings(call)
+    assert [reading.name for reading in found.readings] == ["exact", "float32"]
+    assert len(found.distinct) == 2
+    for number, (reading, expected) in enumerate(zip((EXACT, FLOAT32), (50331652.0, 50331648.0), strict=True)):
+        assert values("float32", found.codes(number)).tolist() == [[3.0, expected], [6.0, 9.0]]
+        assert (found.codes(number) == reading.evaluate(ONNX.operands(call))).all()
+    assert found.subnormal.shape == (2, 2)
+    assert not found.subnormal.any()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,), (2, 3), (2, 1, 3, 1)])
+def test_it_has_the_shape_of_the_result(shape: tuple[int, ...]) -> None:
+    x = np.arange(int(np.prod(shape))).reshape(shape)
+    found = legal_set(ONNX, call_of(x, 2.0**-149))
+    assert found.shape == found.subnormal.shape == shape
+    assert {codes.shape for codes in found.distinct} == {shape}
+    assert (found.subnormal == (x != 0)).all()
+
+
+def test_readings_that_agree_share_one_array() -> None:
+    found = legal_set(ONNX, call_of([1, 2, 3]))
+    assert (len(found.readings), len(found.distinct), found.index) == (2, 1, (0, 0))
+    assert found.codes(0) is found.codes(1)
+
+
+def test_subnormals_may_be_flushed_unless_the_user_has_them_kept() -> None:
+    call = call_of([1, 2], 2.0**-149)
+    kept = legal_set(replace(ONNX, keeps_subnormals=True), call)
+    assert (legal_set(ONNX, call).may_flush, kept.may_flush) == (True, False)
+    assert kept.subnormal.all()
+    found = legal_set(ONNX, call)
+    parts = (found.dtype, found.shape, found.readings, found.distinct, found.index, found.subnormal)
+    assert compare(Legal(*parts), tensor("float32", [0.0, 0.0])).flushed_values == 2, "where nothing else is said"
+
+
+def test_a_process_that_flushes_computes_no_legal_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legal, "subnormals_work", lambda: False)
+    given = replace(ONNX, given=lambda call: Given("float32", np.zeros(1, np.uint32)))
+    for contract in (ONNX, given):
+        with pytest.raises(BrokenEnvironmentError, match="flushes subnormal"):
+            legal_set(contract, call_of([1]))
+
+
+# -- an implementation in place of the text ----------------------------------------------------------------
+
+GIVEN = np.array([[0x3F800000, 0x7FC00001, 0x00000001], [0x80000000, 0xFFFFFFFF, 0x7F800000]], np.uint32)
+
+
+def given_as(codes: np.ndarray, x: object) -> tuple[Legal, object]:
+    contract = replace(ONNX, given=lambda call: Given("float32", codes))
+    judged = judge(contract, call_of(x, dtype="int8"))
+    assert judged.legal is not None
+    return judged.legal, judged
+
+
+@pytest.mark.parametrize("codes", [GIVEN, np.asfortranarray(GIVEN), GIVEN[:, ::-1], GIVEN.reshape(-1), GIVEN[0, 0]])
+def test_what_is_given_is_all_that_is_legal(codes: np.ndarray) -> None:
+    codes = np.asarray(codes)
+    found, _ = given_as(codes, np.zeros(codes.shape))
+    assert (found.dtype, found.shape, found.may_flush) == ("float32", codes.shape, False)
+    assert found.subnormal.tolist() == (codes == 1).tolist()
+    assert len(found.readings) == 1
+    assert compare(found, Tensor("float32", np.array(codes))).explains == (True,)
+    for place in np.ndindex(codes.shape):
+        other = np.array(codes)
+        other[place] ^= 0x80000001
+        number_of_wrong = compare(found, Tensor("float32", other)).wrong_values
+        assert number_of_wrong == (0 if np.isnan(codes[place].view(np.float32)) else 1), "any NaN is any NaN"
+
+
+def test_a_kernel_is_tallied_beside_an_implementation() -> None:
+    """Same bits agree; a subnormal that came out as zero is wrong, since the implementation gave it."""
+    _, judged = given_as(GIVEN, np.zeros(GIVEN.shape))
+    subject, tally = Subject("one", "1", "kernel"), Tally(characterise=False)
+    assert tally.observe(judged, subject, Outcome("tensor", Tensor("float32", GIVEN)), True) == []
+    assert (tally.status(subject, judged.cell), tally.cells[subject, judged.cell].alive) == ("agrees", ("given",))
+    flushed = np.where(GIVEN == 1, 0, GIVEN).astype(np.uint32)
+    assert tally.observe(judged, subject, Outcome("tensor", Tensor("float32", flushed)), True) == []
+    assert (tally.cells[subject, judged.cell].wrong, tally.status(subject, judged.cell)) == (1, "violation")
+
+
+def test_what_is_given_is_no_recipe() -> None:
+    """It cannot be asked for the values of other calls."""
+    operands = ONNX.operands(call_of([1]))
+    assert AsGiven().simplified(operands) == AsGiven()
+    with pytest.raises(NotImplementedError):
+        AsGiven().evaluate(operands)

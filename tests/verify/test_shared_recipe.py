@@ -1,0 +1,77 @@
+"""One recipe for many cells: what gives the values of most of them, by the words that hold for all."""
+
+from __future__ import annotations
+
+import random
+
+from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, calls
+from lattice_oracles import SUBJECT, follows
+
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.readings import EXACT, Stepwise
+from xverify.strategies import build
+from xverify.strategies.structures import Linear
+from xverify.verify.shared_recipe import common
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import judge
+
+
+def operands_of(x_dtype: str, out: str = "float32") -> Operands:
+    zero_point = "int32" if x_dtype == "int32" else x_dtype
+    call = build(NEWEST, Linear(x_dtype, "float32", "per_axis", (4, 80), zero_point, out))
+    return NEWEST.operands(call)
+
+
+def test_one_recipe_for_many_cells() -> None:
+    """What wraps in int32 is plain subtraction of 8 bits; what rounds to float32 is seen of int32 only."""
+    small, wide, other = operands_of("int8"), operands_of("int32"), operands_of("int16")
+    single = Stepwise(precision="float32")
+    for order in (1, -1):
+        groups = [
+            ("one", small, (IGNORES,)),
+            ("one", wide, (Stepwise("ignored", precision="float64"), Stepwise("ignored", precision="float32"))),
+            ("one", other, ()),
+            ("two", small, (WRAPS, single.simplified(small))),
+        ][::order]
+        chosen = common(groups)[::order]
+        assert chosen[2] is None
+        assert chosen[0] == chosen[1], "one recipe explains both"
+        assert chosen[3] in (WRAPS, EXACT, single.simplified(small))
+        for (_, operands, readings), reading in zip(groups[::order], chosen, strict=True):
+            assert reading is None or reading.simplified(operands) in {r.simplified(operands) for r in readings}
+
+
+def test_the_recipe_of_most_cells_is_taken_first() -> None:
+    types = [operands_of(x) for x in ("int8", "uint8", "int16", "int4")]
+    sets = [(WRAPS, IGNORES), (IGNORES,), (IGNORES, WRAPS), (WRAPS,)]
+    chosen = common([("one", operands, readings) for operands, readings in zip(types, sets, strict=True)])
+    assert chosen[1] == IGNORES
+    assert chosen[3] == WRAPS
+    assert chosen[0] == chosen[2]
+    apart = common(
+        [(number, operands, readings) for number, (operands, readings) in enumerate(zip(types, sets, strict=True))]
+    )
+    assert [reading in readings for reading, readings in zip(apart, sets, strict=True)] == [True] * 4
+
+
+def test_the_output_type_is_named_as_such() -> None:
+    cells = [operands_of("int16", out) for out in ("float16", "bfloat16")]
+    readings = [Stepwise("ignored", difference="output").simplified(operands) for operands in cells]
+    assert readings[0] != readings[1]
+    chosen = common([("one", operands, (reading,)) for operands, reading in zip(cells, readings, strict=True)])
+    assert chosen == [Stepwise("ignored", difference="output")] * 2
+
+
+def test_cells_of_one_implementation_are_one_finding() -> None:
+    tally = Tally()
+    for x_dtype in ("int8", "int32"):
+        for call in calls(x_dtype, "per_axis", 3, random.Random(3)):
+            # Of int32 the text wants a zero point of 0, so only the rounding shows.
+            judged = judge(ONNX, call)
+            truth = Stepwise(scale_cast="float16", precision="float32")
+            tally.observe(judged, SUBJECT, follows(ONNX, truth)(call), True)
+    tally.settle()
+    found = [said.key for _, _, _, said, _, _ in tally.violations()]
+    assert len(found) == 2
+    assert len(set(found)) == 1
+    assert found[0].detail == Stepwise(scale_cast="float16").name, "a result in float32 is rounded to it once"

@@ -1,0 +1,334 @@
+"""Which stages of a linear reading cannot change a value of given types: proofs by the lengths of numbers in bits.
+
+Readings whose simplified forms are equal give the same bits for every value of the types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.readings import Stepwise
+from xverify.arithmetic.stages import resolved
+from xverify.core.call import BITS
+from xverify.core.dtypes import INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
+
+_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e8m0fnu": 1}
+"""Significant bits of each real type."""
+
+_LARGEST = {
+    "float4_e2m1fn": 6,
+    "float8_e4m3fn": 448,
+    "float8_e4m3fnuz": 240,
+    "float8_e5m2": 57344,
+    "float8_e5m2fnuz": 57344,
+}
+_OPERAND_BITS = 4
+"""Significant bits of a small float, at most."""
+
+_LEAST = {"float32": -149, "bfloat16": -133, "float16": -24, "float8_e8m0fnu": -127}
+"""Exponent of the unit of which every finite number of the type is a multiple."""
+
+
+@dataclass(frozen=True)
+class Types:
+    """The types of a linear call; no zero point is ""."""
+
+    x: str
+    zero_point: str
+    scale: str
+    out: str
+
+    @property
+    def lowest(self) -> int:
+        """Exponent of the unit of x and the zero point."""
+        return min(UNIT_EXPONENT.get(dtype, 0) for dtype in (self.x, self.zero_point or self.x))
+
+    def ends(self, dtype: str) -> tuple[int, int]:
+        """Lowest and highest value of a type of x or of the zero point, in their unit."""
+        if dtype in INTEGERS:
+            return integer_range(dtype)
+        largest = _LARGEST[dtype] << -self.lowest
+        return -largest, largest
+
+
+def types_of(operands: Operands) -> Types:
+    """The types of a linear call's operands."""
+    dtypes = operands.dtypes
+    return Types(dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"], operands.output_dtype)
+
+
+@lru_cache(maxsize=1 << 16)
+def simplified(reading: Stepwise, types: Types) -> Stepwise:
+    """An equal reading with the stages left out that cannot change a value of these types."""
+    out = types.out
+    found: dict[str, Any] = {
+        "subtraction": resolved(reading.subtraction, out),
+        "difference": resolved(reading.difference, out),
+        "scale_cast": resolved(reading.scale_cast, out),
+        "operation": reading.operation,
+        "precision": resolved(reading.precision, out),
+    }
+    if reading.operation in ("folded", "fused", "reciprocal") and reading.precision == "once":
+        found["precision"] = out
+    result = replace(reading, **found)
+    if result.operation in ("folded", "fused"):
+        folds = result.folds and bool(types.zero_point)
+        result = replace(result, difference="exact") if result.folds else result
+        result = result if folds else replace(result, operation="multiply")
+    if result.operation in ("folded", "fused") and _folds_exactly(result, types):
+        result = replace(result, operation="multiply")
+    if not types.zero_point:
+        result = _cast_once(result, types)
+    result = replace(result, subtraction=_simpler_subtraction(result.subtraction, types))
+    if result.difference != "exact" and _fits(_difference_bits(result.subtraction, types), result.difference):
+        result = replace(result, difference="exact")
+    if types.scale == "float16" and result.scale_cast in ("float32", "bfloat16"):
+        # What was subnormal no longer is.
+        kept: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
+        result = replace(result, subnormals=kept.get(result.subnormals, result.subnormals))
+    if result.scale_cast != "none" and _holds(result.scale_cast, types.scale):
+        result = replace(result, scale_cast="none")
+    result = _simpler_end(_simpler_precision(result, types), types)
+    if result.scale_cast == out == "bfloat16" and types.scale == "float16" and _rounded_bits(result, types) == 1:
+        # A scale times a power of two, rounded before or after.
+        result = replace(result, scale_cast="none") if _plain_product(result) else result
+    if result.difference == out == "bfloat16" and types.scale == "float8_e8m0fnu" and types.x in INTEGERS:
+        result = _scaled_by_power(result)
+    return result if result == reading else simplified(result, types)
+
+
+def _plain_product(reading: Stepwise) -> bool:
+    return (reading.operation, reading.precision, reading.final) == ("multiply", "once", "nearest")
+
+
+def _folds_exactly(reading: Stepwise, types: Types) -> bool:
+    """Whether x * scale, zero point * scale and their difference are exact: by powers of two, in float64. A scale that is
+    taken for zero, or cast to infinity, would show."""
+    return (
+        reading.precision == "float64"
+        and types.scale == "float8_e8m0fnu"
+        and reading.scale_cast in ("none", "float32", "bfloat16")
+        and reading.subnormals not in ("flush-inputs", "flush-all")
+    )
+
+
+def _scaled_by_power(reading: Stepwise) -> Stepwise:
+    """Of an integer the difference rounded to bfloat16, times a power of two, is the product rounded to bfloat16: a result is
+    subnormal only if the difference is 1 or 0."""
+    if reading.operation != "multiply" or reading.scale_cast != "none":
+        return reading
+    if (
+        reading.precision == "float32"
+        and reading.final == "truncated"
+        and reading.subnormals in ("kept", "flush-inputs")
+    ):
+        # What overflows is infinite already, and the rest is a bfloat16.
+        return replace(reading, difference="exact", precision="once", final="nearest")
+    return replace(reading, difference="exact") if _plain_product(reading) else reading
+
+
+def _cast_once(reading: Stepwise, types: Types) -> Stepwise:
+    """Without a zero point the operands' cast is the difference's rounding, where that changes nothing more."""
+    kind, _, dtype = reading.subtraction.partition("-")
+    if kind != "operands" or reading.operation in ("folded", "fused"):
+        return reading
+    wider = reading.difference in ("exact", dtype) or (
+        _PRECISION[reading.difference] >= _PRECISION[dtype]
+        and (reading.difference != "float16" or max(map(abs, types.ends(types.x))) < 1 << 15 or types.x == "int16")
+    )
+    if not wider or dtype == "float64":
+        return reading
+    first: Any = dtype
+    return replace(reading, subtraction="exact", difference=first)
+
+
+def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
+    """The subtraction, or "exact" where no pair of operands tells them apart."""
+    kind, _, where = subtraction.partition("-")
+    if kind == "ignored":
+        return subtraction if types.zero_point else "exact"
+    if kind == "operands":
+        bits = max(_significant(types.x), _significant(types.zero_point))
+        return "exact" if bits <= _PRECISION[where] else subtraction
+    if kind not in ("wrap", "saturate"):
+        return subtraction
+    if types.x not in INTEGERS:
+        return "exact"
+    unsigned = "u" + types.x.removeprefix("u")
+    dtype = {"x": types.x, "unsigned": unsigned}.get(where, where)
+    low, high = _difference_ends("exact", types)
+    lowest, highest = integer_range(dtype)
+    if lowest <= low and high <= highest:
+        return "exact"
+    if subtraction == "wrap-unsigned" and dtype == types.x:
+        return "wrap-x"
+    return f"{kind}-int32" if dtype == "int32" else subtraction
+
+
+def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
+    """Lowest and highest difference, in the unit of x."""
+    low, high = types.ends(types.x)
+    kind, _, where = subtraction.partition("-")
+    if kind in ("wrap", "saturate"):
+        name = {"x": types.x, "unsigned": "u" + types.x.removeprefix("u")}.get(where, where)
+        return integer_range(name)
+    if not types.zero_point or kind == "ignored":
+        return low, high
+    least, most = types.ends(types.zero_point)
+    return low - most, high - least
+
+
+def _difference_bits(subtraction: str, types: Types) -> int:
+    """Significant bits of a difference, at most."""
+    if subtraction.startswith("operands"):
+        return 64
+    if types.x not in INTEGERS and (not types.zero_point or subtraction == "ignored"):
+        return _OPERAND_BITS
+    low, high = _difference_ends(subtraction, types)
+    # The lowest value of a signed type is a power of two, and has one bit.
+    return max((-low - 1 if -low & (-low - 1) == 0 else -low).bit_length() if low < 0 else 0, high.bit_length())
+
+
+def _significant(dtype: str) -> int:
+    """Significant bits of an operand; each output type has the range for those that it has the bits for."""
+    if not dtype:
+        return 0
+    return BITS[dtype] - (dtype in SIGNED) if dtype in INTEGERS else _OPERAND_BITS
+
+
+def _fits(bits: int, dtype: str) -> bool:
+    return bits <= _PRECISION[dtype]
+
+
+def _holds(dtype: str, scale: str) -> bool:
+    """Whether every value of a scale type is one of another type."""
+    return scale == dtype or dtype == "float32" or (dtype == "bfloat16" and scale == "float8_e8m0fnu")
+
+
+def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
+    """The operation rounded once instead of twice, where the first rounding changes nothing."""
+    precision, out = reading.precision, types.out
+    flushes = reading.subnormals in ("flush-results", "flush-products", "flush-all")
+    if reading.operation not in ("multiply", "divide") or precision == "once":
+        return reading
+    if precision == out:
+        # The final cast has nothing left to round. What was flushed as a product is flushed as a result.
+        final: Any = "saturated" if reading.final == "saturated" else "nearest"
+        subnormals = "flush-results" if reading.subnormals == "flush-products" else reading.subnormals
+        return replace(reading, precision="once", final=final, subnormals=subnormals)
+    scale, bits = _scale_type(reading, types), _rounded_bits(reading, types)
+    if reading.operation == "divide":
+        # See `stages.combined`: how far a quotient is from every number that the next rounding could turn at.
+        gap = max(_PRECISION[out] + 1 + _PRECISION[scale], bits)
+        if precision == "float64" and gap < _PRECISION["float64"]:
+            return replace(reading, precision="once")
+        return reading
+    if _product_bits(reading, types) > _PRECISION[precision]:
+        return reading
+    if precision == "float64":
+        return replace(reading, precision="once")
+    ranged = precision in ("float32", "bfloat16") and (
+        types.lowest + _LEAST[scale] >= _LEAST[precision]
+        # What is too small for the precision is a zero in the output type.
+        or _LEAST[precision] + _product_bits(reading, types) <= _LEAST[out]
+        or out == "float16"
+    )
+    # A product that overflows becomes infinite, which truncation would not have made it.
+    finite = reading.final != "truncated" or scale == "float16"
+    # What is subnormal in float32 and bfloat16 is a zero in float16.
+    if ranged and finite and (not flushes or out == "float16"):
+        return replace(reading, precision="once")
+    return reading
+
+
+def _scale_type(reading: Stepwise, types: Types) -> str:
+    return types.scale if reading.scale_cast == "none" else reading.scale_cast
+
+
+def _rounded_bits(reading: Stepwise, types: Types) -> int:
+    """Significant bits of the difference after its rounding."""
+    bits = _difference_bits(reading.subtraction, types)
+    return bits if reading.difference == "exact" else min(bits, _PRECISION[reading.difference])
+
+
+def _product_bits(reading: Stepwise, types: Types) -> int:
+    """Significant bits of an exact product, at most; a factor of one bit is a power of two."""
+    bits, scale = _rounded_bits(reading, types), _PRECISION[_scale_type(reading, types)]
+    return bits + scale - (1 in (bits, scale))
+
+
+def _simpler_end(reading: Stepwise, types: Types) -> Stepwise:
+    """The final cast, the flushing and the sign of zero left out where they cannot matter."""
+    out, scale = types.out, _scale_type(reading, types)
+    multiplies, moderate = reading.operation == "multiply", "float16" in (types.scale, scale)
+    if multiplies and moderate and reading.precision != "float16":
+        # float16's least number times that of a type of x is a normal number of float32 and of bfloat16.
+        reading = _simpler_precision(_with_flushing(reading, results=out == "float16", products=False), types)
+    if multiplies and not moderate and out == "float16":
+        # A product with a subnormal scale is a zero in float16, as is a product that is subnormal elsewhere.
+        infinite = _may_be_infinite(reading, types)
+        reading = _with_flushing(reading, inputs=infinite, products=reading.precision == "float16")
+        reading = _simpler_precision(reading, types)
+    if reading.operation in ("multiply", "divide") and reading.precision in ("once", "float64"):
+        reading = _with_flushing(reading, products=False)
+    if reading.final == "via-float32":
+        if out == "float32" or reading.precision in ("float32", "float16", "bfloat16"):
+            reading = replace(reading, final="nearest")
+        elif reading.precision == "once" and reading.subnormals in ("kept", "flush-inputs"):
+            reading = _simpler_precision(replace(reading, precision="float32", final="nearest"), types)
+    if reading.final == "truncated" and multiplies and _is_exact(reading, types):
+        reading = _simpler_precision(replace(reading, final="nearest"), types)
+    if reading.zero == "unsigned" and multiplies and _never_negative_zero(reading, types, scale):
+        reading = replace(reading, zero="signed")
+    return reading
+
+
+def _is_exact(reading: Stepwise, types: Types) -> bool:
+    """Whether the final cast changes no number that is finite and within the output type's range, or infinite."""
+    out, scale = types.out, _scale_type(reading, types)
+    if out == "float16" or _product_bits(reading, types) > _PRECISION[out]:
+        return False
+    # Rounded to float32 or bfloat16, a product that is too large is infinite before the cast.
+    return "float16" in (types.scale, scale) or (
+        reading.precision in ("float32", "bfloat16")
+        and _product_bits(reading, types) <= _PRECISION[reading.precision]
+        and types.lowest + _LEAST[scale] >= max(_LEAST[out], _LEAST[reading.precision])
+    )
+
+
+def _may_be_infinite(reading: Stepwise, types: Types) -> bool:
+    """Whether a difference may be infinite: then it matters whether a scale is zero or only very small."""
+    if "float8_e5m2" in (types.x, types.zero_point):
+        return True
+    ends = (*types.ends(types.x), *_difference_ends(reading.subtraction, types))
+    largest = max(abs(end) for end in ends) * 2.0**types.lowest
+    return "float16" in (reading.difference, reading.subtraction.removeprefix("operands-")) and largest >= 65504
+
+
+def _with_flushing(reading: Stepwise, results: bool = True, products: bool = True, inputs: bool = True) -> Stepwise:
+    """The reading without the kinds of flushing that are False: those that change nothing."""
+    kind: Any = reading.subnormals
+    if kind == "flush-products" and not products:
+        kind = "kept"
+    if kind == "flush-all" and not inputs:
+        kind = "flush-results"
+    if kind == "flush-all" and not results:
+        kind = "flush-inputs"
+    if kind == "flush-results" and not results:
+        kind = "kept"
+    if kind == "flush-inputs" and not inputs:
+        kind = "kept"
+    return replace(reading, subnormals=kind)
+
+
+def _never_negative_zero(reading: Stepwise, types: Types, scale: str) -> bool:
+    """Whether no result is -0: scales are positive, and no difference is negative or no product is too small."""
+    if types.scale != "float8_e8m0fnu" or not (types.x in INTEGERS or types.x.endswith("fnuz")):
+        return False
+    low, _ = _difference_ends(reading.subtraction, types)
+    in_range = types.out != "float16" and "float16" not in (reading.precision, reading.difference, scale)
+    in_range = in_range and types.lowest + _LEAST[scale] >= max(_LEAST[types.out], _LEAST.get(reading.precision, -149))
+    return low >= 0 or (in_range and reading.subnormals == "kept")

@@ -1,0 +1,298 @@
+"""The stages of y = (x - zero point) * scale: what each may be, in words, and its arithmetic on float64 arrays.
+
+A stage's options are listed once, the plain one first; a reading names one option for each stage (see `readings`), and the
+search over all of them evaluates stage after stage (see `lattice`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.arithmetic.reading import Operands
+from xverify.core.call import BITS
+from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
+from xverify.core.rounding import (
+    F64,
+    cast,
+    cast_saturated,
+    cast_toward_zero,
+    is_subnormal,
+    product_to_odd,
+    quotient_to_odd,
+    sums,
+    to_dtype,
+)
+
+Subtraction = Literal[
+    "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
+    "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
+]  # fmt: skip
+Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
+ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
+Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused"]
+Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
+Final = Literal["nearest", "truncated", "saturated", "via-float32"]
+Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
+Zero = Literal["signed", "unsigned"]
+
+_SUBTRACTION: dict[Subtraction, str] = {
+    "exact": "subtracts exactly",
+    "operands-output": "casts x and the zero point to the output type and subtracts",
+    "operands-float32": "casts x and the zero point to float32 and subtracts",
+    "operands-float16": "casts x and the zero point to float16 and subtracts",
+    "operands-bfloat16": "casts x and the zero point to bfloat16 and subtracts",
+    "operands-float64": "casts x and the zero point to float64 and subtracts",
+    "wrap-x": "subtracts in the type of x with wrap-around",
+    "wrap-unsigned": "subtracts in the unsigned type of the width of x with wrap-around",
+    "wrap-int32": "subtracts in int32 with wrap-around",
+    "saturate-x": "subtracts in the type of x and saturates",
+    "saturate-int32": "subtracts in int32 and saturates",
+    "ignored": "ignores the zero point",
+}
+_FINAL: dict[Final, str] = {
+    "nearest": "",
+    "truncated": ", truncates the result",
+    "saturated": ", takes the largest finite number for what overflows",
+    "via-float32": ", rounds the result to float32 before it is cast",
+}
+_SUBNORMALS: dict[Subnormals, str] = {
+    "kept": "",
+    "flush-results": ", flushes subnormal products and results to zero",
+    "flush-products": ", flushes subnormal products to zero",
+    "flush-inputs": ", takes subnormal scales for zero",
+    "flush-all": ", takes subnormal scales for zero and flushes subnormal products and results to zero",
+}
+
+
+def in_words(
+    subtraction: Subtraction,
+    difference: Difference,
+    scale_cast: ScaleCast,
+    operation: Operation,
+    precision: Precision,
+    final: Final,
+    subnormals: Subnormals,
+    zero: Zero,
+) -> str:
+    """The recipe as a sentence's predicate."""
+    rounds = "" if difference == "exact" else f", rounds the difference to {_type(difference)}"
+    casts = "" if scale_cast == "none" else f", casts the scale to {_type(scale_cast)}"
+    sign = ", loses the sign of zero" if zero == "unsigned" else ""
+    end = _FINAL[final] + _SUBNORMALS[subnormals] + sign
+    return f"{_SUBTRACTION[subtraction]}{rounds}{casts}, {_combining(operation, precision)}{end}"
+
+
+def _type(option: str) -> str:
+    return "the output type" if option == "output" else option
+
+
+def _combining(operation: Operation, precision: Precision) -> str:
+    if operation in ("multiply", "divide"):
+        what = "product" if operation == "multiply" else "quotient by the scale"
+        if precision in ("once", "output"):
+            return f"rounds the {what} once to the output type"
+        return f"rounds the {what} to {precision}, then casts to the output type"
+    each = f"each step rounded to {_type('output' if precision == 'once' else precision)}"
+    if operation == "reciprocal":
+        return f"multiplies by the scale's reciprocal, {each}"
+    if operation == "folded":
+        return f"computes x * scale - zero point * scale, {each}"
+    return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
+
+
+@dataclass(frozen=True, eq=False)
+class Triples:
+    """The operands of a linear call as numbers. exponent: x and the zero point are integers times 2 ** exponent. wide: their
+    difference times a 24-bit scale may need more than float64's 53 bits."""
+
+    x: F64
+    zero_point: F64 | None
+    scale: F64
+    x_dtype: str
+    scale_dtype: str
+    out: str
+    exponent: int
+    wide: bool
+
+
+def decoded(operands: Operands) -> Triples:
+    """The operands of a linear call as numbers; shapes as they are, broadcastable to each other."""
+    dtypes = operands.dtypes
+    x_dtype, zero_point_dtype = dtypes["x"], dtypes.get("zero_point")
+    both = (x_dtype, zero_point_dtype or x_dtype)
+    return Triples(
+        values(x_dtype, operands.codes["x"]),
+        values(zero_point_dtype, operands.codes["zero_point"]) if zero_point_dtype else None,
+        values(dtypes["scale"], operands.codes["scale"]),
+        x_dtype,
+        dtypes["scale"],
+        operands.output_dtype,
+        min(UNIT_EXPONENT.get(dtype, 0) for dtype in both),
+        "int32" in both or any(dtype.startswith("float8_e5m2") for dtype in both),
+    )
+
+
+def is_single(operands: Operands) -> bool:
+    """Whether differences are exact in float32, in which scale and result are too: then one operation rounds, once."""
+    dtypes = operands.dtypes
+    narrow = all(
+        dtypes[role] in INTEGERS and BITS[dtypes[role]] <= 16 for role in ("x", "zero_point") if role in dtypes
+    )
+    return narrow and dtypes["scale"] == operands.output_dtype == "float32"
+
+
+def single(operands: Operands) -> NDArray[np.uint32]:
+    """(x - zero point) * scale in float32: the codes of the exact value rounded once, where `is_single`."""
+    codes, dtypes = operands.codes, operands.dtypes
+    difference = _small(dtypes["x"], codes["x"])
+    if "zero_point" in dtypes:
+        difference = _into(np.subtract, difference, _small(dtypes["zero_point"], codes["zero_point"]))
+    with np.errstate(all="ignore"):
+        return _into(np.multiply, difference, codes["scale"].view(np.float32)).view(np.uint32)
+
+
+def _into(operation: np.ufunc, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The result, in the memory of ``left`` where that surely has its shape."""
+    fits = right.shape == left.shape or (right.size == 1 and right.ndim <= left.ndim)
+    return np.asarray(operation(left, right, out=left if fits else None))
+
+
+def _small(dtype: str, codes: NDArray[Any]) -> NDArray[np.float32]:
+    """The values of integers of 16 bits or fewer."""
+    if BITS[dtype] < 8:
+        return values(dtype, codes).astype(np.float32)
+    return codes.view(dtype).astype(np.float32)
+
+
+def resolved(option: Any, out: str) -> Any:
+    """The option with "output" replaced by the type that it stands for."""
+    if option == "operands-output":
+        return f"operands-{out}"
+    return out if option == "output" else option
+
+
+def operands_of(given: Triples, subtraction: str) -> tuple[F64, F64]:
+    """x and the zero point (0.0 if there is none, or it is ignored) as they go into the subtraction."""
+    x, zero_point = given.x, np.asarray(0.0)
+    if given.zero_point is not None and subtraction != "ignored":
+        zero_point = given.zero_point
+    if subtraction.startswith("operands-") and subtraction != "operands-float64":
+        dtype = resolved(subtraction, given.out).removeprefix("operands-")
+        x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
+    return x, zero_point
+
+
+def subtracted(given: Triples, subtraction: str, difference: str) -> F64:
+    """The difference by its two stages. Exact before it is rounded: integers differ by at most 34 bits, small floats by at
+    most 35 of their units."""
+    x, zero_point = operands_of(given, subtraction)
+    with np.errstate(all="ignore"):
+        result = np.asarray(x - zero_point)
+    kind, _, where = subtraction.partition("-")
+    if kind in ("wrap", "saturate") and given.x_dtype in INTEGERS:
+        name = {"x": given.x_dtype, "unsigned": "u" + given.x_dtype.removeprefix("u")}.get(where, where)
+        lowest, highest = integer_range(name)
+        if kind == "wrap":
+            result = np.asarray(np.mod(result - lowest, float(highest - lowest + 1)) + lowest)
+        else:
+            result = np.clip(result, lowest, highest)
+    return result if difference == "exact" else to_dtype(result, resolved(difference, given.out))
+
+
+def factor(given: Triples, scale_cast: str, subnormals: str) -> F64:
+    """The scale as it goes into the product."""
+    dtype = given.scale_dtype if scale_cast == "none" else resolved(scale_cast, given.out)
+    scale = given.scale if scale_cast == "none" else to_dtype(given.scale, dtype)
+    # A scale of float8_e8m0fnu has no subnormals of its own, but it is computed with as a float32.
+    kind = dtype if dtype in MIN_EXPONENT else "float32"
+    return flushed(scale, kind) if subnormals in ("flush-inputs", "flush-all") else scale
+
+
+def flushed(numbers: F64, dtype: str) -> F64:
+    """The numbers with those that are subnormal in a type replaced by zeros of their sign."""
+    return np.where(np.abs(numbers) < 2.0 ** MIN_EXPONENT[dtype], np.copysign(0.0, numbers), numbers)
+
+
+def combined(
+    given: Triples,
+    difference: F64,
+    scale: F64,
+    operation: str,
+    precision: str,
+    subnormals: str = "kept",
+    narrow: bool = False,
+) -> F64:
+    """Difference and scale combined by "multiply", "divide" or "reciprocal", as float64: rounded to ``precision``, or for
+    "once" so that one more rounding gives what the exact value gives. narrow: the difference has at most 24 bits.
+
+    A quotient of two numbers of at most 24 bits is at least 2^-49 of itself away from every other number of at most 25 bits,
+    so its rounding to 53 bits is harmless: m s differs from d by at least one unit unless it is d.
+    """
+    kind = resolved(precision, given.out)
+    plainly = narrow or not given.wide
+    with np.errstate(all="ignore"):
+        if operation == "reciprocal":
+            kind = given.out if kind == "once" else kind
+            inverse = np.asarray(1.0 / scale)
+            scale = _rounded(inverse, inverse, kind, subnormals)
+        plain = np.asarray(difference / scale if operation == "divide" else difference * scale)
+    if kind == "float64" or plainly:
+        return plain if kind in ("once", "float64") else _rounded(plain, plain, kind, subnormals)
+    combine = quotient_to_odd if operation == "divide" else product_to_odd
+    odd = combine(difference, given.exponent, scale)
+    return odd if kind == "once" else _rounded(odd, plain, kind, subnormals)
+
+
+def folded(
+    given: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
+) -> F64:
+    """x * scale - zero_point * scale, each step rounded to ``precision`` ("once" means the output type); fused: x * scale is
+    not rounded before the subtraction."""
+    kind = given.out if precision == "once" else resolved(precision, given.out)
+
+    def product(operand: F64) -> F64:
+        with np.errstate(all="ignore"):
+            plain = np.asarray(operand * scale)
+        odd = product_to_odd(operand, given.exponent, scale) if given.wide and kind != "float64" else plain
+        return _rounded(odd, plain, kind, subnormals)
+
+    base = product(zero_point)
+    if not fused:
+        with np.errstate(all="ignore"):
+            # Exact or rounded to 53 bits; that is innocuous before a rounding to at most 24 (Figueroa, 1995).
+            plain = np.asarray(product(x) - base)
+        return _rounded(plain, plain, kind, subnormals)
+    with np.errstate(all="ignore"):
+        nearest = np.asarray(x * scale - base)
+        # The upper and the lower half of an integer of 32 bits: each has an exact product with the scale.
+        upper = np.ldexp(np.rint(np.ldexp(x, -given.exponent - 16)), given.exponent + 16)
+        total, odd = sums(upper * scale, (x - upper) * scale, -base)
+    # The halves lose the sign of a product that is zero.
+    regular = np.isfinite(nearest) & (total != 0.0)
+    return _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+
+
+def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> NDArray[Any]:
+    """The output codes of products."""
+    if final == "truncated":
+        codes = cast_toward_zero(numbers, out)
+    elif final == "saturated":
+        codes = cast_saturated(numbers, out)
+    else:
+        codes = cast(to_dtype(numbers, "float32") if final == "via-float32" else numbers, out)
+    sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+    if subnormals in ("flush-results", "flush-all"):
+        codes = np.where(is_subnormal(codes, out), codes & sign, codes)
+    return np.where(codes == sign, codes.dtype.type(0), codes) if zero == "unsigned" else codes
+
+
+def _rounded(odd: F64, plain: F64, kind: str, subnormals: str) -> F64:
+    """Numbers rounded to a type; those of float64 are ``plain``."""
+    if kind == "float64":
+        return plain
+    result = to_dtype(odd, kind)
+    return flushed(result, kind) if subnormals in ("flush-results", "flush-products", "flush-all") else result

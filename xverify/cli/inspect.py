@@ -1,0 +1,127 @@
+"""xverify oracles, contracts and explain: looking at what is here."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from xverify.cli.common import PASS, clear, console_of_output, say
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option("--probe", is_flag=True, help="Start each one and ask what it supports.")
+@clear
+def oracles(names: tuple[str, ...], probe: bool) -> int:
+    """Show the implementations, their versions, and what they support.
+
+    NAMES may have options and versions: NAME[:OPTION][==VERSION | @PYTHON]. Another version is installed into an environment of
+    its own, which is kept."""
+
+    from xverify.engine import select
+    from xverify.environments import cache
+    from xverify.oracles import all_oracles
+    from xverify.report.listing import print_environments, print_oracles, print_support
+
+    known = all_oracles()
+    chosen = [known[name] if name in known else select.oracle_named(name, say) for name in names] or list(
+        known.values()
+    )
+    console = console_of_output()
+    print_oracles(chosen, console)
+    if not names:
+        print_environments(cache.cached(), cache.directory(), console)
+    if probe:
+        with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+            for oracle in chosen:
+                print_support(oracle, Path(scratch), console)
+    return PASS
+
+
+@click.command()
+@click.argument("pattern", required=False)
+@clear
+def contracts(pattern: str | None) -> int:
+    """List the editions; with an id, a glob or the file of your own edition, their clauses and readings."""
+
+    from xverify.engine import select
+    from xverify.report.listing import print_contract, print_contracts
+
+    console = console_of_output()
+    named, unread = select.contracts_named([pattern] if pattern else [])
+    if pattern:
+        for contract in named:
+            print_contract(contract, console)
+    else:
+        print_contracts(named, console)
+    for sentence in unread:
+        click.echo(f"xverify: {sentence}", err=True)
+    return PASS
+
+
+@click.command()
+@click.option("--contract", "pattern", metavar="ID|FILE", help="The edition (default: the newest ONNX version).")
+@click.option("--x", required=True, metavar="NUMBER", help="The quantized value: 218, -3, or its code as bits:0xda.")
+@click.option("--scale", metavar="NUMBER", help="0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
+@click.option("--zero-point", metavar="NUMBER", help="The zero point (default: none).")
+@click.option("--min", "low", metavar="NUMBER", help="TensorFlow's min_range.")
+@click.option("--max", "high", metavar="NUMBER", help="TensorFlow's max_range.")
+@click.option("--mode", default="", metavar="MODE", help="TensorFlow's mode.")
+@click.option("--narrow-range", is_flag=True, help="TensorFlow's narrow_range.")
+@click.option("--x-dtype", default="", metavar="DTYPE", help="Default: the first type of the edition that holds x.")
+@click.option("--scale-dtype", default="", metavar="DTYPE", help="Default: float32, or the first that the edition has.")
+@click.option("--zero-point-dtype", default="", metavar="DTYPE", help="Default: the type of x.")
+@click.option("--out-dtype", default="", metavar="DTYPE", help="Default: what the edition has for it.")
+@click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
+@click.option("--no-oracles", is_flag=True, help="Ask no implementation.")
+@click.option(
+    "--limit", default="60s", show_default=True, metavar="TIME", help="How long each implementation may take."
+)
+@click.option("--all", "every", is_flag=True, help="Show every result, and every reading by name.")
+@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@clear
+def explain(
+    pattern: str | None,
+    x: str,
+    scale: str | None,
+    zero_point: str | None,
+    low: str | None,
+    high: str | None,
+    mode: str,
+    narrow_range: bool,
+    x_dtype: str,
+    scale_dtype: str,
+    zero_point_dtype: str,
+    out_dtype: str,
+    names: tuple[str, ...],
+    no_oracles: bool,
+    limit: str,
+    every: bool,
+    kind: str,
+) -> int:
+    """Show what every reading gives for one value, which results are legal by which clause, and who gives what.
+
+    A linear edition takes --x, --scale and perhaps --zero-point; TensorFlow's take --x, --min, --max and --mode."""
+    import json
+
+    from xverify import contracts
+    from xverify.engine import explain as explaining
+    from xverify.engine import select
+    from xverify.engine.question import Question, make_call
+    from xverify.report.explained import explanation_to_json, print_explanation
+
+    types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
+    question = Question(x, scale, zero_point, low, high, mode, narrow_range, types)
+    contract = select.contract_named(pattern or contracts.newest())
+    within = select.seconds(limit)
+    oracles, left_out = ((), ()) if no_oracles else explaining.implementations(contract, names)
+    explanation = explaining.explain(contract, *make_call(contract, question))
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+        answers = explaining.ask(explanation, oracles, Path(scratch), within)
+    if kind == "json":
+        click.echo(json.dumps(explanation_to_json(explanation, answers, left_out), indent=1, ensure_ascii=False))
+    else:
+        print_explanation(explanation, answers, left_out, console_of_output(markup=False), every)
+    return PASS

@@ -1,0 +1,78 @@
+"""An implementation in place of a text: what it answers is legal and nothing else, what it refuses is forbidden.
+
+So that a kernel can be held to being a drop-in replacement: its contract is one whose judge asks the implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from xverify.arithmetic.reading import Operands
+from xverify.contracts.model import ALLOWED, Cell, Clause, Contract, Given, Judgement
+from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import FLOATS
+
+BEYOND = "beyond the text"
+"""The variant of cells of calls that the text does not allow and the implementation answers all the same."""
+
+OutcomeOf = Callable[[Call], Outcome]
+
+
+def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Contract:
+    """The edition as an implementation has it. outcome_of(call): what the implementation gives."""
+    clause = Clause(
+        f"{base.id}/same-as-{name}", "", f"{name} {version}", f"what {name} {version} answers, bit for bit, and refuses"
+    )
+
+    def judge(call: Call) -> Judgement:
+        outcome = outcome_of(call)
+        if outcome.kind == "rejected":
+            return Judgement("forbidden", (clause.id,))
+        if outcome.tensor is None or outcome.tensor.dtype not in FLOATS:
+            return Judgement("unspecified", (clause.id,))
+        return ALLOWED
+
+    def in_text(call: Call) -> bool:
+        return base.judge(call).verdict == "allowed"
+
+    def given(call: Call) -> Given:
+        tensor = outcome_of(call).tensor
+        assert tensor is not None, "the judge allows only what was answered"
+        return Given(tensor.dtype, tensor.codes)
+
+    def operands(call: Call) -> Operands:
+        if in_text(call):
+            return base.operands(call)
+        tensor = outcome_of(call).tensor
+        return Operands({}, {}, "" if tensor is None else tensor.dtype, () if tensor is None else tensor.shape)
+
+    def cell(call: Call) -> Cell:
+        return base.cell(call) if in_text(call) else _cell_beyond(base, call, outcome_of(call))
+
+    return replace(
+        base,
+        document=f"{name} {version}",
+        clauses={**base.clauses, clause.id: clause},
+        judge=judge,
+        cell=cell,
+        operands=operands,
+        readings=lambda call: base.readings(call) if in_text(call) else (),
+        value_clause=lambda call, reading: clause.id,
+        text_checks=tuple,
+        given=given,
+    )
+
+
+def _cell_beyond(base: Contract, call: Call, outcome: Outcome) -> Cell:
+    scale = call.tensors.get("scale") or call.tensors.get("min_range")
+    zero_point = call.tensors.get("zero_point")
+    return Cell(
+        base.id,
+        call.data.dtype,
+        scale.dtype if scale is not None else "",
+        zero_point.dtype if zero_point is not None else "",
+        outcome.tensor.dtype if outcome.tensor is not None else "",
+        "",
+        BEYOND,
+    )

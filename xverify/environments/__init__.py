@@ -1,0 +1,1 @@
+"""Environments of other versions of implementations: names, installers, cache."""

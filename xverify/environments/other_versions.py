@@ -1,0 +1,75 @@
+"""Implementations that run in another environment: of another version, or somebody's own build."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from xverify import contracts
+from xverify.environments import installers
+from xverify.environments.cache import EnvironmentFailedError, environment
+from xverify.environments.installers import Say
+from xverify.oracles.protocol import Oracle
+
+Moved = tuple[Oracle, Mapping[str, str]]
+"""An implementation in another environment, and for each edition that does not judge it there the reason."""
+
+
+def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
+    """The implementation at another version, in an environment that is made if it is not there yet.
+
+    Raises EnvironmentFailedError with a sentence.
+    """
+    if oracle.distribution == "xverify":
+        raise EnvironmentFailedError(f"{oracle.name} is part of xverify, and runs at its version only")
+    failures = []
+    for distribution in (oracle.distribution, *oracle.distributions):
+        try:
+            made = environment(distribution, version, say, oracle.needs)
+        except EnvironmentFailedError as error:
+            failures.append(str(error))
+            continue
+        moved = replace(oracle, distribution=distribution, python=made.python, version=made.version)
+        return _judged_there(replace(moved, name=f"{oracle.name}=={version}"))
+    raise EnvironmentFailedError("; ".join(failures))
+
+
+def of_python(oracle: Oracle, python: str) -> Moved:
+    """The implementation that another Python has; a directory is a virtual environment.
+
+    Raises EnvironmentFailedError with a sentence.
+    """
+    path = os.path.abspath(os.path.expanduser(python))
+    if os.path.isdir(path):
+        path = os.path.join(path, "bin", "python")
+    version = installers.version_in(path, (oracle.distribution, *oracle.distributions))
+    return _judged_there(replace(oracle, name=f"{oracle.name}@{python}", python=path, version=version))
+
+
+def _judged_there(oracle: Oracle) -> Moved:
+    """The implementation, judged by those editions only whose text its own package carries."""
+    reasons: dict[str, str] = {}
+    carried: list[str] = []
+    for identity in contracts.ids():
+        if not any(fnmatchcase(identity, pattern) for pattern in oracle.ships):
+            continue
+        try:
+            if contracts.carried(identity, oracle.distribution, oracle.python):
+                carried.append(identity)
+            else:
+                reasons[identity] = "its own package carries no such text, or another"
+        except contracts.DocumentError as error:
+            reasons[identity] = str(error)
+    return replace(oracle, ships=tuple(carried)), reasons
+
+
+def not_judged(oracle: Oracle, reasons: Mapping[str, str], asked: Collection[str]) -> tuple[str, ...]:
+    """A sentence for each reason for which some of the editions do not judge an implementation."""
+    mattering = {identity: reason for identity, reason in reasons.items() if identity in asked}
+    return tuple(
+        f"{oracle.name} is not judged by {', '.join(one for one in mattering if mattering[one] == reason)}: {reason}; "
+        "what it gives there is compared and characterised"
+        for reason in dict.fromkeys(mattering.values())
+    )

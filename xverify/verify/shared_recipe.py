@@ -1,0 +1,83 @@
+"""One recipe for many cells: what explains several cells of an implementation is one finding, not one for each type."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+
+from xverify.arithmetic.lattice import simplicity
+from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
+
+Group = tuple[Hashable, Operands, Sequence[Reading]]
+
+MOST = 64
+"""Readings of a cell that are considered; they are sorted, the simplest first."""
+
+
+def common(cells: Sequence[Group]) -> list[Reading | None]:
+    """For each cell one of the readings that explain it, so that the cells of one group need few different ones: the reading
+    that explains most cells, then the one that explains most of the others, and so on. None where nothing explains a cell.
+
+    cells: for each its group, operands of its types, and the simplified readings that explain it, the simplest first.
+    """
+    chosen: list[Reading | None] = [None] * len(cells)
+    places: dict[Hashable, list[int]] = defaultdict(list)
+    for place, (group, _, readings) in enumerate(cells):
+        if readings:
+            places[group].append(place)
+    for open_places in places.values():
+        explains = _explains([cells[place] for place in open_places], open_places)
+        left = set(open_places)
+        while left:
+            counts = Counter({reading: len(explained & left) for reading, explained in explains.items()})
+            best, _ = max(counts.items(), key=lambda item: item[1])
+            for place in explains[best] & left:
+                chosen[place] = best
+            left -= explains[best]
+    return chosen
+
+
+def _explains(cells: Sequence[Group], places: Sequence[int]) -> dict[Reading, set[int]]:
+    """Which cells each candidate explains, the simplest candidates first."""
+    sets = [{reading.simplified(operands) for reading in readings[:MOST]} for _, operands, readings in cells]
+    candidates: dict[Reading, set[int]] = {}
+    for reading in _candidates(cells):
+        explained = {
+            place
+            for place, (_, operands, _), known in zip(places, cells, sets, strict=True)
+            if reading.simplified(operands) in known
+        }
+        if explained:
+            candidates[reading] = explained
+    return candidates
+
+
+def _candidates(cells: Sequence[Group]) -> list[Reading]:
+    """The readings of all cells, and for each what it may be in general: a type may stand for the output type."""
+    found: dict[Reading, None] = {}
+    for _, operands, readings in cells:
+        for reading in readings[:MOST]:
+            found[reading] = None
+            if isinstance(reading, Stepwise):
+                found[_general(reading, operands.output_dtype)] = None
+    if any(isinstance(reading, Stepwise) for reading in found):
+        found.update(dict.fromkeys((EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)))
+    return _sorted(found)
+
+
+def _sorted(readings: Iterable[Reading]) -> list[Reading]:
+    """Linear readings by their simplicity; others in the order in which they came."""
+    return sorted(readings, key=lambda r: simplicity(r) if isinstance(r, Stepwise) else ())
+
+
+def _general(reading: Stepwise, out: str) -> Stepwise:
+    """The reading with the output type named as such."""
+    return replace(
+        reading,
+        subtraction="operands-output" if reading.subtraction == f"operands-{out}" else reading.subtraction,
+        difference="output" if reading.difference == out else reading.difference,
+        scale_cast="output" if reading.scale_cast == out else reading.scale_cast,
+        precision="output" if reading.precision == out else reading.precision,
+    )

@@ -1,0 +1,245 @@
+"""The worker's side: loads one oracle and answers batches of calls until its parent goes away.
+
+Runs in a process of its own, perhaps in another Python, started by `xverify.workers.worker` over execnet. It imports
+the standard library, NumPy, `xverify.core.call` and `xverify.oracles` only; what the oracle imports is its own affair.
+
+Messages to the worker: (ids, parcel, options of each call). From it: ("ready", versions), ("failed", sentence), and
+("answers", ids, parcel, seconds). A parcel is several byte strings as `wrap` makes it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import platform
+import resource
+import signal
+import struct
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
+
+import numpy as np
+
+from xverify.core.call import Outcome, decode_call, encode_outcome
+from xverify.oracles.protocol import Loaded, version_of
+
+FILE_LIMIT = 256 << 20
+"""No file of a worker grows beyond this: a flood of messages costs the process, not the disk."""
+
+IN_MESSAGE = 8 << 10
+"""Parcels beyond this travel in a file. The pipe holds 64 KiB: a parent that writes little never blocks on a
+worker that does not read."""
+
+FLUSH_SECONDS = 0.02
+"""Answers are sent when this has passed since the last were, and at the end of a batch: little is lost in a crash."""
+
+PATIENCE = 15.0
+"""A call still under way this long after its timeout has no parent any more: the worker ends itself, from a thread
+that needs no interpreter lock."""
+
+OUT_OF_MEMORY = 71
+"""The status with which a worker ends whose oracle got no more memory."""
+
+LOST = 72
+"""The status with which a worker ends that hears no more of its parent."""
+
+LAST_WORDS = 16 << 10
+"""Bytes read from the end of what a dead process wrote."""
+
+Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
+
+
+def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
+    """The byte strings for a message: as they are when small, else through the file ``path``."""
+    total = sum(map(len, blobs))
+    if not IN_MESSAGE < total < FILE_LIMIT:
+        return tuple(blobs)
+    with open(path, "wb", buffering=0) as file:
+        for blob in blobs:
+            file.write(blob)
+    return path, tuple(map(len, blobs))
+
+
+def unwrap(parcel: Parcel) -> List[bytes]:
+    """The byte strings of a parcel; its file, if there is one, is removed."""
+    if not parcel or not isinstance(parcel[0], str):
+        return list(parcel)
+    with open(parcel[0], "rb") as file:
+        blobs = [file.read(length) for length in parcel[1]]
+    os.unlink(parcel[0])
+    return blobs
+
+
+class Entry(NamedTuple):
+    """What the journal says: the id of the call under way (None between calls), and since when."""
+
+    call: Union[int, None]
+    since: float
+    blob: bytes
+
+
+_ENTRY = struct.Struct("<qdQ")
+
+
+class Journal:
+    """The call under way, in a file that outlives the process: written over in place before each call."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
+        self.idle()
+
+    def begin(self, call: int, blob: bytes) -> None:
+        os.pwrite(self._file, _ENTRY.pack(call, time.monotonic(), len(blob)) + blob, 0)
+
+    def idle(self) -> None:
+        os.pwrite(self._file, _ENTRY.pack(-1, time.monotonic(), 0), 0)
+
+
+def read_journal(path: str, with_blob: bool = False) -> Entry:
+    """The entry in a journal; between calls, and since never, when there is none."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            call, since, length = _ENTRY.unpack(file.read(_ENTRY.size))
+            return Entry(call if call >= 0 else None, since, file.read(length) if with_blob else b"")
+    except (OSError, struct.error):
+        return Entry(None, 0.0, b"")
+
+
+def read_last_words(log: str, start: int) -> List[str]:
+    """The end of what a process wrote after its first ``start`` bytes, from the fatal error on if there is one."""
+    with open(log, "rb") as file:
+        file.seek(max(start, os.fstat(file.fileno()).st_size - LAST_WORDS))
+        text = file.read().decode(errors="replace").splitlines()
+    lines = [line for line in text if not line.startswith("    @ ")]  # native frames, without line numbers
+    # faulthandler writes the fatal error and then each thread's frames, the main thread's last
+    marks = [i for i, line in enumerate(lines) if line.startswith("Fatal Python error")]
+    marks = marks or [i for i, line in enumerate(lines) if line.endswith("(most recent call first):")]
+    return lines[max(0, marks[-1] - 5) : marks[-1] + 12] if marks else lines[-12:]
+
+
+def serve(channel: Any, settings: Dict[str, Any]) -> None:
+    """Load the oracle that ``settings`` names, say so, and answer until the channel closes: in children of this process if
+    ``settings`` say so."""
+    _isolate(settings["log"])
+    threads = len(os.listdir("/proc/self/task"))
+    try:
+        module = importlib.import_module(settings["module"])
+        loaded: Loaded = getattr(module, settings["load"])(*settings["arguments"])
+    except Exception as error:
+        channel.send(("failed", "%s: %s" % (type(error).__name__, error)))
+        return
+    if settings["strict"]:
+        loaded = replace(loaded, not_implemented=())
+    if settings["memory"]:
+        _limit_memory(settings["memory"])
+    channel.send(("ready", _versions(settings["distribution"])))
+
+    def work(receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
+        journal = Journal(settings["journal"])
+        while True:
+            ids, parcel, options = receive()
+            faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+            _answer_batch(send, loaded, journal, settings, ids, unwrap(parcel), options)
+            faulthandler.cancel_dump_traceback_later()
+
+    if settings["nursery"]:
+        from xverify.workers.fork_server import can_fork, raise_children
+
+        if can_fork(threads):
+            raise_children(channel, work)
+    try:
+        work(channel.receive, channel.send)
+    except (EOFError, OSError):
+        os._exit(LOST)
+
+
+def _answer_batch(
+    send: Callable[[Any], None],
+    loaded: Loaded,
+    journal: Journal,
+    settings: Dict[str, Any],
+    ids: Sequence[int],
+    blobs: Sequence[bytes],
+    options: Sequence[str],
+) -> None:
+    done: List[bytes] = []
+    start = sent = now = time.perf_counter()
+
+    def flush(until: int) -> None:
+        journal.idle()
+        path = "%s.%d.answers" % (settings["journal"], ids[until - 1])
+        parcel = wrap(done, path)
+        send(("answers", tuple(ids[until - len(done) : until]), parcel, now - start))
+        done.clear()
+
+    for position, blob in enumerate(blobs):
+        journal.begin(ids[position], blob)
+        done.append(encode_outcome(run_call(loaded, blob, options[position])))
+        now = time.perf_counter()
+        if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
+            flush(position + 1)
+            if now - sent > 1.0:
+                faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+            start = sent = now = time.perf_counter()
+    flush(len(blobs))
+
+
+def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
+    """The outcome of one call; an exception is a refusal, its type says of which kind."""
+    call = decode_call(blob)
+    try:
+        result = loaded.answer(call, options)
+    except Exception as error:
+        if isinstance(error, loaded.fatal):
+            os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode())
+            os._exit(OUT_OF_MEMORY if isinstance(error, MemoryError) else 1)
+        kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
+        return Outcome(kind, error=type(error).__name__, message=str(error))
+    return result if isinstance(result, Outcome) else Outcome("tensor", result)
+
+
+def _isolate(log: str) -> None:
+    """Send output to a file that can't grow without end, leave ^C to the parent, and leave a trace when dying."""
+    file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(file, descriptor)
+    os.close(file)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    limit = FILE_LIMIT if hard == resource.RLIM_INFINITY else min(FILE_LIMIT, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+def _limit_memory(more: int) -> None:
+    """Let the process take so many bytes of address space beyond what it has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
+    limit, hard = pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def follow(parent: int) -> None:
+    """End the process when its parent has ended, also in the middle of a call that does not return."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _versions(distribution: str) -> Dict[str, Union[str, int]]:
+    return {
+        "distribution": distribution,
+        "version": version_of(distribution) or "",
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "numpy": np.__version__,
+        "pid": os.getpid(),
+    }

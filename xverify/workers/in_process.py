@@ -1,0 +1,130 @@
+"""A Python function that answers in this process, where a worker would answer in one of its own.
+
+It can end or stop this process like any code that is called; what it can not do is falsify what is computed here: its
+calls run in a floating-point environment of its own (see `xverify.core.fenv`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xverify.core import fenv
+from xverify.core.call import Outcome
+from xverify.oracles.protocol import Loaded
+from xverify.oracles.python_kernel import answerer
+from xverify.workers.child import run_call
+
+TURN_SECONDS = 0.05
+"""After this the caller has its turn, also in the middle of a batch: it looks at its budget between calls."""
+
+
+@dataclass(eq=False)
+class _Batch:
+    requests: Sequence[tuple[bytes, str]]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        return len(self.outcomes) == len(self.requests)
+
+
+class Inline:
+    """A function with the interface of `xverify.workers.worker.Worker`. What it raises is a refusal; KeyboardInterrupt and
+    SystemExit pass.
+
+    Calls are answered when somebody looks whether they are. theirs: the environment that the function's calls begin
+    with; what one call changes in it the next one finds, as in a process of its own. bell: set whenever there is something to
+    do or to collect. strict: "not implemented" is a refusal like any other.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        theirs: fenv.Environment,
+        *,
+        bell: threading.Event | None = None,
+        strict: bool = False,
+    ) -> None:
+        # No exception is fatal: the process goes on.
+        self._loaded = Loaded(answerer(function), (() if strict else (NotImplementedError,)))
+        self._theirs = theirs
+        self._bell = bell or threading.Event()
+        self._batches: deque[_Batch] = deque()
+        self.failed: str | None = None
+        self.likeness: Callable[[bytes], Hashable] | None = None
+        self.calls = 0
+        self.seconds = 0.0
+        self.restarts = 0
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    @property
+    def pending(self) -> int:
+        """Batches submitted and not collected."""
+        return len(self._batches)
+
+    def submit(self, requests: Sequence[tuple[bytes, str]]) -> None:
+        """Queue a batch of (encoded call, path); batches are answered in order."""
+        self._batches.append(_Batch(tuple(requests)))
+        self._bell.set()
+
+    def done(self) -> bool:
+        """Whether the oldest batch is answered, after answering for one turn at most."""
+        if self.failed is not None or not self._batches:
+            return self.failed is not None
+        until = time.monotonic() + TURN_SECONDS
+        oldest = self._batches[0]
+        while not oldest.complete and time.monotonic() < until:
+            blob, path = oldest.requests[len(oldest.outcomes)]
+            oldest.outcomes.append(self._answer(blob, path))
+        self._bell.set()
+        return oldest.complete
+
+    def collect(self) -> list[Outcome]:
+        """The oldest batch's outcomes, one per request."""
+        if not self._batches:
+            raise ValueError("nothing is pending")
+        while not self._batches[0].complete:
+            self.done()
+        return self._batches.popleft().outcomes
+
+    def ask(self, blob: bytes, options: str = "") -> Outcome:
+        """The outcome of one call, when nothing is pending."""
+        if self._batches:
+            raise ValueError(f"{self.pending} batches are pending")
+        self.submit([(blob, options)])
+        return self.collect()[0]
+
+    def abandon(self) -> None:
+        """Give what is not answered the outcome "unasked"."""
+        for batch in self._batches:
+            batch.outcomes += [Outcome("unasked")] * (len(batch.requests) - len(batch.outcomes))
+
+    def stop(self) -> None:
+        self.failed = self.failed or "it was stopped"
+        self._batches.clear()
+
+    def _answer(self, blob: bytes, path: str) -> Outcome:
+        ours, start = fenv.current(), time.perf_counter()
+        fenv.enter(self._theirs)
+        try:
+            with warnings.catch_warnings():
+                # As in a worker: a warning is no refusal, also where tests make it an error.
+                warnings.simplefilter("ignore")
+                return run_call(self._loaded, blob, path)
+        finally:
+            self._theirs = fenv.current()
+            fenv.enter(ours)
+            self.seconds += time.perf_counter() - start
+            self.calls += 1

@@ -1,0 +1,378 @@
+"""Oracles in processes of their own: start them, feed them batches, replace them when they die or hang.
+
+A worker may abort, hang, flood its output or print garbage: the run goes on. The call that was under way is known
+from the worker's journal and gets the outcome "crash" or "hang"; the others go to the worker's successor.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xverify.core.call import Outcome, decode_call, decode_outcome, encode_call
+from xverify.oracles.protocol import Oracle
+from xverify.verify.verdicts import NO_MEMORY
+from xverify.workers.child import unwrap, wrap
+from xverify.workers.process import END, Limits, NotStartedError, Process
+
+STARTS = 3
+"""A worker that dies this often without having answered anything in between is given up."""
+
+IN_FLIGHT = 4
+"""Messages on their way at most: a pipe that is never full never blocks the parent."""
+
+POLL_SECONDS = 0.2
+"""How often the journal of a silent worker is looked at."""
+
+
+class WorkerFailedError(RuntimeError):
+    """The worker could not be started, or died again and again; the message is a sentence."""
+
+
+@dataclass(eq=False)
+class _Request:
+    number: int
+    blob: bytes
+    options: str
+    outcome: Outcome | None = None
+
+
+class Worker:
+    """One oracle in a process of its own. Used by one thread at a time.
+
+    bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
+    likeness(call): what it shares with others; when one has ended the process, those after it that are equal in this get
+    the outcome "spared", since each would cost a process. None spares nothing.
+    forks: whether what answers may be a child of the process that was started, so that its successor is there at once (see
+    `xverify.workers.fork_server`, which says when it is); without it each is a new process, as that of a kernel is, whose module may do
+    anything.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        directory: Path,
+        *,
+        python: str = "",
+        limits: Limits | None = None,
+        bell: threading.Event | None = None,
+        likeness: Callable[[bytes], Hashable] | None = None,
+        forks: bool = True,
+    ) -> None:
+        self.oracle = oracle
+        self.limits = limits or Limits()
+        self.bell = bell or threading.Event()
+        self._process = Process(oracle, python, self.limits, directory, self.bell, forks)
+        self.likeness = likeness
+        self._fatal: dict[tuple[str, Hashable], int] = {}
+        self.failed: str | None = None
+        self.versions: dict[str, Any] = {}
+        self.seconds = 0.0
+        self.calls = 0
+        self.restarts = 0
+        self.slowest = 0.0  # seconds of one message's answers at most
+        self._singly_until = -1  # up to the request of that number, one is sent at a time
+        self._ready = False
+        self._fruitless = 0
+        self._moved = 0.0
+        self._serial = 0
+        self._batches: deque[list[_Request]] = deque()
+        self._unsent: deque[list[_Request]] = deque()
+        self._in_flight: deque[int] = deque()  # of each message under way, the number of its last request
+        self._unanswered: dict[int, _Request] = {}  # in order
+        self._looked = 0.0
+
+    # -- what the engine calls ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process and return at once: the framework is imported while others work."""
+        self._in_flight.clear()
+        self._moved = self._looked = time.monotonic()
+        try:
+            self._process.start()
+        except NotStartedError as error:
+            self._give_up(str(error))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the framework is imported."""
+        self._advance()
+        return self._ready
+
+    @property
+    def pending(self) -> int:
+        """Batches submitted and not collected."""
+        return len(self._batches)
+
+    def submit(self, requests: Sequence[tuple[bytes, str]]) -> None:
+        """Queue a batch of (encoded call, path options); batches are answered in order."""
+        batch = [_Request(self._serial + i, blob, options) for i, (blob, options) in enumerate(requests)]
+        self._serial += len(batch)
+        self._unanswered.update((request.number, request) for request in batch)
+        self._batches.append(batch)
+        self._spare(batch)
+        if left := [request for request in batch if request.outcome is None]:
+            self._unsent.append(left)
+        self._advance()
+
+    def done(self) -> bool:
+        """Whether `collect` would return (or raise) at once."""
+        self._advance()
+        return self.failed is not None or (bool(self._batches) and _complete(self._batches[0]))
+
+    def collect(self, timeout: float | None = None) -> list[Outcome]:
+        """The oldest batch's outcomes, one per request.
+
+        TimeoutError when they are not there in time (the batch stays), `WorkerFailedError` when there is no worker.
+        """
+        if not self._batches:
+            raise ValueError("nothing is pending")
+        limit = None if timeout is None else time.monotonic() + timeout
+        while not self.done():
+            left = POLL_SECONDS if limit is None else min(POLL_SECONDS, limit - time.monotonic())
+            if timeout is not None and left <= 0:
+                raise TimeoutError(f"no answer of {self.oracle.name} in {timeout:g} s")
+            self._advance(left)
+        if not _complete(self._batches[0]):
+            raise WorkerFailedError(self.failed)
+        return [request.outcome for request in self._batches.popleft() if request.outcome is not None]
+
+    def ask(self, blob: bytes, options: str = "") -> Outcome:
+        """The outcome of one call, when nothing is pending."""
+        if self._batches:
+            raise ValueError(f"{self.pending} batches are pending")
+        self.submit([(blob, options)])
+        return self.collect()[0]
+
+    def abandon(self) -> None:
+        """Give what is not answered the outcome "unasked", and start the process anew if something was under way."""
+        self._advance()
+        if not self._unanswered or self.failed is not None:
+            return
+        kept = self._end()
+        for request in self._unanswered.values():
+            request.outcome = Outcome("unasked")
+        self._unanswered.clear()
+        self._succeed(kept)
+
+    @property
+    def forks(self) -> bool:
+        """Whether what answers was forked."""
+        return self._process.forked
+
+    def renew(self) -> None:
+        """Have the next call answered by a process that has answered none, when nothing is pending."""
+        if self.failed is not None or self._process.fresh:
+            return
+        if self._process.renew():
+            self._begin_anew()
+        else:
+            self._kill()
+            self.start()
+
+    def stop(self) -> None:
+        """End the process for sure, within a second, and remove its files."""
+        self._kill()
+        self.failed = self.failed or f"{self.oracle.name} was stopped"
+        self._process.remove()
+
+    # -- the process ----------------------------------------------------------------------------------
+
+    def _advance(self, wait: float = 0.0) -> None:
+        """Take what has arrived (waiting so long for it at most), look after the process, send what is due."""
+        if self.failed is not None or not self._process.is_started:
+            return
+        message = self._process.message(wait)
+        while message is not None:
+            self._take(message)
+            message = self._process.message()
+        self._look_after()
+        self._send()
+
+    def _take(self, message: Any, except_for: int | None = None) -> None:
+        self._moved = time.monotonic()
+        if message[0] == "ready":
+            self.versions, self._ready = dict(message[1]), True
+            self._process.is_ready()
+        elif message[0] == "child":
+            self._process.has_child(message[1])
+        elif message[0] == "died":
+            self._died(message[1], kept=True)
+        elif message[0] == "failed":
+            self._give_up(message[1])
+        elif message[0] == "answers":
+            _, numbers, parcel, seconds = message
+            for number, blob in zip(numbers, unwrap(parcel), strict=True):
+                if number != except_for:  # too late is a hang, even if the signal woke it up
+                    self._unanswered.pop(number).outcome = decode_outcome(blob)
+            self.seconds += seconds
+            self.slowest = max(self.slowest, seconds)
+            self.calls += len(numbers)
+            self._fruitless = 0
+            if self._in_flight and self._in_flight[0] == numbers[-1]:
+                self._in_flight.popleft()
+        elif message is END and self.failed is None:
+            self._died(self._process.status(), kept=False)
+
+    def _look_after(self) -> None:
+        """Replace the process when it has been silent for too long."""
+        now = time.monotonic()
+        if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.limits.call / 4):
+            return
+        held = self._process.held() if self._ready else 0
+        if held > self.limits.resident:
+            self._replace("crash", f"{NO_MEMORY}: it held {held >> 20} MiB", self._process.entry().call)
+            return
+        absent, self._looked = now - self._looked > max(1.0, self.limits.call / 2), now
+        if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
+            return
+        if not self._ready:
+            if now - self._moved > self.limits.start:
+                self._give_up(f"it was not ready after {self.limits.start:g} s")
+        elif self._in_flight:
+            entry = self._process.entry()
+            since = max(entry.since, self._moved) if entry.call is None else entry.since
+            if now - since > self.limits.call:
+                if entry.call is None:
+                    self._replace("crash", self._process.ending(None), None)
+                else:
+                    self._replace("hang", f"no answer within {self.limits.call:g} s", entry.call)
+
+    def _send(self) -> None:
+        while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
+            singly = self._unsent[0][0].number <= self._singly_until
+            if singly and self._in_flight:
+                return
+            requests = self._unsent.popleft()
+            if singly and requests[1:]:
+                self._unsent.appendleft(requests[1:])
+                requests = requests[:1]
+            numbers = tuple(request.number for request in requests)
+            parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
+            self._in_flight.append(numbers[-1])
+            self._process.fresh = False
+            self._moved = time.monotonic()
+            if not self._process.send((numbers, parcel, tuple(request.options for request in requests))):
+                return  # what was sent is sent again
+
+    def _died(self, status: int | None, kept: bool) -> None:
+        # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
+        suspect = None if status is None else self._process.entry().call
+        self._replace("crash", self._process.ending(status), suspect, kept)
+
+    def _replace(self, kind: str, ending: str, suspect: int | None, kept: bool | None = None) -> None:
+        """Give the call under way its outcome, and have a successor of the process for the others. kept: of a process that
+        has ended, whether the one that forked it is still there; None: it is to be ended."""
+        if kept is None:
+            if kind == "hang":
+                self._process.tell_where()
+            kept = self._end(suspect)
+        elif not kept:
+            self._kill()
+        words = self._process.last_words(ending)
+        self._take_answers(suspect if kind == "hang" else None)
+        if suspect is None and self._in_flight:
+            # It died between calls, or its pipe broke: asked one by one, it is known after which.
+            self._singly_until = self._in_flight[-1]
+            sent = [number for number in self._unanswered if number <= self._singly_until]
+            suspect = sent[0] if len(sent) == 1 else None
+        self._fruitless += 1
+        if suspect in self._unanswered:
+            died = self._unanswered.pop(suspect)
+            died.outcome = Outcome(kind, message=words)
+            if self.likeness is not None:
+                like = died.options, self.likeness(died.blob)
+                self._fatal[like] = min(died.number, self._fatal.get(like, died.number))
+            self._spare(list(self._unanswered.values()))
+            self._fruitless = 0
+        elif self._process.forked and self._fruitless > 1:
+            self._process.may_fork = kept = False  # what fails without a call may be the fork's fault
+        if self._fruitless >= STARTS:
+            self._give_up(words)
+            return
+        self._succeed(kept)
+
+    def _succeed(self, kept: bool) -> None:
+        """Have a successor for what is not answered: a child of the same process if that was kept, else a new process."""
+        again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
+        self._unsent = deque(requests for requests in again if requests)
+        self.restarts += 1
+        if not kept:
+            self._kill()
+            self.start()
+            return
+        self._process.next_child()
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._in_flight.clear()
+        self._moved = time.monotonic()
+
+    def _take_answers(self, except_for: int | None = None) -> None:
+        """Take what the process that has ended answered before."""
+        while (message := self._process.message()) is not None:
+            if message[0] == "answers":
+                self._take(message, except_for)
+
+    def _spare(self, waiting: Sequence[_Request]) -> None:
+        """Answer for those that would only end the next process too. Those before the call that ended one did not: where their
+        answers went with the process, they are asked again, so that what is spared does not depend on when answers were
+        sent."""
+        if self.likeness is None or not self._fatal:
+            return
+        for request in waiting:
+            if request.number > self._first_fatal(request):
+                self._unanswered.pop(request.number).outcome = Outcome("spared")
+
+    def _first_fatal(self, request: _Request) -> float:
+        """The number of the first call like this one that ended a process, without what is around it or with; else infinity."""
+        assert self.likeness is not None
+        known = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
+        call = decode_call(request.blob)
+        if not call.around:
+            return known
+        alone = ("", self.likeness(encode_call(replace(call, around=()))))
+        return min(known, self._fatal.get(alone, math.inf))
+
+    def _end(self, except_for: int | None = None) -> bool:
+        """End the process that answers; whether the one that forked it is there to fork another."""
+        kept = self._process.end(lambda message: self._take(message, except_for))
+        self._ready = self._ready and kept
+        return kept
+
+    def _kill(self) -> None:
+        self._process.kill()
+        self._ready = False
+
+    def _give_up(self, reason: str) -> None:
+        self._kill()
+        by = "" if self._process.python == sys.executable else f" by {self._process.python}"
+        self.failed = f"{self.oracle.name} could not be run{by}: {reason}"
+        self.bell.set()
+
+
+def _complete(batch: list[_Request]) -> bool:
+    return all(request.outcome is not None for request in batch)
+
+
+def wait_any(workers: Sequence[Worker], timeout: float) -> list[Worker]:
+    """Those of the workers whose oldest batch can be collected, waiting so long for one at most.
+
+    The workers should share a bell.
+    """
+    limit = time.monotonic() + timeout
+    while True:
+        for worker in workers:
+            worker.bell.clear()
+        done = [worker for worker in workers if worker.pending and worker.done()]
+        left = limit - time.monotonic()
+        if done or left <= 0:
+            return done
+        workers[0].bell.wait(min(left, POLL_SECONDS))
