@@ -19,6 +19,7 @@ from xverify import contracts
 from xverify.arithmetic.linear_operands import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, Tensor
+from xverify.core.errors import DocumentError
 
 UNDER = "under "
 """How the name of a twin in another edition begins; the edition's id follows."""
@@ -250,7 +251,7 @@ def _editions() -> tuple[Contract, ...]:
     for identity in contracts.ids():
         try:
             found.append(contracts.get(identity))
-        except contracts.DocumentError:
+        except DocumentError:
             continue
     return tuple(found)
 

@@ -26,6 +26,7 @@ from xverify import contracts as editions
 from xverify.contracts.model import Contract, Domain
 from xverify.core import fenv
 from xverify.core.call import Call, Outcome
+from xverify.core.errors import UsageError
 from xverify.core.line import call_from_line, call_to_line
 from xverify.engine import select
 from xverify.engine.pool import Answering
@@ -119,7 +120,7 @@ def verify_kernel(
     examples = Examples(profile, held.oracle.name, identity, within, allow_mixed)
     path = select.LEDGER if ledger is None else Path(ledger)
     if ledger is not None and not path.is_file():
-        raise select.UsageError(f"there is no ledger {ledger}")
+        raise UsageError(f"there is no ledger {ledger}")
     report = _gate(
         held,
         budget=select.seconds(str(budget)),
@@ -159,7 +160,7 @@ def verify_call(
     try:
         call = call_from_line(line)
     except ValueError as error:
-        raise select.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     held = _held(kernel, [contract or call.contract], like, denormals, strict, allow_mixed)
     came: list[Outcome] = []
 
@@ -202,13 +203,13 @@ def _held(
     kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: str, strict: bool, allow_mixed: bool
 ) -> _Held:
     if denormals not in ("keep", "flush"):
-        raise select.UsageError(f"denormals is 'keep' or 'flush', not {denormals!r}")
+        raise UsageError(f"denormals is 'keep' or 'flush', not {denormals!r}")
     if isinstance(kernel, str):
         oracle = select.kernel_under_test(kernel, strict)
     elif callable(kernel):
         oracle = _oracle(kernel)
     else:
-        raise select.UsageError(f"a kernel is a TARGET or a function, not {type(kernel).__name__}")
+        raise UsageError(f"a kernel is a TARGET or a function, not {type(kernel).__name__}")
     named, unread = select.contracts_named(patterns or (editions.newest(),))
     taken, left_out = select.taken_by(oracle, named)
     for sentence in (*unread, *left_out):
@@ -229,7 +230,7 @@ def _within(held_to: Sequence[Contract], *named: Sequence[str]) -> dict[str, Dom
     try:
         return {contract.id: narrowed(contract.domain, *parts) for contract in held_to}
     except ValueError as error:
-        raise select.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _gate(held: _Held, *, budget: float, **options: Any) -> Json:

@@ -26,8 +26,8 @@ from xverify.bench.result import Line, Measured, Timed, load, ratio_of_medians, 
 from xverify.bench.run import Options, bench
 from xverify.bench.table import print_bench
 from xverify.cli import main
-from xverify.core.codec import DamagedFileError
 from xverify.core.dtypes import QUANTIZED
+from xverify.core.errors import DamagedFileError
 
 LIMITS = Limits(start=30, prepare=3.0, time=1.0)
 CASES = (

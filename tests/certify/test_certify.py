@@ -21,7 +21,7 @@ from xverify import cli
 from xverify.certify import bulk, witness
 from xverify.certify import certificate as certificates
 from xverify.certify.certificate import held, load, schema
-from xverify.core.codec import DamagedFileError
+from xverify.core.errors import DamagedFileError
 from xverify.core.line import call_from_line
 
 KERNELS = SUPPORT / "certified_kernels.py"

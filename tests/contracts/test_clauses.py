@@ -14,6 +14,7 @@ from written_calls import DNN, MS, ONNX, TF, call_of, changed_calls, random_call
 
 from xverify import contracts
 from xverify.contracts import documents, microsoft, onnx, tensorflow
+from xverify.core.errors import DocumentError
 from xverify.strategies import walk
 
 SEEDS = ROOT.parent / "shared" / "seeds"
@@ -191,7 +192,7 @@ def test_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         assert contract.judge(call_of(contract.id, text)).verdict == expected, text
     del known[key]
-    with pytest.raises(contracts.DocumentError, match="has no DequantizeLinear-21"):
+    with pytest.raises(DocumentError, match="has no DequantizeLinear-21"):
         onnx.contract(21)
 
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from folders import SUPPORT
 
 from xverify import cli, contracts
-from xverify.contracts.external import ContractFileError
 from xverify.contracts.single import single_call
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
-from xverify.engine.select import UsageError, contracts_named
+from xverify.core.errors import ContractFileError, UsageError
+from xverify.engine.select import contracts_named
 from xverify.report import load
 
 EXAMPLE = SUPPORT / "vendor_contract.py"

@@ -15,6 +15,7 @@ from written_calls import MS, call_of
 from xverify import contracts
 from xverify.contracts import microsoft
 from xverify.contracts.model import Cell, Domain
+from xverify.core.errors import DocumentError
 
 INSTALLED, SEED = (contracts.get(MS + edition) for edition in ("installed", "seed"))
 FLOATS = {TensorProto.FLOAT8E4M3FN: "float8_e4m3fn", TensorProto.FLOAT8E5M2: "float8_e5m2"}
@@ -112,6 +113,6 @@ def test_another_python_has_the_edition_if_its_schema_is_the_same(monkeypatch: p
     assert [microsoft.carried(INSTALLED.id, "onnxruntime", python) for python in known] == [True, True, False, False]
     assert not microsoft.carried(SEED.id, "onnxruntime", "same")
     monkeypatch.setattr(microsoft, "schemas", lambda package, python="": {})
-    with pytest.raises(contracts.DocumentError, match=r"carries no com\.microsoft DequantizeLinear-1"):
+    with pytest.raises(DocumentError, match=r"carries no com\.microsoft DequantizeLinear-1"):
         microsoft.installed_contract()
     assert not microsoft.carried(INSTALLED.id, "onnxruntime", "same")

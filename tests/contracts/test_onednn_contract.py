@@ -23,6 +23,7 @@ from xverify.contracts import documents, onednn_guide
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
 from xverify.core.dtypes import encode, numpy_dtype, tensor
+from xverify.core.errors import DocumentError
 from xverify.engine import select
 from xverify.oracles import all_oracles, installed_version, onednn_graph_api
 from xverify.strategies import breakable, openable, opened, spoiled, walk
@@ -147,7 +148,7 @@ def test_an_installed_library_is_judged_by_its_release_too(tmp_path: Path, monke
         contracts.of_onednn((3, 13))
     )
     unnamed = python_with(tmp_path / "unnamed", "libdnnl.so")
-    with pytest.raises(contracts.DocumentError, match="whose files say its release"):
+    with pytest.raises(DocumentError, match="whose files say its release"):
         contracts.carried(STATIC, "onednn", unnamed)
     for python, release in ((newer, (3, 13)), (unnamed, None)):
         monkeypatch.setattr(contracts, "onednn_release", lambda python=python: documents.onednn_release(python))

@@ -11,8 +11,9 @@ import pytest
 
 from xverify import contracts
 from xverify.core.call import Call, Tensor, decode_call, encode_call
-from xverify.core.codec import DamagedFileError, call_from_json, call_to_json
+from xverify.core.codec import call_from_json, call_to_json
 from xverify.core.dtypes import tensor
+from xverify.core.errors import DamagedFileError
 from xverify.core.line import call_from_line, call_to_line
 from xverify.core.moves import AFTER, BEFORE, run
 from xverify.core.surroundings import in_words, requantizes, surround

@@ -12,15 +12,14 @@ from click.testing import CliRunner
 from folders import SUPPORT
 
 from xverify import cli, contracts
+from xverify.core.errors import EnvironmentFailedError, UsageError
 from xverify.engine import versions
 from xverify.engine.bisect import Bisection, Trial, bisect
 from xverify.engine.options import Options
 from xverify.engine.replay import finding_from_report
-from xverify.engine.select import UsageError
 from xverify.engine.sweep import sweep
 from xverify.engine.versions import between
 from xverify.environments import cache
-from xverify.environments.installers import EnvironmentFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.report.bisection import bisection_to_json
 

@@ -12,7 +12,7 @@ import pytest
 from folders import SUPPORT
 
 from xverify import contracts
-from xverify.core.codec import DamagedFileError
+from xverify.core.errors import DamagedFileError
 from xverify.engine.events import FindingFound, Progressed, SweepFinished, SweepStarted, WorkerFailed
 from xverify.engine.options import Options
 from xverify.engine.plan import batches

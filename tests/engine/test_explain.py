@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from xverify import cli
 from xverify.contracts import get
 from xverify.core.call import Outcome, Tensor, code_dtype
+from xverify.core.errors import UsageError
 from xverify.engine import explain as explaining
 from xverify.engine.numerals import code_of, holds, numeral
 from xverify.engine.question import Question, make_call
-from xverify.engine.select import UsageError
 from xverify.oracles.protocol import Loaded, Oracle, Path
 from xverify.report.explained import which
 

@@ -13,7 +13,8 @@ from folders import SUPPORT
 
 from xverify import cli
 from xverify.certify.certificate import load
-from xverify.core.codec import DamagedFileError, read_json
+from xverify.core.codec import read_json
+from xverify.core.errors import DamagedFileError
 
 KERNELS = SUPPORT / "certified_kernels.py"
 CALL = "ai.onnx/DequantizeLinear-25 x=uint8[2]:07,08"
@@ -69,7 +70,8 @@ def test_what_a_certificate_names_by_a_path_is_not_run(made: Path, tmp_path: Pat
 
 
 def test_a_report_does_not_say_which_python_stands_for_an_implementation(tmp_path: Path) -> None:
-    from xverify.engine.select import UsageError, require_plain_name
+    from xverify.core.errors import UsageError
+    from xverify.engine.select import require_plain_name
 
     for name in ("onnxruntime", "onnxruntime==1.17.0", "onnxruntime:CUDAExecutionProvider"):
         require_plain_name(name, "--like", "report.json")

@@ -12,9 +12,9 @@ from folders import SUPPORT
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.errors import UnableError, UsageError
 from xverify.engine.options import Options
 from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.select import UnableError, UsageError
 from xverify.engine.sweep import sweep
 from xverify.engine.vary import dimensions, named, variant, variants
 from xverify.oracles import all_oracles

@@ -21,6 +21,7 @@ from package_index import FRAMEWORK, package_index
 from xverify import contracts
 from xverify.contracts import documents
 from xverify.core.call import Call, Tensor, encode_call
+from xverify.core.errors import DocumentError
 from xverify.engine import select
 from xverify.environments import cache, installers, other_versions
 from xverify.environments.cache import EnvironmentFailedError, environment, versions_offered
@@ -386,12 +387,12 @@ def test_the_same_package_elsewhere_is_judged_by_the_same_texts(tmp_path: Path) 
 
 def test_an_onnxruntime_that_hides_its_schemas_has_the_editions_of_its_opsets(monkeypatch: pytest.MonkeyPatch) -> None:
     def schemas(package: str, python: str) -> object:
-        raise contracts.DocumentError("it does not say")
+        raise DocumentError("it does not say")
 
     assert documents.newest_opset(sys.executable) >= 25
     monkeypatch.setattr(contracts.onnx, "schemas", schemas)
     monkeypatch.setattr(contracts.onnx, "newest_opset", lambda python: 20)
     known = [i for i in contracts.ids() if i.startswith("ai.onnx/") and contracts.carried(i, "onnxruntime", "/other")]
     assert known == [f"ai.onnx/DequantizeLinear-{version}" for version in (10, 13, 19)]
-    with pytest.raises(contracts.DocumentError):
+    with pytest.raises(DocumentError):
         contracts.carried("ai.onnx/DequantizeLinear-10", "onnx", "/other")

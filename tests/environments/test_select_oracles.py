@@ -12,8 +12,8 @@ from sample_report import sample_report
 
 from xverify.cli.common import say
 from xverify.contracts import get
+from xverify.core.errors import UnableError, UsageError
 from xverify.engine import replay, select
-from xverify.engine.select import UnableError, UsageError
 from xverify.environments import other_versions
 from xverify.environments.cache import Environment, EnvironmentFailedError
 from xverify.environments.installers import Say

@@ -14,8 +14,8 @@ from sampled_calls import KNOWN_REGIONS, per_tensor, sample_of
 
 from xverify import contracts
 from xverify.core.call import Call
-from xverify.core.codec import DamagedFileError
 from xverify.core.dtypes import tensor
+from xverify.core.errors import DamagedFileError
 from xverify.gate.ledger import (
     Condition,
     Entry,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ledger_entries import ENTRY, TODAY, violation
 from sample_report import findings
 
-from xverify.core.codec import DamagedFileError
+from xverify.core.errors import DamagedFileError
 from xverify.gate.ledger import Condition, Entry, Ledger, Recipes, entry_from_finding
 from xverify.gate.ledger_entry import entry_to_toml
 from xverify.gate.ledger_file import HEADER, MOST_BYTES, accept, prune, read

@@ -11,8 +11,8 @@ import pytest
 from folders import ROOT, SUPPORT
 from suite_kernels import EDITION, NARROW, TO_128, profile, sound, wrong_at
 
+from xverify.core.errors import UsageError
 from xverify.core.line import call_from_line
-from xverify.engine.select import UsageError
 from xverify.gate import ledger_file
 from xverify.gate.ledger import entry_from_finding
 from xverify.testing import KernelError, NotVerifiedError, verify_call, verify_kernel

@@ -12,7 +12,8 @@ import pytest
 import xverify
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import tensor
-from xverify.engine.select import UsageError, kernel_named
+from xverify.core.errors import UsageError
+from xverify.engine.select import kernel_named
 from xverify.kernels.backends import chosen
 from xverify.oracles import all_oracles, xverify_numpy
 

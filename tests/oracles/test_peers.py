@@ -15,6 +15,7 @@ from scripts_run import run, scaled
 
 from xverify import contracts
 from xverify.core.call import LAYOUTS, Call
+from xverify.core.errors import UsageError
 from xverify.engine import select
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
@@ -293,7 +294,7 @@ def test_one_that_is_not_installed_is_named_with_the_line_that_installs_it(
     chosen, sentences = select.oracles_named([], None)
     assert name not in {oracle.name for oracle in chosen}
     assert f"{name} is left out: {missing} is not installed; pip install {missing}" in sentences
-    with pytest.raises(select.UsageError, match=f"pip install {missing}"):
+    with pytest.raises(UsageError, match=f"pip install {missing}"):
         select.oracles_named([name], None)
 
 

@@ -12,10 +12,11 @@ from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.model import Given
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor, values
+from xverify.core.errors import BrokenEnvironmentError
 from xverify.verify import legal
 from xverify.verify.compare import compare
 from xverify.verify.findings import Subject
-from xverify.verify.legal import AsGiven, BrokenEnvironmentError, Legal, legal_set
+from xverify.verify.legal import AsGiven, Legal, legal_set
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import judge
 

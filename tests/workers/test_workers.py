@@ -15,10 +15,11 @@ import pytest
 from doubled_calls import FAKE, HERE, is_double, request
 
 from xverify.core.call import decode_call, encode_call
+from xverify.core.errors import WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.workers.child import FILE_LIMIT, read_journal, unwrap, wrap
 from xverify.workers.process import Limits
-from xverify.workers.worker import STARTS, Worker, WorkerFailedError, wait_any
+from xverify.workers.worker import STARTS, Worker, wait_any
 
 Start = Callable[..., Worker]
 

@@ -138,7 +138,8 @@ def save(bench: Mapping[str, Any], path: Path) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """Read it again. DamagedFileError, a ValueError, when it is no bench."""
-    from xverify.core.codec import DamagedFileError, read_json
+    from xverify.core.codec import read_json
+    from xverify.core.errors import DamagedFileError
 
     bench = read_json(path)
     if not isinstance(bench, dict) or bench.get("schema") != SCHEMA:

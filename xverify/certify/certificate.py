@@ -20,8 +20,8 @@ from xverify.certify.bulk import Through
 from xverify.certify.domains import Domain, GivenScales, named, size, triples_of_unit
 from xverify.certify.identity import changed_files
 from xverify.certify.ranges import Range, Ranges
-from xverify.core.codec import DamagedFileError, read_json
-from xverify.engine.select import UsageError
+from xverify.core.codec import read_json
+from xverify.core.errors import DamagedFileError, UsageError
 from xverify.report.check import errors
 
 SCHEMA = "xverify.certificate/2"

@@ -28,10 +28,9 @@ from xverify.certify.ranges import Range, Ranges
 from xverify.certify.witness import counterexample, is_tensor
 from xverify.core.bits import subnormals_work
 from xverify.core.call import Outcome
-from xverify.engine.select import UnableError
+from xverify.core.errors import FlushingError, RefusedError, UnableError, WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
-from xverify.workers.worker import WorkerFailedError
 
 Shard = tuple[int, Range]
 """A slice, and units of it."""
@@ -45,14 +44,6 @@ ONCE_SECONDS = 0.1
 
 LEAST_COLUMNS = 16
 """What a worker is asked first: whether it answers at all."""
-
-
-class RefusedError(UnableError):
-    """The implementation answers no call of the domain; the message is a sentence."""
-
-
-class FlushingError(UnableError):
-    """This process no longer computes with subnormals, so nothing that it expects is right."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from xverify.certify.listing import grouped
 from xverify.certify.ranges import Ranges
 from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
-from xverify.core.codec import DamagedFileError
+from xverify.core.errors import DamagedFileError, UsageError
 from xverify.core.machine import machine
-from xverify.engine.select import UsageError, is_file, require_plain_name
+from xverify.engine.select import is_file, require_plain_name
 from xverify.environments import naming
 from xverify.environments.installers import Say
 from xverify.oracles import all_oracles

@@ -7,9 +7,10 @@ from xverify.certify.bulk import Granularity, Through
 from xverify.certify.domains import Domain, GivenScales, Pairs, named, names
 from xverify.certify.expected import RECIPES
 from xverify.contracts.model import Contract
+from xverify.core.errors import UsageError
 from xverify.engine import select
 from xverify.engine.numerals import code_of, numeral
-from xverify.engine.select import UsageError, nearest
+from xverify.engine.select import nearest
 from xverify.environments import naming
 from xverify.environments.installers import Say
 from xverify.oracles import all_oracles, answers

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from xverify.cli.common import PASS, UNABLE, clear, console_of_output
+from xverify.core.errors import UsageError
 
 DTYPES = "uint8:float32,packed-int4:float16"
 GRANULARITY = "per-tensor,per-axis,blocked"
@@ -64,7 +65,7 @@ def bench(
         pairs, kinds = listed.pairs_of(dtypes), listed.granularities_of(granularity)
         chosen = listed.cases_of(pairs, kinds, listed.sizes_of(sizes))
     except ValueError as error:
-        raise select.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     for path in (json_file, html_file):
         if path is not None:
             select.writable(path.resolve().parent)

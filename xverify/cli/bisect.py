@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xverify.cli.common import PASS, UNABLE, clear, console_of_output, say
+from xverify.core.errors import UsageError
 
 if TYPE_CHECKING:
     from xverify.verify.findings import Finding
@@ -82,11 +83,11 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
         if len(entries) != 1:
             some = ", ".join(entry["id"] for entry in entries[:3])
             listed = f": {some}{', ...' if len(entries) > 3 else ''}" if entries else ""
-            raise select.UsageError(
+            raise UsageError(
                 f"{path} holds {len(entries)} findings, and one is wanted: give its id and --run {path}{listed}"
             )
     else:
         entries = [entry for entry in entries if entry["id"] == finding]
         if not entries:
-            raise select.UsageError(f"{path} has no finding {finding!r}")
+            raise UsageError(f"{path} has no finding {finding!r}")
     return finding_from_report(entries[0], path.parent)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,7 +105,7 @@ def certify(
         print_domains(console, count)
         return PASS
     if domain_name is None:
-        raise select.UsageError("--domain is missing: what is to be proven; see: xverify certify --list")
+        raise UsageError("--domain is missing: what is to be proven; see: xverify certify --list")
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
     target = select.KERNEL if target is None else target
     oracle = subject_named(target, say)
@@ -114,7 +115,7 @@ def certify(
     judge = Judge(domain, through.out, readings_of(through))
     limits = Limits(call=select.seconds(timeout), memory=memory << 20)
     if output is not None and not output.name:
-        raise select.UsageError("-o is empty: it takes the name of a file")
+        raise UsageError("-o is empty: it takes the name of a file")
     path = output or select.RUNS / "certificates" / _file_name(
         oracle.name, through.contract.id, domain.name, through.out
     )
@@ -142,7 +143,7 @@ def certify(
         book = Book(path, head, through, judge.readings, count)
         if before is not None:
             if differences := changed(before, book.head):
-                raise select.UsageError(
+                raise UsageError(
                     f"{path} is another proof: {'; '.join(differences)}. Begin again with --anew, or write to another file (-o)"
                 )
             book.go_on(before)

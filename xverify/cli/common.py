@@ -32,12 +32,16 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    from xverify.contracts import DocumentError, UnknownEditionError
-    from xverify.core.codec import DamagedFileError
-    from xverify.engine.select import UnableError, UsageError
-    from xverify.environments.installers import EnvironmentFailedError
-    from xverify.verify.attribute import UnknownRecipeError
-    from xverify.workers.worker import WorkerFailedError
+    from xverify.contracts import DocumentError
+    from xverify.core.errors import (
+        DamagedFileError,
+        EnvironmentFailedError,
+        UnableError,
+        UnknownEditionError,
+        UnknownRecipeError,
+        UsageError,
+        WorkerFailedError,
+    )
 
     try:
         sys.exit(command(*args, **options) or PASS)

@@ -160,7 +160,7 @@ def gate(
 
 def _narrowed(held_to: tuple[Contract, ...], x: str, scale: str, granularity: str) -> dict[str, Domain]:
     """The domains of the editions without what was not named."""
-    from xverify.engine.select import UsageError
+    from xverify.core.errors import UsageError
     from xverify.gate.gate import narrowed
 
     parts = [[word.strip() for word in listed.split(",") if word.strip()] for listed in (x, scale, granularity)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from xverify.cli.common import PASS, clear, console_of_output
+from xverify.core.errors import UsageError
 
 FILE = click.Path(path_type=Path)
 
@@ -56,16 +57,16 @@ def accept(
     entries = {entry["id"]: entry for entry in reports.load(source)["findings"]}
     if finding not in entries:
         hint = select.nearest(finding, entries)
-        raise select.UsageError(f"{source} has no finding {finding!r}{hint}")
+        raise UsageError(f"{source} has no finding {finding!r}{hint}")
     if entries[finding]["known"]:
-        raise select.UsageError(f"{finding} is in the ledger already, as {entries[finding]['ledger']['entry']}")
+        raise UsageError(f"{finding} is in the ledger already, as {entries[finding]['ledger']['entry']}")
     until = None if expires is None else select.day(expires, date.today())
     path = path or select.LEDGER
     try:
         entry = entry_from_finding(entries[finding], reason, date.today(), owner, until, name, source.parent)
         ledger_file.accept(path, entry)
     except ValueError as error:
-        raise select.UsageError(f"{finding} cannot be accepted: {error}") from None
+        raise UsageError(f"{finding} cannot be accepted: {error}") from None
     click.echo(f"{path}: {entry.name} accepted{f' until {until}' if until else ''}; its scope can be edited there")
     return PASS
 
@@ -85,13 +86,13 @@ def prune(names: tuple[str, ...], run: str | None, path: Path | None) -> int:
     there = {entry.name for entry in ledger_file.read(path).entries}
     if names:
         if missing := [name for name in names if name not in there]:
-            raise select.UsageError(f"{path} has no entry {missing[0]!r}{select.nearest(missing[0], there)}")
+            raise UsageError(f"{path} has no entry {missing[0]!r}{select.nearest(missing[0], there)}")
         chosen = list(names)
     else:
         source = select.report_file(run)
         report = reports.load(source)
         if "gate" not in report:
-            raise select.UsageError(f"{source} is no gate's report: run xverify gate first, or name the entries")
+            raise UsageError(f"{source} is no gate's report: run xverify gate first, or name the entries")
         chosen = [name for name in report["gate"]["stale"] if name in there]
     if not chosen:
         click.echo(f"{path}: nothing is stale")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from xverify.cli.common import FINDINGS, PASS, clear, say
+from xverify.core.errors import UnableError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +69,7 @@ def replay(
     kernel = _kernel(select.KERNEL if target is None else target, strict) if target is not None or is_call else None
     others = [select.oracle_named(name, say) for name in names]
     if was and was.partition(":")[0] not in VERDICTS:
-        raise select.UsageError(
-            f"--was takes a verdict, {', '.join(VERDICTS)}, and after a colon readings; not {was!r}"
-        )
+        raise UsageError(f"--was takes a verdict, {', '.join(VERDICTS)}, and after a colon readings; not {was!r}")
     unfixed, count = False, 0
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
         if is_call and kernel is not None:
@@ -84,13 +83,13 @@ def replay(
             if result.got:
                 click.echo(f"        gives {result.got}")
     if not count:
-        raise select.UnableError(f"no finding of {finding} has a call: there is nothing to ask again")
+        raise UnableError(f"no finding of {finding} has a call: there is nothing to ask again")
     return FINDINGS if unfixed else PASS
 
 
 def _refuse(**given: object) -> None:
     """UsageError for an option that a certificate has no use for."""
-    from xverify.engine.select import UsageError
+    from xverify.core.errors import UsageError
 
     options = {"names": "--oracle", "was": "--was", "run": "--run", "like": "--like"}
     odd = [options[name] for name, value in given.items() if value]
@@ -113,7 +112,7 @@ def _certificate(path: Path, target: str | None, files: tuple[str, ...]) -> int:
     from xverify.certify.certificate import load
     from xverify.certify.replay import replay as ask_again
     from xverify.certify.replay import subject_of
-    from xverify.engine.select import UnableError
+    from xverify.core.errors import UnableError
 
     certificate = load(path)
     oracle = subject_of(certificate, target, say)
@@ -135,14 +134,14 @@ def _of_report(
     from xverify.engine.replay import replay as run_again
 
     if not Path(finding).exists() and (finding.endswith(".json") or "/" in finding):
-        raise select.UsageError(f"there is no file {finding}")
+        raise UsageError(f"there is no file {finding}")
     path = select.report_file(finding if Path(finding).exists() else run)
     report = reports.load(path)
     entries = report["findings"]
     if not Path(finding).exists():
         entries = [entry for entry in entries if entry["id"] == finding]
         if not entries:
-            raise select.UsageError(f"{path} has no finding {finding!r}")
+            raise UsageError(f"{path} has no finding {finding!r}")
     else:
         entries = [entry for entry in entries if entry["witness"] is not None]
     own = [contract for file in files for contract in select.contracts_of_file(file)]
@@ -160,7 +159,7 @@ def _of_report(
 
 def _in_house_or_named(name: str) -> None:
     """A user's kernel runs only when the user names it."""
-    from xverify.engine.select import UsageError
+    from xverify.core.errors import UsageError
     from xverify.oracles import all_oracles
 
     if name not in all_oracles():
@@ -184,7 +183,7 @@ def _call(
     try:
         call = call_from_line(line)
     except ValueError as error:
-        raise select.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     own = [contract for file in files for contract in select.contracts_named([file])[0]]
     identity = own[0].id if own else call.contract
     contract = _held_to(identity, own, denormals, like_name, ask)

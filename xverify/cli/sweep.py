@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.core.errors import UsageError
 
 VERDICTS = (
     "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
@@ -118,7 +119,7 @@ def sweep(
 
 
 def _verdicts(listed: str) -> set[str]:
-    from xverify.engine.select import UsageError
+    from xverify.core.errors import UsageError
 
     names = {name.strip() for name in listed.split(",") if name.strip()}
     unknown = names - set(VERDICTS)
@@ -145,10 +146,10 @@ def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path |
     from xverify.report.merge import merged
 
     if finding is not None and kind != "markdown":
-        raise select.UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
+        raise UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
     sources = [select.report_file(run) for run in runs or (None,)]
     if output is not None and output.resolve() in [source.resolve() for source in sources]:
-        raise select.UsageError(f"{output} is the report itself, which would be overwritten; name another file")
+        raise UsageError(f"{output} is the report itself, which would be overwritten; name another file")
     each = [reports.load(source) for source in sources]
     loaded = each[0] if len(each) == 1 else merged(each)
     text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)

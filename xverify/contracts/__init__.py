@@ -8,9 +8,9 @@ from functools import cache, partial
 from pathlib import Path
 
 from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onednn_guide, onnx, tensorflow
-from xverify.contracts.documents import DocumentError, onednn_release
-from xverify.contracts.external import ContractFileError
+from xverify.contracts.documents import onednn_release
 from xverify.contracts.model import Contract
+from xverify.core.errors import ContractFileError, DocumentError, UnknownEditionError
 
 _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     **{f"ai.onnx/DequantizeLinear-{v}": partial(onnx.contract, v) for v in onnx.VERSIONS},
@@ -40,16 +40,6 @@ _BARE = {
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
 }
 """What an id without an edition means."""
-
-
-class UnknownEditionError(KeyError):
-    """No built-in edition has that id; the message is a sentence."""
-
-    def __str__(self) -> str:
-        return (
-            f"no edition is called {self.args[0]!r} here (see: xverify contracts); one that a file defines is known only "
-            "where the file is named: --contract path.py"
-        )
 
 
 _PAIRS = (

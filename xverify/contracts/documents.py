@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from xverify.core.errors import DocumentError
+
 _ASK_SCHEMAS = """
 import json, sys
 def plain(schema):
@@ -80,10 +82,6 @@ _NAMES = {
     "float8e8m0": "float8_e8m0fnu",
     "float4e2m1": "float4_e2m1fn",
 }
-
-
-class DocumentError(Exception):
-    """A document cannot be read: its package is not installed, or does not answer."""
 
 
 @dataclass(frozen=True)

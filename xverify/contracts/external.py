@@ -19,20 +19,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from xverify.arithmetic.reading import Operands
-from xverify.contracts.documents import DocumentError
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement
 from xverify.contracts.single import Number, single_call
 from xverify.core.call import Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, encode
+from xverify.core.errors import ContractFileError, DocumentError
 
 SCALES = (*FLOATS, "float8_e8m0fnu")
 """The types of a scale that the recipes can compute with."""
 
 _ID = re.compile(r"[a-z][a-z0-9.-]*/[A-Za-z][A-Za-z0-9]*-[0-9]+(@[a-z0-9.-]+)?")
-
-
-class ContractFileError(ValueError):
-    """A file is not one of an edition; the message says where and why, and is for the author of the file."""
 
 
 def load(path: Path, known: Mapping[str, Callable[[], Contract]]) -> tuple[Contract, ...]:

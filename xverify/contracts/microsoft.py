@@ -10,11 +10,12 @@ import numpy as np
 from xverify.arithmetic.linear_operands import linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32
-from xverify.contracts.documents import DocumentError, Schema, schemas, version_of
+from xverify.contracts.documents import Schema, schemas, version_of
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
 from xverify.core.bits import canonical
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
+from xverify.core.errors import DocumentError
 
 _NAME = "com.microsoft/DequantizeLinear-1"
 _SEED_DOCUMENT = "ONNX Runtime's published page on com.microsoft DequantizeLinear-1"

@@ -8,9 +8,10 @@ from functools import partial
 from xverify.arithmetic.linear_operands import ceil_div, has_nonzero, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, by_name
-from xverify.contracts.documents import DocumentError, Schema, newest_opset, schemas, version_of
+from xverify.contracts.documents import Schema, newest_opset, schemas, version_of
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Granularity, Judgement, TextCheck, judged
 from xverify.core.call import Call
+from xverify.core.errors import DocumentError
 
 VERSIONS = (10, 13, 19, 21, 23, 24, 25)
 """The versions of the operator up to the newest that the contracts were written for."""

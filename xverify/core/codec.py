@@ -21,16 +21,13 @@ from xverify.core.call import (
     read_around,
 )
 from xverify.core.dtypes import decimal, hexadecimal
+from xverify.core.errors import DamagedFileError
 
 MOST_INLINE = 4096
 """Tensors of more values than this are named by generator and digest, with a file beside the report."""
 
 MOST_BYTES = 256 << 20
 """Files larger than this are refused."""
-
-
-class DamagedFileError(ValueError):
-    """A file is not what it should be; the message is a sentence that says which file and why."""
 
 
 def read_json(path: Path, limit: int = MOST_BYTES) -> Any:

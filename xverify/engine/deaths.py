@@ -14,11 +14,12 @@ from functools import partial
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
+from xverify.core.errors import WorkerFailedError
 from xverify.engine.run import Sweep
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding, Subject
 from xverify.workers.phase_timer import WAITING
-from xverify.workers.worker import Worker, WorkerFailedError
+from xverify.workers.worker import Worker
 
 DEATHS = ("crash", "hang")
 

@@ -16,14 +16,15 @@ from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Clause, Contract, Judgement
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import BITS, Call, Outcome, code_dtype, encode_call
+from xverify.core.errors import UsageError, WorkerFailedError
 from xverify.core.rounding import is_subnormal
-from xverify.engine.select import UsageError, nearest
+from xverify.engine.select import nearest
 from xverify.oracles import all_oracles, answers, installed_version
 from xverify.oracles.protocol import Oracle
 from xverify.verify.attribute import neighbours
 from xverify.verify.legal import legal_set
 from xverify.workers.process import Limits
-from xverify.workers.worker import Worker, WorkerFailedError
+from xverify.workers.worker import Worker
 
 ORACLE_SECONDS = 60.0
 """How long one implementation may take to start and answer."""

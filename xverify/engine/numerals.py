@@ -21,7 +21,7 @@ from xverify.core.dtypes import (
     is_float,
     values,
 )
-from xverify.engine.select import UsageError
+from xverify.core.errors import UsageError
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e(?P<exponent>[+-]?\d+))?")
 _HEX = re.compile(r"(?P<sign>[+-]?)0x(?P<whole>[0-9a-f]*)\.?(?P<part>[0-9a-f]*)(p(?P<exponent>[+-]?\d+))?")

@@ -18,6 +18,7 @@ from typing import Protocol
 from xverify.contracts import get
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, decode_call, encode_call
+from xverify.core.errors import WorkerFailedError
 from xverify.core.machine import MISSING
 from xverify.engine.events import Consumer, WorkerFailed, WorkerReady
 from xverify.engine.plan import Case
@@ -27,7 +28,7 @@ from xverify.oracles.protocol import Path as Way
 from xverify.verify.findings import Subject
 from xverify.workers.phase_timer import WAITING, Spent
 from xverify.workers.process import Limits
-from xverify.workers.worker import Worker, WorkerFailedError
+from xverify.workers.worker import Worker
 
 DEPTH = 2
 """Batches of one contract under way: enough that no worker waits for the planner."""

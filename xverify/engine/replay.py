@@ -11,7 +11,8 @@ from typing import Any
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
-from xverify.core.codec import DamagedFileError, call_from_json
+from xverify.core.codec import call_from_json
+from xverify.core.errors import DamagedFileError, UnableError
 from xverify.engine import select, vary
 from xverify.engine.store import describe
 from xverify.environments import naming
@@ -68,9 +69,9 @@ def _of_version(name: str, say: Say) -> Oracle:
     """The implementation that is not here as it is installed. What a report names by a path is not run for that alone."""
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
-        raise select.UnableError(f"no implementation is called {name!r} here; see: xverify oracles")
+        raise UnableError(f"no implementation is called {name!r} here; see: xverify oracles")
     if not parts.version or parts.option:
-        raise select.UnableError(f"{name} is run only when it is named: add --oracle {name}")
+        raise UnableError(f"{name} is run only when it is named: add --oracle {name}")
     return select.oracle_named(name, say)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.errors import ContractFileError, DocumentError, UsageError
 from xverify.core.machine import MISSING
 from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
@@ -29,14 +30,6 @@ LEDGER = Path("reports", "ledger.toml")
 
 KERNEL = "xverify-numpy"
 """The kernel under test when none is named."""
-
-
-class UsageError(ValueError):
-    """The user asked for something that is not there; the message says what to do next."""
-
-
-class UnableError(Exception):
-    """What was asked for cannot be done here; the message is a sentence."""
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
@@ -66,7 +59,7 @@ def contracts_of_file(path: str) -> tuple[Contract, ...]:
     """The editions that a Python file defines; its code is run. Raises UsageError with the first mistake in it."""
     try:
         return contracts.from_file(Path(path))
-    except (contracts.ContractFileError, contracts.DocumentError) as error:
+    except (ContractFileError, DocumentError) as error:
         raise UsageError(str(error)) from None
 
 
@@ -86,7 +79,7 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
     for identity in found:
         try:
             yield contracts.get(identity)
-        except contracts.DocumentError as error:
+        except DocumentError as error:
             sentences.append(f"{identity} is left out: {error}")
 
 

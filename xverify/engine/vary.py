@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Outcome
-from xverify.engine.select import UnableError, UsageError, nearest
+from xverify.core.errors import UnableError, UsageError
+from xverify.engine.select import nearest
 from xverify.oracles.protocol import Oracle, Setting
 from xverify.verify import verdicts
 from xverify.verify.findings import Discrepancy, Key, Subject, witness_order

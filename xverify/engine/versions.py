@@ -11,17 +11,17 @@ from packaging.version import InvalidVersion, Version
 
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.core.errors import EnvironmentFailedError, UsageError, WorkerFailedError
 from xverify.engine import select
 from xverify.engine.bisect import Probe, Trial
 from xverify.engine.replay import AskAny, asking, replay
 from xverify.environments import naming, other_versions
-from xverify.environments.installers import EnvironmentFailedError, Say
+from xverify.environments.installers import Say
 from xverify.oracles import all_oracles, with_option
 from xverify.oracles.protocol import Oracle
 from xverify.strategies import simplest
 from xverify.verify.changes import base_name
 from xverify.verify.findings import Finding
-from xverify.workers.worker import WorkerFailedError
 
 MakeOracle = Callable[[str], Oracle]
 """make(version): the implementation at that version. Raises EnvironmentFailedError with a sentence."""
@@ -32,12 +32,12 @@ def implementation(finding: Finding) -> Oracle:
     document, or on a kernel, which have no versions that a registry offers."""
     if finding.subject.role != "oracle":
         what = "documents" if finding.subject.role == "edition" else f"the kernel {finding.subject.name}"
-        raise select.UsageError(
+        raise UsageError(
             f"{finding.id} is a finding on {what}: bisect goes over the versions of an implementation that a registry offers"
         )
     named, known = naming.parse(base_name(finding.subject.name)), all_oracles()
     if named.name not in known:
-        raise select.UsageError(f"no implementation is called {named.name!r} here; see: xverify oracles")
+        raise UsageError(f"no implementation is called {named.name!r} here; see: xverify oracles")
     return with_option(known[named.name], named.option) if named.option else known[named.name]
 
 
@@ -59,7 +59,7 @@ def between(offered: Sequence[str], first: str, last: str) -> list[str]:
     """
     low, high = (_version(text) if text else None for text in (first, last))
     if low is not None and high is not None and low > high:
-        raise select.UsageError(f"--from {first} is newer than --to {last}: name the older version first")
+        raise UsageError(f"--from {first} is newer than --to {last}: name the older version first")
     ordered = sorted({Version(one): one for one in offered}.items())
     chosen = [
         text
@@ -68,7 +68,7 @@ def between(offered: Sequence[str], first: str, last: str) -> list[str]:
     ]
     if not chosen:
         known = f"what is offered goes from {ordered[0][1]} to {ordered[-1][1]}" if ordered else "none is offered"
-        raise select.UsageError(f"no version lies between {first or 'the oldest'} and {last or 'the newest'}; {known}")
+        raise UsageError(f"no version lies between {first or 'the oldest'} and {last or 'the newest'}; {known}")
     return chosen
 
 
@@ -76,7 +76,7 @@ def _version(text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion:
-        raise select.UsageError(f"{text!r} is not a version; one is written 1.17.0") from None
+        raise UsageError(f"{text!r} is not a version; one is written 1.17.0") from None
 
 
 def probing(finding: Finding, make: MakeOracle, directory: Path, own: Sequence[Contract], say: Say) -> Probe:

@@ -18,8 +18,9 @@ from typing import Any
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
+from xverify.core.errors import EnvironmentFailedError
 from xverify.environments import installers
-from xverify.environments.installers import EnvironmentFailedError, Interpreter, Say
+from xverify.environments.installers import Interpreter, Say
 
 ALWAYS = ("numpy", "ml_dtypes")
 """What every worker imports, whatever its framework needs."""

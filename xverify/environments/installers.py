@@ -21,6 +21,8 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from xverify.core.errors import EnvironmentFailedError
+
 Say = Callable[[str], None]
 """Told a sentence when something takes long."""
 
@@ -66,10 +68,6 @@ for name in sys.argv[1:]:
         pass
 print(json.dumps(found))
 """
-
-
-class EnvironmentFailedError(RuntimeError):
-    """An environment cannot be made or used; the message is a sentence."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from xverify import contracts
+from xverify.core.errors import DocumentError
 from xverify.environments import installers
 from xverify.environments.cache import EnvironmentFailedError, environment
 from xverify.environments.installers import Say
@@ -60,7 +61,7 @@ def _judged_there(oracle: Oracle) -> Moved:
                 carried.append(identity)
             else:
                 reasons[identity] = "its own package carries no such text, or another"
-        except contracts.DocumentError as error:
+        except DocumentError as error:
             reasons[identity] = str(error)
     return replace(oracle, ships=tuple(carried)), reasons
 

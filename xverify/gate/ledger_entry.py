@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from typing import Any
 
+from xverify.core.errors import WrongFieldError
 from xverify.core.line import call_from_line
 from xverify.gate.ledger import VERDICTS, Entry, Recipes
 from xverify.gate.regions import region_from_name
@@ -24,14 +25,6 @@ _LEFT_OUT = ("finding", "summary", "owner", "witness")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KNOWN = (*_TEXTS, "accepted", "expires", "witness", "attribution", "scope")
-
-
-class WrongFieldError(ValueError):
-    """A field is not what it should be. keys: the way to it from the entry's table, () for the entry as a whole."""
-
-    def __init__(self, keys: tuple[str, ...], message: str) -> None:
-        super().__init__(message)
-        self.keys = keys
 
 
 # -- writing ----------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from xverify.core.codec import DamagedFileError
+from xverify.core.errors import DamagedFileError, WrongFieldError
 from xverify.gate.ledger import Entry, Ledger
-from xverify.gate.ledger_entry import WrongFieldError, check_names, entry_from_table, entry_to_toml
+from xverify.gate.ledger_entry import check_names, entry_from_table, entry_to_toml
 
 MOST_BYTES = 4 << 20
 """Ledgers larger than this are neither written nor read."""

@@ -11,7 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xverify.core.codec import MOST_BYTES, DamagedFileError, read_json
+from xverify.core.codec import MOST_BYTES, read_json
+from xverify.core.errors import DamagedFileError
 from xverify.report.check import SCHEMA, check
 
 __all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 
+from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
-from xverify.engine.select import UsageError
 from xverify.report import summary
 from xverify.report.issue_words import NAMES, PATHS, Case, lead, outside, title
 from xverify.report.markdown import code, row, text

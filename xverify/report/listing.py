@@ -11,11 +11,12 @@ from rich.table import Table
 
 from xverify import contracts
 from xverify.contracts.model import Contract
+from xverify.core.errors import DocumentError, WorkerFailedError
 from xverify.engine.probe import probe
 from xverify.environments.cache import Environment
 from xverify.oracles import answers, installed_version, takes_options
 from xverify.oracles.protocol import Oracle
-from xverify.workers.worker import Worker, WorkerFailedError
+from xverify.workers.worker import Worker
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
@@ -62,7 +63,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
             try:
                 support = probe(worker, contracts.get(identity))
                 console.print(f"{oracle.name}  {identity}: {support.in_words()}", soft_wrap=True, highlight=False)
-            except contracts.DocumentError as error:
+            except DocumentError as error:
                 console.print(f"{oracle.name}  {identity}: not asked, {error}", soft_wrap=True, highlight=False)
     except WorkerFailedError as error:
         console.print(str(error), soft_wrap=True, highlight=False, markup=False)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xverify.engine.select import UsageError
+from xverify.core.errors import UsageError
 from xverify.report.check import SCHEMA, check
 from xverify.report.merge_cells import merged_cells, versions_of
 from xverify.report.merge_findings import merged_findings

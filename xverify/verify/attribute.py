@@ -25,6 +25,7 @@ from xverify.arithmetic.simplify import types_of
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor, code_dtype
+from xverify.core.errors import UnknownRecipeError
 
 SEARCHED = 60
 """Values on which a search begins."""
@@ -240,13 +241,6 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     # Mistakes that are the same in this call may differ in another, so each is held against all.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
     return tuple(first_of(every, (most_wrong, *seen)))
-
-
-class UnknownRecipeError(KeyError):
-    """No recipe has that name; the message is a sentence."""
-
-    def __str__(self) -> str:
-        return f"no recipe of arithmetic is called {self.args[0]!r}; reports and the lines of a gate name those that there are"
 
 
 def named(contract: Contract, name: str) -> Recipe:

@@ -11,6 +11,7 @@ from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.errors import DocumentError
 from xverify.verify.findings import Discrepancy, Key, Subject
 from xverify.verify.legal import Legal, legal_set
 from xverify.verify.verdicts import Judged
@@ -76,7 +77,7 @@ def rivals(contract: Contract) -> Iterator[Contract]:
     for identity in contracts.rivals(contract.id):
         try:
             yield contracts.get(identity)
-        except contracts.DocumentError:
+        except DocumentError:
             continue
 
 

@@ -15,12 +15,9 @@ from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.contracts.model import Contract, Given
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
+from xverify.core.errors import BrokenEnvironmentError
 from xverify.core.rounding import is_subnormal
 from xverify.verify.large import by_code, in_blocks
-
-
-class BrokenEnvironmentError(RuntimeError):
-    """This process flushes subnormals, so nothing that it computes can be trusted."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ import execnet
 
 import xverify.core.call
 from xverify import oracles
+from xverify.core.errors import NotStartedError
 from xverify.oracles.protocol import Oracle
 from xverify.workers.child import LOST, Entry, read_journal
 from xverify.workers.crash_log import half_of_memory, in_words, last_words, resident
@@ -54,10 +55,6 @@ END_SECONDS = 1.0
 
 END = ("end",)
 """The last message: the pipe is closed."""
-
-
-class NotStartedError(RuntimeError):
-    """The process could not be started; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from xverify.core.call import Outcome, decode_call, decode_outcome, encode_call
+from xverify.core.errors import NotStartedError, WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import unwrap, wrap
-from xverify.workers.process import END, Limits, NotStartedError, Process
+from xverify.workers.process import END, Limits, Process
 
 STARTS = 3
 """A worker that dies this often without having answered anything in between is given up."""
@@ -30,10 +31,6 @@ IN_FLIGHT = 4
 
 POLL_SECONDS = 0.2
 """How often the journal of a silent worker is looked at."""
-
-
-class WorkerFailedError(RuntimeError):
-    """The worker could not be started, or died again and again; the message is a sentence."""
 
 
 @dataclass(eq=False)
