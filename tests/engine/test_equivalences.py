@@ -17,6 +17,7 @@ from folders import SUPPORT
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
+from xverify.core.verdict import Verdict
 from xverify.engine import equivalences, pool
 from xverify.engine.conclude import conclude
 from xverify.engine.options import Options
@@ -171,7 +172,9 @@ def test_each_path_takes_its_share_and_is_a_path_of_the_same_finding(tmp_path):
 
 
 def test_nothing_is_asked_again_for_a_finding_of_another_kind():
-    other = Finding(Key("it", MULTIPLY, "mixed", f"{MULTIPLY}/formula", "int8 to float32"), SUBJECT, "", WIDE, None)
+    other = Finding(
+        Key("it", MULTIPLY, Verdict.MIXED, f"{MULTIPLY}/formula", "int8 to float32"), SUBJECT, "", WIDE, None
+    )
 
     def ask(call: Call) -> Outcome:
         raise AssertionError("asked")

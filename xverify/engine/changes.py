@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
+from xverify.core.verdict import Verdict
 from xverify.oracles import answers
 from xverify.verify import verdicts
 from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
@@ -109,7 +110,7 @@ def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
     contract = witness.judged.contract.id
     change = Change(name, older, newer, said.kind, said.what, witness.step.sign, witness.is_judged)
     detail = f"{older} to {newer}, {said.kind}: {said.what}"
-    key = Key(said.newer.name, contract, "changed", f"{contract}/{said.clause}", detail)
+    key = Key(said.newer.name, contract, Verdict.CHANGED, f"{contract}/{said.clause}", detail)
     return Discrepancy(key, summary, readings=said.readings, change=change)
 
 

@@ -13,6 +13,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import call_from_json
 from xverify.core.errors import DamagedFileError, UnableError
+from xverify.core.verdict import Verdict
 from xverify.engine import select, vary
 from xverify.engine.store import describe
 from xverify.environments import naming
@@ -84,7 +85,7 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     call = call_from_json(entry["witness"]["call"], directory / "scripts")
     who = entry["subject"]
     subject = Subject(who["name"], who["version"], who["role"], who["options"])
-    key = Key(subject.name, entry["contract"], entry["verdict"], entry["clause"], entry["detail"])
+    key = Key(subject.name, entry["contract"], Verdict(entry["verdict"]), entry["clause"], entry["detail"])
     finding = Finding(key, subject, entry["summary"], call, None)
     finding.readings = tuple(entry.get("readings", ()))
     by = entry.get("attribution")
@@ -146,7 +147,9 @@ def replay_call(
     def ask_it(call: Call) -> Outcome:
         return ask(subject, call.under(contract.asked_as))
 
-    was = Finding(Key(subject.name, contract.id, verdict or "violation", "", ""), subject, "", call, None)
+    was = Finding(
+        Key(subject.name, contract.id, Verdict(verdict or Verdict.VIOLATION), "", ""), subject, "", call, None
+    )
     was.readings = readings
     outcome = ask_it(call)
     found = faults(was, judge(contract, call), outcome, ask_it)

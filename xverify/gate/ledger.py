@@ -15,6 +15,7 @@ from typing import Any, Literal
 from xverify.core.call import Call
 from xverify.core.codec import call_from_json
 from xverify.core.line import call_from_line, call_to_line
+from xverify.core.verdict import Verdict
 from xverify.gate.regions import inside, region_from_name, region_to_text
 from xverify.gate.scope import Condition, Facts, facts, matches
 from xverify.verify.view import Sample
@@ -24,10 +25,8 @@ __all__ = [
     "facts", "in_scope", "look_up", "same_kind", "stale", "witness_call",
 ]  # fmt: skip
 
-VERDICTS = (
-    "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "unsupported", "crash", "hang",
-    "nondeterministic", "memory", "changed",
-)  # fmt: skip
+VERDICTS: tuple[str, ...] = (*Verdict, "unsupported")
+"""Verdicts that an entry may have. No finding is "unsupported", but ledgers of earlier versions may say so."""
 
 CELL_FIELDS = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 """What a report says of a cell; an accepted finding's scope names all of it."""
@@ -112,7 +111,7 @@ def same_kind(entry: Entry, seen: Seen) -> bool:
         return False
     same_clause = matches(seen.clause, entry.clause)
     if _of_recipe(entry.detail, entry.recipes) and _of_recipe(seen.detail, seen.recipes):
-        return same_clause or entry.verdict != "ambiguity"
+        return same_clause or entry.verdict != Verdict.AMBIGUITY
     return same_clause and matches(seen.detail, entry.detail)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
+from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
 from xverify.verify.region import Region
 from xverify.verify.view import Sample
@@ -40,7 +41,7 @@ class Key:
 
     subject: str
     contract: str
-    verdict: str
+    verdict: Verdict
     clause: str
     detail: str
 

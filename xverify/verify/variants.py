@@ -21,6 +21,7 @@ from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Outcome, Tensor
 from xverify.core.dtypes import FLOATS, values
 from xverify.core.rounding import is_subnormal, smallest_normal
+from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import is_zero
@@ -91,7 +92,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
     if effect.any():
         count = int(np.count_nonzero(effect))
         by = Attribution("flush-subnormals", "takes or gives subnormal numbers as zero", count, count)
-        key = Key(name, judged.contract.id, "ambiguity", f"{judged.contract.id}/subnormal", by.reading)
+        key = Key(name, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
         summary = (
             f"{plain} {by.words} with {setting}, which is what the setting is for, and not without it; no sentence speaks "
             f"of them"
@@ -111,7 +112,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
 
 def _key(judged: Judged, name: str, detail: str) -> Key:
     contract = judged.contract
-    return Key(name, contract.id, "nondeterministic", contract.value_clause(judged.call, None), detail)
+    return Key(name, contract.id, Verdict.NONDETERMINISTIC, contract.value_clause(judged.call, None), detail)
 
 
 def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
