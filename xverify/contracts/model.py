@@ -93,6 +93,8 @@ class TextCheck:
     """A place where a document contradicts itself: the two sentences, and how the contradiction shows."""
 
     clause: str
+    name: str
+    """A machine token that tells the checks of a document apart: it is part of a finding's id."""
     summary: str
     call: Call | None = None
 

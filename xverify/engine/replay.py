@@ -22,6 +22,7 @@ from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
+from xverify.verify.details import modernized, modernized_step
 from xverify.verify.findings import Change, Finding, Key, Subject
 from xverify.verify.shrink import faults, reproduces
 from xverify.verify.verdicts import judge
@@ -85,7 +86,13 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     call = call_from_json(entry["witness"]["call"], directory / "scripts")
     who = entry["subject"]
     subject = Subject(who["name"], who["version"], who["role"], who["options"])
-    key = Key(subject.name, entry["contract"], Verdict(entry["verdict"]), entry["clause"], entry["detail"])
+    key = Key(
+        subject.name,
+        entry["contract"],
+        Verdict(entry["verdict"]),
+        entry["clause"],
+        modernized(entry["verdict"], entry["detail"]),
+    )
     finding = Finding(key, subject, entry["summary"], call, None)
     finding.readings = tuple(entry.get("readings", ()))
     by = entry.get("attribution")
@@ -96,7 +103,7 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
             by["reading"], by.get("words", ""), by["explained_values"], by["values"], elsewhere
         )
     if entry.get("change"):
-        finding.change = Change(**entry["change"])
+        finding.change = Change(**{**entry["change"], "step": modernized_step(entry["change"]["step"])})
     reference = entry.get("reference")
     if reference:
         known = all_oracles().get(reference)
@@ -118,7 +125,7 @@ def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()
     ask_it = partial(asking_as, finding.subject)
     ask_reference = partial(asking_as, finding.reference) if finding.reference else None
     if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
-        still = any(check.summary == key.detail for check in contract.text_checks())
+        still = any(check.name == key.detail for check in contract.text_checks())
         return Replayed(finding.id, "STILL" if still else "FIXED", finding.summary, "the document's own example")
     found = reproduces(finding, contract, call, ask_it, ask_reference)
     if found is not None:

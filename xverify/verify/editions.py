@@ -85,5 +85,5 @@ def rivals(contract: Contract) -> Iterator[Contract]:
 def contradictions(contract: Contract) -> Iterator[tuple[Discrepancy, Call | None]]:
     """What a document says against itself."""
     for check in contract.text_checks():
-        key = Key(contract.id, contract.id, Verdict.CONFLICT, check.clause, check.summary)
-        yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}"), check.call
+        key = Key(contract.id, contract.id, Verdict.CONFLICT, check.clause, check.name)
+        yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}", words=check.summary), check.call

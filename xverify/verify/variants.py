@@ -25,6 +25,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import is_zero
+from xverify.verify.details import detail_of
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.verdicts import Judged
 
@@ -70,7 +71,7 @@ def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> li
 def _refusal(judged: Judged, name: str, other: Outcome) -> Discrepancy:
     setting = setting_of(name)
     how = "refuses" if other.refused else "answers"
-    key = _key(judged, name, f"{setting}: {how}")
+    key = _key(judged, name, detail_of(setting, how))
     than = "answers" if other.refused else "refuses"
     summary = f"{without_setting(name)} {how} with {setting} a call that it {than} without it"
     return Discrepancy(key, summary, values=judged.call.values)
@@ -83,7 +84,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
             f"{plain} gives {other.dtype} {list(other.shape)} with {setting}, and {usual.dtype} {list(usual.shape)} "
             f"without it"
         )
-        return [Discrepancy(_key(judged, name, f"{setting}: shape or type"), summary, values=judged.call.values)]
+        return [Discrepancy(_key(judged, name, detail_of(setting, "result")), summary, values=judged.call.values)]
     apart = differing(usual, other)
     effect = (
         apart & _by_denormals(judged, usual, other) if setting.startswith(DENORMALS + "=") else np.zeros_like(apart)

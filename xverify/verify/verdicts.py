@@ -17,6 +17,7 @@ from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
+from xverify.verify.details import detail_of, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
 
@@ -120,19 +121,19 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
         return None
     if outcome.message.startswith(NO_MEMORY):
         # Memory is lost call by call: the one that found none left is not to blame.
-        key = Key(subject, judged.contract.id, Verdict.CRASH, _formula(judged), NO_MEMORY)
+        key = Key(subject, judged.contract.id, Verdict.CRASH, _formula(judged), "out-of-memory")
         return Discrepancy(key, f"{subject} ends the process: {outcome.message.splitlines()[0]}")
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
     what = "ends the process" if outcome.kind == "crash" else "does not answer"
-    size = "an empty tensor" if judged.call.values == 0 else "values"
+    is_empty = judged.call.values == 0
+    size = "an empty tensor" if is_empty else "values"
+    name = clause_text(judged, clause) if judged.judgement.clauses else ""
+    detail = detail_of(judged.judgement.verdict, name, "empty" if is_empty else "values")
     if judged.judgement.clauses:
-        name = clause_text(judged, clause)
-        detail = f"{judged.judgement.verdict} by {name}, {size}"
         how = (
             f"a call that the clause {name!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
         )
     else:
-        detail = f"allowed, {size}"
         how = f"an allowed call of {size} ({_types(judged.cell)})" if judged.cell else "an allowed call"
     first_line = outcome.message.splitlines()[0] if outcome.message else "no message"
     summary = f"{subject} {what} on {how}: {first_line}"
@@ -170,7 +171,7 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     clause = f"{contract.id}/{'float-zero-point' if has_float_zero_point else 'granularity'}"
     clause = clause if clause in contract.clauses else _formula(judged)
     kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
-    detail = f"{kind} x, {'a' if cell.zero_point_dtype else 'no'} zero point, {outcome.error}"
+    detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
     summary = (
         f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
         f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
@@ -188,7 +189,7 @@ def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy
     name = "output-type" if got.dtype != legal.dtype else "output-shape"
     clause = f"{judged.contract.id}/{name}"
     clause = clause if clause in judged.contract.clauses else _formula(judged)
-    detail = f"{got.dtype} for {legal.dtype}" if name == "output-type" else "another shape"
+    detail = detail_of("result-type", got.dtype, legal.dtype) if name == "output-type" else "result-shape"
     summary = f"{subject} gives {got.dtype} {list(got.shape)} where {legal.dtype} {list(legal.shape)} is due"
     key = Key(subject, judged.contract.id, Verdict.VIOLATION, clause, detail)
     return Discrepancy(key, summary, values=judged.call.values, max_ulp=-1)
@@ -233,7 +234,7 @@ def violates(
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
     if recipe is None:
-        key = Key(subject, contract.id, Verdict.VIOLATION, clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        key = Key(subject, contract.id, Verdict.VIOLATION, clause, types_detail(cell.x_dtype, cell.out_dtype))
         summary = f"{subject} gives values that no known recipe explains, with x of {cell.x_dtype}, which {contradicts}"
         return Discrepancy(key, summary, None, count, comparison.max_ulp)
     if elsewhere is None:
@@ -242,7 +243,7 @@ def violates(
         summary = f"{subject} {by.words}, which {contradicts}"
         return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name,))
     by = Attribution(recipe.name, recipe.words, count, count, (elsewhere.name, elsewhere.words))
-    key = Key(subject, contract.id, Verdict.VIOLATION, clause, f"in part {recipe.name}")
+    key = Key(subject, contract.id, Verdict.VIOLATION, clause, partly(recipe.name))
     summary = f"{subject} in part {by.words}, which {contradicts}"
     return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name, elsewhere.name))
 
@@ -285,7 +286,7 @@ def mixed(
     summary = f"{subject} gives legal values that no single reading of the text explains ({_types(cell)})"
     count = judged.call.values
     if recipe is None:
-        key = Key(subject, contract.id, Verdict.MIXED, clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        key = Key(subject, contract.id, Verdict.MIXED, clause, types_detail(cell.x_dtype, cell.out_dtype))
         return Discrepancy(key, summary, None, count, 0, alive)
     by = Attribution(recipe.name, recipe.words, count, count)
     summary = f"{summary}; one that it does not admit does: it {by.words}"
@@ -328,16 +329,17 @@ def disagrees(
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None
     if outcome.refused or other.refused:
-        how = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        detail = detail_of("refuses" if outcome.refused else "computes", reference)
     elif _same_values(outcome, other) or all(_follows(judged, each, known) for each in (outcome, other)):
         return None
     else:
-        how = f"gives other values than {reference}"
+        words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
-    key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, how)
-    summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {how}"
+    key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
+    summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
     names = tuple(recipe.name for recipe in known)
-    return Discrepancy(key, summary, values=judged.call.values, readings=names)
+    return Discrepancy(key, summary, values=judged.call.values, readings=names, words=words)
 
 
 def _follows(judged: Judged, outcome: Outcome, known: Sequence[Recipe]) -> bool:
