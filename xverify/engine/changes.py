@@ -12,7 +12,7 @@ from xverify.core.call import Call
 from xverify.core.verdict import Verdict
 from xverify.oracles import answers
 from xverify.verify import verdicts
-from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
+from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, ObservedChange, base_name
 from xverify.verify.details import change_detail, detail_of, partly, types_detail
 from xverify.verify.findings import Change, Discrepancy, Key, Subject
 from xverify.verify.verdicts import Judged, clause_text
@@ -67,7 +67,7 @@ def changes_of(sweep: Sweep) -> Changes:
 def conclude_changes(sweep: Sweep) -> None:
     """Add to the run's findings what changed from each version to the next: one finding for all editions, cells and paths
     that are alike in it."""
-    groups: dict[_Said, list[Seen]] = defaultdict(list)
+    groups: dict[_Said, list[ObservedChange]] = defaultdict(list)
     answered = _answered(sweep)
     for seen in sweep.changes.seen():
         groups[_said(sweep, seen, answered)].append(seen)
@@ -84,7 +84,7 @@ def conclude_changes(sweep: Sweep) -> None:
             finding.paths.update(seen.newer.options for seen in listed)
 
 
-def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
+def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ...]:
     """Which witness is taken: the path that most people run, a call that is allowed, one with values, the first edition, the
     smallest call."""
     allowed = seen.judged.judgement.verdict == "allowed"
@@ -98,7 +98,7 @@ def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
     )
 
 
-def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
+def _discrepancy(said: _Said, witness: ObservedChange) -> Discrepancy:
     name = base_name(said.newer.name)
     older, newer = _labels(said.older, said.newer)
     head = f"{KINDS[said.kind]} {name} {newer}"
@@ -122,7 +122,7 @@ def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
     return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
 
 
-def _said(sweep: Sweep, seen: Seen, answered: Answered) -> _Said:
+def _said(sweep: Sweep, seen: ObservedChange, answered: Answered) -> _Said:
     kind, token, what, judged = seen.step.kind, seen.step.what, seen.step.words, seen.judged
     older, newer = (replace(subject, options="", often=True) for subject in (seen.older, seen.newer))
     clause = clause_text(judged, seen.step.clause)
@@ -161,7 +161,7 @@ def _calls(judged: Judged) -> str:
     return f"calls that {clause!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
 
 
-def _of_refusal(sweep: Sweep, seen: Seen, answered: Answered) -> tuple[str, str, str, str]:
+def _of_refusal(sweep: Sweep, seen: ObservedChange, answered: Answered) -> tuple[str, str, str, str]:
     """Kind, token, what and words where one of the versions refuses: a missing feature, or a refusal that is right or wrong."""
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)

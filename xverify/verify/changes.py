@@ -89,7 +89,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class Seen:
+class ObservedChange:
     """Calls of one cell with the same step: counts, and the smallest with both outcomes."""
 
     older: Subject
@@ -143,7 +143,7 @@ class Changes:
         self._successions = successions(subjects)
         self._expected = expected
         self._judges = judges
-        self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], Seen] = {}
+        self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], ObservedChange] = {}
 
     def observe(self, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
         """Compare the outcomes of one call by neighbouring versions. A version that does not run, or does not answer the
@@ -163,13 +163,13 @@ class Changes:
             key = (older, newer, judged.contract.id, judged.cell, step.sign, step.clause, types)
             seen = self._seen.get(key)
             if seen is None:
-                seen = self._seen[key] = Seen(older, newer, step, is_judged, judged, before, after)
+                seen = self._seen[key] = ObservedChange(older, newer, step, is_judged, judged, before, after)
             elif witness_order(judged.call, judged.number) < seen.order:
                 seen.judged, seen.before, seen.after, seen.step = judged, before, after, step
             seen.cases += 1
             seen.values += step.values
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[ObservedChange]:
         """Everything that was seen, in an order that does not depend on which answer came first."""
         return sorted(
             self._seen.values(),
