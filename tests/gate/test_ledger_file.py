@@ -19,8 +19,7 @@ from sample_report import findings
 
 from xverify.core.errors import DamagedFileError
 from xverify.gate.ledger import Condition, Entry, Ledger, ObservedFinding, Recipes, covers, entry_from_finding
-from xverify.gate.ledger_entry import entry_to_toml
-from xverify.gate.ledger_file import HEADER, MOST_BYTES, accept, prune, read
+from xverify.gate.ledger_file import HEADER, MOST_BYTES, accept, entry_to_toml, prune, read
 from xverify.gate.scope import FIELDS
 
 
@@ -212,10 +211,10 @@ def test_names_are_unique(tmp_path):
         ({"name": "a b"}, "expected letters, digits"),
         ({"verdict": "wrong"}, "expected one of crash, hang"),
         ({"expires": TODAY}, "it expires on 2026-11-21, but was accepted on 2026-11-21"),
-        ({"witness": "a x=3"}, "the witness is no call"),
+        ({"witness": "a x=3"}, "the witness is not a call"),
         ({"region": "nowhere"}, "'nowhere' is no term of a region"),
         ({"scope": (Condition("x_dtype", ("int7",)),)}, "'int7' is no x_dtype"),
-        ({"summary": "\ud800"}, "read again, it would be another one"),
+        ({"summary": "\ud800"}, "reading it back gives another entry"),
     ],
 )
 def test_what_a_ledger_may_not_hold_is_not_written(tmp_path, changes, message):
@@ -297,9 +296,9 @@ def line_of(piece: str, occurrence: int = 1) -> int:
         ("accepted = 2026-11-21", "accepted = 2026-13-21", line_of("accepted"), "not TOML"),
         ("accepted = 2026-11-21", "accepted = 2028-01-01", line_of("expires"), "it expires on 2027-02-21, but was accepted on"),
         ("expires = 2027-02-21", "expires = 3", line_of("expires"), "expected a day without quotes"),
-        ("x=int32[1,3]@F", "x=int32[1,2]@F", line_of("witness"), "the witness is no call: word 2, .*expected 2 codes"),
+        ("x=int32[1,3]@F", "x=int32[1,2]@F", line_of("witness"), "the witness is not a call: word 2, .*expected 2 codes"),
         ("witness = ", "# a comment\n\nwitness = 3 #", line_of("witness") + 2, "expected a string for 'witness', got 3"),
-        ("witness = ", 'witness = """\n\n\na x=3""" #', line_of("witness"), "the witness is no call"),
+        ("witness = ", 'witness = """\n\n\na x=3""" #', line_of("witness"), "the witness is not a call"),
         ('reading = "wraps-int32"', "", line_of("[known.attribution]"), "the attribution has no reading"),
         ('reading = "wraps-int32"', 'reading = ""', line_of("reading"), "reading is empty"),
         ('elsewhere = "e"', 'elswhere = "e"', line_of("elsewhere"), "unknown field 'elswhere'; did you mean 'elsewhere'"),

@@ -1,7 +1,7 @@
-"""The ledger of known findings: what an entry is, which findings it covers, and how one is made from a finding.
+"""The ledger of accepted findings: its entries, the findings that an entry covers, and an entry made from a finding.
 
-An entry is no name of a test: it says of which calls it is (its scope, a predicate on calls) and what gives the wrong
-values there (its recipes), so that one known finding hides no other of the same type.
+An entry holds a scope, a predicate on calls, and the recipes that give the wrong values there. So an accepted finding hides no
+other finding of the same kind.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ VERDICTS: tuple[str, ...] = (*Verdict, "unsupported")
 """Verdicts that an entry may have. No finding is "unsupported", but ledgers of earlier versions may say so."""
 
 CELL_FIELDS = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
-"""What a report says of a cell; an accepted finding's scope names all of it."""
+"""The fields of a report's cell, all of which the scope of an accepted finding names."""
 
 MOST_WITNESS = 1 << 16
-"""Longer witnesses, in characters, are left out of the entry."""
+"""The longest witness, in characters, that an entry holds."""
 
 Standing = Literal["known", "expired", "changed", "outside"]
 _BEST_FIRST: tuple[Standing, ...] = ("known", "expired", "changed")
@@ -55,50 +55,63 @@ _BEST_FIRST: tuple[Standing, ...] = ("known", "expired", "changed")
 
 @dataclass(frozen=True)
 class Recipes:
-    """Names of the recipe that gives the wrong values and, if the right ones follow another, of that."""
+    """The recipes of a finding's values."""
 
     reading: str
+    """The name of the recipe that gives the wrong values."""
     elsewhere: str = ""
+    """The name of the reading that gives the right values; "" if the same recipe gives them."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One known finding. subject, contract, clause and detail may be globs.
-
-    finding: its id when it was accepted, for information. expires: the first day on which it no longer counts, None
-    for never. witness: a call as one line (`xverify.core.line`), "" for none. recipes: None when none was known.
-    scope: conditions that must all hold of a call. region: where its wrong values must lie, "" for anywhere.
-    """
+    """One accepted finding. ``subject``, ``contract``, ``clause`` and ``detail`` may be globs."""
 
     name: str
+    """The name, which no other entry of the ledger has."""
     subject: str
+    """The implementation."""
     contract: str
+    """The edition."""
     verdict: str
+    """One of `VERDICTS`."""
     reason: str
+    """Why the finding is accepted."""
     accepted: date
+    """The day on which it was accepted."""
     owner: str = ""
+    """Who answers for it; "" for nobody."""
     expires: date | None = None
+    """The first day on which the entry no longer counts; None for never."""
     finding: str = ""
+    """The finding's id when it was accepted, for information."""
     clause: str = "*"
+    """The clause's id."""
     detail: str = "*"
+    """The detail of the finding's key, see `xverify.verify.details`."""
     summary: str = ""
+    """The finding in a sentence, for information."""
     witness: str = ""
+    """A call that shows the finding as one line (`xverify.core.line`); "" for none."""
     recipes: Recipes | None = None
+    """What gives the values; None if that was unknown."""
     scope: tuple[Condition, ...] = ()
+    """Conditions that a call must all satisfy."""
     region: str = ""
+    """Where the wrong values must lie; "" for anywhere."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """All known findings, in the order of the file; their names differ."""
+    """All accepted findings."""
 
     entries: tuple[Entry, ...] = ()
+    """The entries in the order of the file; their names differ."""
 
 
 @dataclass(frozen=True)
 class ObservedFinding:
-    """What was found. recipes: its attribution, None for none. equal: others that give all its values as well, so that
-    it is no change when another of them is named."""
+    """A finding of a run, as far as a ledger looks at it."""
 
     subject: str
     contract: str
@@ -106,72 +119,86 @@ class ObservedFinding:
     clause: str = ""
     detail: str = ""
     recipes: Recipes | None = None
+    """Its attribution; None if it has none."""
     equal: tuple[Recipes, ...] = ()
+    """Other recipes that give all its values too. An entry that names one of them covers the finding."""
 
 
-def in_scope(entry: Entry, given: Facts) -> bool:
-    """Whether every condition of the entry's scope holds of a call's facts."""
-    return all(condition.holds(given) for condition in entry.scope)
+def in_scope(entry: Entry, call_facts: Facts) -> bool:
+    """True if a call's facts satisfy every condition of the entry's scope."""
+    return all(condition.holds(call_facts) for condition in entry.scope)
 
 
-def same_kind(entry: Entry, seen: ObservedFinding) -> bool:
-    """Whether the entry is about such findings, whatever the calls and whatever gives their values.
+def same_kind(entry: Entry, finding: ObservedFinding) -> bool:
+    """True if the entry is about such findings, whatever the calls and whatever gives their values.
 
-    The detail of a finding about values is the name of its recipe, and its clause may follow from the recipe: where both
-    are such, they are not compared, since it is `covers` that compares recipes.
+    The detail of a finding about values is the name of its recipe, and its clause may follow from the recipe. Two such details
+    are not compared here, since `covers` compares the recipes.
     """
-    if entry.verdict != seen.verdict:
+    if entry.verdict != finding.verdict:
         return False
-    if not matches(seen.subject, entry.subject) or not matches(seen.contract, entry.contract):
+    if not matches(finding.subject, entry.subject) or not matches(finding.contract, entry.contract):
         return False
-    same_clause = matches(seen.clause, entry.clause)
-    if _of_recipe(entry.detail, entry.recipes) and _of_recipe(seen.detail, seen.recipes):
+    same_clause = matches(finding.clause, entry.clause)
+    if _of_recipe(entry.detail, entry.recipes) and _of_recipe(finding.detail, finding.recipes):
         return same_clause or entry.verdict != Verdict.AMBIGUITY
-    return same_clause and matches(seen.detail, entry.detail)
+    return same_clause and matches(finding.detail, entry.detail)
 
 
 def _of_recipe(detail: str, recipes: Recipes | None) -> bool:
-    """Whether a detail follows from what gives the values: the recipe's name or, where none is known, the types."""
+    """True if a detail follows from the recipe: it is the recipe's name or, without a recipe, the types."""
     if recipes is not None:
         return detail in ("*", recipes.reading, partly(recipes.reading))
     return names_types(detail)
 
 
-def covers(entry: Entry, seen: ObservedFinding, given: Facts, today: date, samples: Sequence[Sample] = ()) -> Standing:
-    """What the entry says of a finding on one call (or one of each cell's): "known"; "expired"; "changed" when other
-    recipes give its values; "outside" when it is of another kind or scope, or has a wrong value outside the region.
+def covers(
+    entry: Entry, finding: ObservedFinding, call_facts: Facts, today: date, samples: Sequence[Sample] = ()
+) -> Standing:
+    """Classify a finding on one call, or on one call of each cell, by one entry.
 
-    given: the call's `facts`. samples: its judged calls, if the region is to be looked at.
+    Args:
+        entry: the entry.
+        finding: the finding.
+        call_facts: the call's `facts`.
+        today: the day of the run.
+        samples: the finding's judged calls, to compare the entry's region with; () to leave the region out.
+
+    Returns:
+        "known"; "expired"; "changed" if other recipes give the values; "outside" if the finding is of another kind or scope,
+        or has a wrong value outside the region.
     """
-    if not same_kind(entry, seen) or not in_scope(entry, given):
+    if not same_kind(entry, finding) or not in_scope(entry, call_facts):
         return "outside"
     if not inside(region_from_name(entry.region), samples):
         return "outside"
-    if entry.recipes not in (seen.recipes, *seen.equal):
+    if entry.recipes not in (finding.recipes, *finding.equal):
         return "changed"
     return "expired" if entry.expires is not None and today >= entry.expires else "known"
 
 
 def look_up(
-    ledger: Ledger, seen: ObservedFinding, given: Facts, today: date, samples: Sequence[Sample] = ()
+    ledger: Ledger, finding: ObservedFinding, call_facts: Facts, today: date, samples: Sequence[Sample] = ()
 ) -> tuple[Standing, Entry | None]:
-    """The best that some entry says of a finding (see `covers`), and the first entry that says so; ("outside", None) when
-    the finding is new."""
-    said = [(covers(entry, seen, given, today, samples), entry) for entry in ledger.entries]
+    """The best standing that an entry gives a finding (see `covers`), and the first entry that gives it.
+
+    A new finding is ("outside", None).
+    """
+    standings = [(covers(entry, finding, call_facts, today, samples), entry) for entry in ledger.entries]
     for best in _BEST_FIRST:
-        for standing, entry in said:
+        for standing, entry in standings:
             if standing == best:
                 return best, entry
     return "outside", None
 
 
 def stale(ledger: Ledger, seen_names: Collection[str]) -> tuple[Entry, ...]:
-    """Entries that no longer occur: those whose names were not seen."""
+    """The entries whose findings no longer occur: those whose names are not among ``seen_names``."""
     return tuple(entry for entry in ledger.entries if entry.name not in seen_names)
 
 
 def witness_call(entry: Entry) -> Call | None:
-    """The call that shows the finding, None when the entry holds none. ValueError when it is damaged."""
+    """The call that shows the finding; None if the entry holds none. Raises ValueError if it is damaged."""
     return call_from_line(entry.witness) if entry.witness else None
 
 
@@ -184,13 +211,23 @@ def entry_from_finding(
     name: str = "",
     directory: Path = Path(),
 ) -> Entry:
-    """The entry of a finding of a report (an item of ``report.json``'s "findings"), as narrow as what was seen.
+    """Make the entry of a report's finding, as narrow as the evidence.
 
-    Its scope is the cells on which it was seen, any call where it was seen in no cell. Its region is
-    kept where no single recipe gives all values; where one does, the recipe says more. name: the finding's id if not
-    given. directory: of the run, for a witness that is too large to be inline.
+    Its scope is the cells in which the finding was seen, or any call if it was seen in none. It keeps the region only where no
+    single recipe gives all values, since the recipe says more.
 
-    Raises DamagedFileError when the witness is not what was written, ValueError when the region is not known.
+    Args:
+        finding: an item of "findings" in ``report.json``.
+        reason: why it is accepted.
+        accepted: today.
+        owner: who answers for it.
+        expires: the first day on which the entry no longer counts.
+        name: the entry's name; the finding's id by default.
+        directory: the run's directory, which holds a witness that is too large for the report.
+
+    Raises:
+        DamagedFileError: the witness's file is not the one that was written.
+        ValueError: the region is unknown.
     """
     by = finding["attribution"]
     recipes = None if by is None else Recipes(by["reading"], by.get("elsewhere", {}).get("reading", ""))
@@ -232,5 +269,5 @@ def _scope(finding: Mapping[str, Any], call: Call | None) -> tuple[Condition, ..
     cells = finding["cells"]
     if cells:
         return tuple(Condition(field, tuple(sorted({cell[field] for cell in cells}))) for field in CELL_FIELDS)
-    # A forbidden call lies in no cell: what its finding is about is the clause, which the entry names.
+    # A forbidden call lies in no cell. The entry names the clause that forbids it.
     return ()

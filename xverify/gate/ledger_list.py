@@ -1,4 +1,4 @@
-"""The ledger as a list for people: what is known, why it is accepted, and until when."""
+"""The ledger as a list on the terminal: what is accepted, why, and until when."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from xverify.report import summary
 from xverify.report.decision import plain
 
 SOON = 14
-"""Days before its end from which on an entry stands out."""
+"""Days before its expiry from which an entry is highlighted."""
 
 MOST_WORDS = 8
-"""Words of one condition that are shown."""
+"""Words of one condition that are shown at most."""
 
 _LABEL = 11
 
 
 def print_ledger(ledger: Ledger, path: Path, today: date, console: Console) -> None:
-    """Every entry with its name and state, in the order of the file; one sentence where there is none."""
+    """Print every entry with its name and state, in the order of the file."""
     if not ledger.entries:
         console.print(Text(f"{path}: no known findings; a gate fails on everything that it finds"), soft_wrap=True)
         return
@@ -49,9 +49,9 @@ def _print_entry(entry: Entry, today: date, console: Console) -> None:
         ("reason", entry.reason),
         ("accepted", f"{entry.accepted}{f' by {entry.owner}' if entry.owner else ', nobody owns it'}"),
     ]
-    for label, said in rows:
-        if said:
-            console.print(Text.assemble(f"  {label.ljust(_LABEL)}", plain(said)), soft_wrap=True)
+    for label, text in rows:
+        if text:
+            console.print(Text.assemble(f"  {label.ljust(_LABEL)}", plain(text)), soft_wrap=True)
 
 
 def _state(entry: Entry, today: date) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def _state(entry: Entry, today: date) -> tuple[str, str]:
 
 
 def scope_in_words(entry: Entry) -> str:
-    """Of which calls an entry is, such as "x_dtype int8 or uint8; rank 2 to 7; where y is subnormal"."""
+    """The calls that an entry is about: "x_dtype int8 or uint8; rank 2 to 7; where y is subnormal"."""
     parts = [_condition(condition) for condition in entry.scope]
     return "; ".join([*parts, *([f"where {entry.region}"] if entry.region else [])]) or "every call"
 

@@ -1,4 +1,4 @@
-"""What a run's discrepancies are to the ledger: known, expired, changed or new; and which entries came up."""
+"""A run's discrepancies looked up in the ledger: known, expired, changed or new."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ from xverify.verify.view import Sample
 
 
 class Memory:
-    """The ledger, and the names of its entries that came up in this run."""
+    """The ledger during a run."""
 
     def __init__(self, ledger: Ledger, today: date) -> None:
         self._ledger = ledger
         self._today = today
         self.came_up: set[str] = set()
+        """The names of the entries that matched a discrepancy of this run."""
 
-    def standing(self, found: Discrepancy, judged: Judged, samples: Sequence[Sample]) -> Standing:
-        """What is known of a discrepancy; see `xverify.engine.rules.StandingOf`."""
+    def standing(self, discrepancy: Discrepancy, judged: Judged, samples: Sequence[Sample]) -> Standing:
+        """The ledger's standing of a discrepancy, see `xverify.engine.rules.StandingOf`."""
         if not self._ledger.entries:
             return NEW
-        key, by = found.key, found.attribution
+        key, by = discrepancy.key, discrepancy.attribution
         recipes = None if by is None else Recipes(by.reading, by.elsewhere[0] if by.elsewhere else "")
-        equal = tuple(Recipes(name) for name in found.equal)
-        seen = ObservedFinding(key.subject, key.contract, key.verdict, key.clause, key.detail, recipes, equal)
-        state, entry = look_up(self._ledger, seen, facts(judged.call, judged.cell), self._today, samples)
+        equal = tuple(Recipes(name) for name in discrepancy.equal)
+        finding = ObservedFinding(key.subject, key.contract, key.verdict, key.clause, key.detail, recipes, equal)
+        state, entry = look_up(self._ledger, finding, facts(judged.call, judged.cell), self._today, samples)
         if entry is None or state == "outside":
             return NEW
         self.came_up.add(entry.name)
         return Standing(state, entry.name)
 
     def might_be_known(self, judged: Judged) -> bool:
-        """Whether some entry, also an expired one, is about such calls: what is wrong there is judged at the end."""
-        given = facts(judged.call, judged.cell)
-        return any(matches(judged.contract.id, e.contract) and in_scope(e, given) for e in self._ledger.entries)
+        """True if some entry, even an expired one, is about such calls. Their faults are then judged at the run's end."""
+        call_facts = facts(judged.call, judged.cell)
+        return any(matches(judged.contract.id, e.contract) and in_scope(e, call_facts) for e in self._ledger.entries)
 
 
 def about(ledger: Ledger, subject: str, contracts: Sequence[Contract]) -> list[Entry]:
-    """The entries that are about this implementation and one of these editions."""
+    """The entries about an implementation and one of these editions."""
     return [
         entry
         for entry in ledger.entries
@@ -53,7 +54,7 @@ def about(ledger: Ledger, subject: str, contracts: Sequence[Contract]) -> list[E
 
 
 def witnesses(ledger: Ledger, subject: str, contracts: Sequence[Contract]) -> dict[str, list[Call]]:
-    """For each edition the calls that showed what is known of this implementation."""
+    """The witnesses of an implementation's entries, by the id of each edition."""
     calls: dict[str, list[Call]] = defaultdict(list)
     for entry in about(ledger, subject, contracts):
         call = witness_call(entry)

@@ -1,4 +1,4 @@
-"""A finding's region as one line of text that a ledger keeps, and back."""
+"""A region as one line of text, as a ledger keeps it, and back."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Term, hold
 from xverify.verify.view import Sample
 
 ANYWHERE = Region(NOWHERE_SIMPLE, "", 0, 0)
-"""No restriction: what a report calls "everywhere" and what it calls "no simple region" restrict nothing."""
+"""The region without a restriction. A report calls it "everywhere" or "no simple region"."""
 
 _JOIN = " & "
 _OPERATORS = (">=", ">", "<=", "<", "=", "not")
 
 
 def region_from_name(text: str) -> Region:
-    """The region of that name, as a report gives it or as `region_to_text` writes it.
+    """The region of a name, as a report gives it or as `region_to_text` writes it.
 
-    Counts of values are 0, since the name does not hold them. ValueError when some term is not known.
+    Its counts of values are 0, since the name does not hold them.
+
+    Raises:
+        ValueError: a term of the name is unknown.
     """
     if text in ("", EVERYWHERE, NOWHERE_SIMPLE):
         return ANYWHERE
@@ -29,14 +32,14 @@ def region_from_name(text: str) -> Region:
     return Region(", ".join(term.words for term in terms), name, 0, 0, terms)
 
 
-def region_to_text(found: Region) -> str:
-    """The region for a ledger: "" for no restriction; else its terms, levels in words since their numbers may change."""
-    return _JOIN.join(_term_to_text(term) for term in found.terms)
+def region_to_text(region: Region) -> str:
+    """The text of a region, "" for no restriction. Levels are words, since their numbers may change."""
+    return _JOIN.join(_term_to_text(term) for term in region.terms)
 
 
-def inside(found: Region, samples: Sequence[Sample]) -> bool:
-    """Whether all wrong values of the samples lie in the region; they do where it restricts nothing."""
-    return not found.terms or all(bool(holds(found, sample)[sample.wrong].all()) for sample in samples)
+def inside(region: Region, samples: Sequence[Sample]) -> bool:
+    """True if all wrong values of the samples lie in the region."""
+    return not region.terms or all(bool(holds(region, sample)[sample.wrong].all()) for sample in samples)
 
 
 def _term_to_text(term: Term) -> str:
@@ -61,8 +64,8 @@ def _term(text: str) -> Term:
         op, _, number = text.removeprefix(name + " ").partition(" ")
         if text.startswith(name + " ") and op in _OPERATORS:
             return Term(name, op, _number(name, number, text))
-    known = [words for feature in FEATURES for words in (feature.levels or (feature.name,))]
-    near = difflib.get_close_matches(text, known, 1, 0.5)
+    terms = [words for feature in FEATURES for words in (feature.levels or (feature.name,))]
+    near = difflib.get_close_matches(text, terms, 1, 0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{text!r} is no term of a region, such as 'y is subnormal' or '|y| < 0.25'{hint}")
 

@@ -1,4 +1,4 @@
-"""What a ledger's entry may say of the calls that it is about: a table of facts, and conditions on them."""
+"""The scope of a ledger's entry: facts of a call, and conditions on them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,37 @@ from xverify.core.call import BITS, LAYOUTS, Call, Tensor
 
 Fact = str | int | None
 Facts = Mapping[str, Fact]
-"""Of one call, per field of `FIELDS`: a word ("" where there is none) or a number (None where there is none)."""
+"""The facts of one call by the names of `FIELDS`: a word, "" if there is none, or a number, None if there is none."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A fact of a call and, where it has one, its cell. known: the words that it can be, () for any."""
+    """A field that a scope may name."""
 
     of: Callable[[Call, Cell | None], Fact]
+    """The fact of a call and its cell, which is None for a forbidden call."""
     is_number: bool = False
-    known: tuple[str, ...] = ()
+    """True for a number, False for a word."""
+    words: tuple[str, ...] = ()
+    """The words that the fact can be; () for any."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A field is among some words (globs) or numbers, or lies between least and most, both included."""
+    """A condition on one field: a list of words or numbers, or a range of numbers."""
 
     field: str
+    """A name of `FIELDS`."""
     among: tuple[str | int, ...] = ()
+    """The words, which may be globs, or the numbers that satisfy it; () for a range."""
     least: int | None = None
+    """The smallest number that satisfies it; None for no bound."""
     most: int | None = None
+    """The largest number that satisfies it; None for no bound."""
 
-    def holds(self, given: Facts) -> bool:
-        """Whether it holds of these facts; never of a number that is not there."""
-        fact = given.get(self.field)
+    def holds(self, call_facts: Facts) -> bool:
+        """True if the facts satisfy the condition. A number that is absent satisfies none."""
+        fact = call_facts.get(self.field)
         if fact is None:
             return False
         if isinstance(fact, str):
@@ -46,13 +53,13 @@ class Condition:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether the text is the pattern, or the pattern is a glob (``*``, ``?``, ``[...]``) of it."""
-    # Equal first: a path may hold brackets that are not meant as a glob.
+    """True if the text equals the pattern, or the pattern is a glob (``*``, ``?``, ``[...]``) that matches it."""
+    # Compare first: a path may hold brackets that are not meant as a glob.
     return text == pattern or fnmatchcase(text, pattern)
 
 
 def facts(call: Call, cell: Cell | None) -> dict[str, Fact]:
-    """The facts of a call. cell: None for a forbidden call, of which less can be said."""
+    """The facts of a call. The cell is None for a forbidden call, which has fewer facts."""
     return {name: field.of(call, cell) for name, field in FIELDS.items()}
 
 
@@ -81,24 +88,27 @@ _DTYPES = (*BITS, "")
 _LAYOUTS = (*LAYOUTS, "")
 
 FIELDS: Mapping[str, Field] = {
-    "x_dtype": Field(lambda call, cell: call.data.dtype, known=_DTYPES),
-    "scale_dtype": Field(lambda call, cell: cell.scale_dtype if cell else _dtype(_scale(call)), known=_DTYPES),
+    "x_dtype": Field(lambda call, cell: call.data.dtype, words=_DTYPES),
+    "scale_dtype": Field(lambda call, cell: cell.scale_dtype if cell else _dtype(_scale(call)), words=_DTYPES),
     "zero_point_dtype": Field(
-        lambda call, cell: cell.zero_point_dtype if cell else _dtype(call.tensors.get("zero_point")), known=_DTYPES
+        lambda call, cell: cell.zero_point_dtype if cell else _dtype(call.tensors.get("zero_point")), words=_DTYPES
     ),
-    "out_dtype": Field(lambda call, cell: cell.out_dtype if cell else "", known=_DTYPES),
-    "granularity": Field(lambda call, cell: cell.granularity if cell else "", known=(*get_args(Granularity), "")),
+    "out_dtype": Field(lambda call, cell: cell.out_dtype if cell else "", words=_DTYPES),
+    "granularity": Field(lambda call, cell: cell.granularity if cell else "", words=(*get_args(Granularity), "")),
     "variant": Field(lambda call, cell: cell.variant if cell else ""),
     "mode": Field(lambda call, cell: _attribute(call, "mode")),
     "qtype": Field(lambda call, cell: _attribute(call, "qtype")),
-    "layout": Field(lambda call, cell: call.data.layout, known=_LAYOUTS),
-    "scale_layout": Field(lambda call, cell: _layout(_scale(call)), known=_LAYOUTS),
-    "zero_point_layout": Field(lambda call, cell: _layout(call.tensors.get("zero_point")), known=_LAYOUTS),
+    "layout": Field(lambda call, cell: call.data.layout, words=_LAYOUTS),
+    "scale_layout": Field(lambda call, cell: _layout(_scale(call)), words=_LAYOUTS),
+    "zero_point_layout": Field(lambda call, cell: _layout(call.tensors.get("zero_point")), words=_LAYOUTS),
     "rank": Field(lambda call, cell: len(call.data.shape), True),
     "values": Field(lambda call, cell: call.values, True),
     "row_length": Field(lambda call, cell: call.data.shape[-1] if call.data.shape else None, True),
     "axis": Field(lambda call, cell: _number(call, "axis"), True),
     "block_size": Field(lambda call, cell: _number(call, "block_size"), True),
 }
-"""Every field that a scope may name: types, granularity and variant as a report's cells have them; "layout" of x, values of
-x, "row_length" along its last axis; axis and block_size as they were given."""
+"""The fields that a scope may name.
+
+Types, granularity and variant are those of a report's cells. "layout" is the memory layout of x, "values" the number of its
+elements, "row_length" its last extent. "axis" and "block_size" are the call's attributes.
+"""

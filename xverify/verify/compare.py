@@ -1,6 +1,6 @@
-"""Comparing an implementation's values with the legal set, without any tolerance.
+"""Comparison of values with the legal set, without any tolerance.
 
-The only exception to equality of bits: any NaN equals any NaN; and a subnormal result that came out as a zero is not
+Values are compared bit for bit, with one exception: any NaN equals any NaN. A subnormal result that came out as zero is not
 wrong but *flushed*, since no text says whether subnormals are kept.
 """
 
@@ -20,16 +20,16 @@ from xverify.verify.legal import Legal
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """wrong: values outside the legal set. flushed: subnormal results that came out as zero.
-
-    explains: per admitted reading, whether it gives every value but flushed ones. max_ulp: the largest distance
-    of a wrong value from the nearest legal one; -1 when the distance is not a number (exactly one is NaN).
-    """
+    """An outcome's values compared with a legal set."""
 
     wrong: NDArray[np.bool_]
+    """The mask of values outside the legal set."""
     flushed: NDArray[np.bool_]
+    """The mask of subnormal results that came out as zero."""
     explains: tuple[bool, ...]
+    """For each admitted reading, True if it gives every value that was not flushed."""
     max_ulp: int
+    """The largest distance of a wrong value from the nearest legal one; -1 if exactly one of them is NaN."""
 
     @property
     def wrong_values(self) -> int:
@@ -45,7 +45,11 @@ class Comparison:
 
 
 def compare(legal: Legal, got: Tensor) -> Comparison:
-    """Compare values; ``got`` must have the legal set's dtype and shape (ValueError otherwise)."""
+    """Compare values with a legal set.
+
+    Raises:
+        ValueError: ``got`` has another dtype or shape than the legal set.
+    """
     if got.dtype != legal.dtype or got.shape != legal.shape:
         raise ValueError(f"got {got.dtype} {got.shape}, the legal set is {legal.dtype} {legal.shape}")
     codes = got.codes
@@ -65,14 +69,14 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
 
 
 def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:
-    """Whether the codes are all those of each distinct result; a block at a time, which needs no memory."""
+    """For each distinct result, True if the codes equal it. It works in blocks, which needs no memory."""
     flat, starts = codes.reshape(-1), range(0, codes.size, BLOCK)
     every = [candidate.reshape(-1) for candidate in legal.distinct]
     return [all(np.array_equal(flat[i : i + BLOCK], one[i : i + BLOCK]) for i in starts) for one in every]
 
 
 def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """Which codes are +0 or -0."""
+    """The mask of codes that are +0 or -0."""
     return np.asarray((codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1)) == 0)
 
 

@@ -1,6 +1,7 @@
-"""What can be said of each value of a call: of its numbers, its position and its call. `region` chooses among these.
+"""Features of a value: of its numbers, its position and its call.
 
-A feature gives every value a number or one of a few levels, so that a region is a threshold or a level of it.
+A feature gives every value a number or one of a few levels, so that a region is a threshold or a level of it. `region`
+chooses among the features.
 """
 
 from __future__ import annotations
@@ -19,29 +20,32 @@ from xverify.verify.view import View
 
 Kind = Literal["special", "fact", "number", "position", "size"]
 Given = NDArray[Any] | float | None
-"""What a feature gives: one entry a value, or a single one for all, or None where it means nothing for the call."""
+"""The result of a feature: an entry per value, one entry for all, or None if it is meaningless for the call."""
 
 UNDEFINED = -1
-"""The level of a value for which a feature with levels means nothing; of a numeric one it is NaN."""
+"""The level of a value for which a feature with levels is meaningless. A numeric feature has NaN."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """levels: the words of each level, () for a numeric feature. hiding: its level 1 hides mismatches, since many recipes
-    agree there (0 times anything). texts: how ">=", "<" and "=" are said of a numeric one that counts from 0; "" where it
-    is not said."""
+    """A property of a value by which a region can be described."""
 
     name: str
+    """The name, as regions spell it."""
     kind: Kind
+    """The kind, which decides the order of terms in words."""
     of: Callable[[View], Given]
+    """The function that computes it."""
     levels: tuple[str, ...] = ()
+    """The words of each level; () for a numeric feature."""
     hiding: bool = False
+    """True if level 1 hides mismatches, since many recipes agree there: 0 times anything is 0."""
     texts: tuple[str, str, str] | None = None
+    """The words for ">=", "<" and "=" of a numeric feature that counts from 0; "" where there are none."""
 
 
 def column(feature: Feature, view: View) -> NDArray[Any] | float:
-    """A feature of the chosen values: an entry each, or one number that all share; NaN or UNDEFINED where it means
-    nothing."""
+    """A feature of the selected values: an array, or one number for all. NaN or UNDEFINED where it is meaningless."""
     with np.errstate(all="ignore"):
         given = feature.of(view)
     if given is None:
@@ -112,7 +116,7 @@ def _outside(dtype: Callable[[View], str]) -> Callable[[View], Given]:
 
 
 def _of_float(role: str, of: Callable[[View, NDArray[np.float64]], Given]) -> Callable[[View], Given]:
-    """A feature of an operand that is there and of a float type."""
+    """A feature of an operand that is present and of a float type."""
 
     def found(view: View) -> Given:
         if role not in view.operands.codes or not is_float(view.dtype(role)):
@@ -132,7 +136,7 @@ def _rounding(view: View) -> Given:
 
 
 def _tail(width: int, whole: bool) -> Callable[[View], Given]:
-    """Past the last multiple of a vector's width, in a row or in the whole tensor."""
+    """True past the last multiple of a vector's width, in a row or in the whole tensor."""
 
     def of(view: View) -> Given:
         if not view.shape:
@@ -172,11 +176,11 @@ def _extent(view: View) -> int | None:
 
 
 _LEAST_RANK = {"F": 2, "reversed": 1, "strided": 1}
-"""From which rank a layout is not that of C."""
+"""The smallest rank at which a layout differs from layout C."""
 
 
 def _contiguous(x: Tensor) -> bool:
-    """Whether a tensor lies in memory as in layout C, perhaps elsewhere."""
+    """True if a tensor's elements lie in memory in the order of layout C."""
     if x.layout == "broadcast":
         return not any(constant_axes(x.codes))
     return len(x.shape) < _LEAST_RANK.get(x.layout, 7)
@@ -331,4 +335,4 @@ FEATURES: tuple[Feature, ...] = (
         "number of scales", "size", lambda v: v.call.tensors["scale"].size if v.granularity != "per_tensor" and v.linear else None
     ),
 )  # fmt: skip
-"""Every feature, in the order in which a region is looked for."""
+"""All features, in the order in which a region is searched."""

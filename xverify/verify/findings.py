@@ -1,4 +1,4 @@
-"""Findings: discrepancies folded by what they are, each with its smallest witness."""
+"""Findings: discrepancies folded by their keys, each with its smallest witness."""
 
 from __future__ import annotations
 
@@ -16,34 +16,42 @@ from xverify.verify.view import Sample
 
 @dataclass(frozen=True)
 class Subject:
-    """An implementation at a version, on a path. often: whether the path gets enough calls to tell readings apart."""
+    """An implementation at a version, on one of its paths."""
 
     name: str
+    """The implementation's name, with a version if it was asked for."""
     version: str
     role: str
+    """The role: "oracle", "kernel", "edition" or "peer"."""
     options: str = ""
+    """The path; "" for the default one."""
     often: bool = True
+    """True if the path gets enough calls to tell readings apart."""
 
     @property
     def label(self) -> str:
-        """For cells and columns, where each path stands for itself; a finding is the implementation's."""
+        """The name with the path, for cells and columns. A finding belongs to the implementation as a whole."""
         return f"{self.name}[{self.options}]" if self.options else self.name
 
     @property
     def is_own(self) -> bool:
-        """Whether it is an in-house kernel: what it does says nothing of how others take a text."""
+        """True for an in-house kernel, which says nothing about how others read a text."""
         return self.name.startswith("xverify-")
 
 
 @dataclass(frozen=True)
 class Key:
-    """What makes two discrepancies the same finding."""
+    """The identity of a finding: discrepancies with equal keys are one finding."""
 
     subject: str
+    """The implementation's name, or an edition's id."""
     contract: str
+    """The edition's id."""
     verdict: Verdict
     clause: str
+    """The clause's id."""
     detail: str
+    """The machine token that tells findings on one clause apart, see `xverify.verify.details`."""
 
     def id(self) -> str:
         """A short name that is the same in every run."""
@@ -53,11 +61,12 @@ class Key:
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of a discrepancy. entry: the name that it is known by. state: "new", "known", "expired" (it was known until
-    a date that is past) or "changed" (what is known has another attribution)."""
+    """A ledger's view of a discrepancy."""
 
     state: str = "new"
+    """The state: "new", "known" (accepted), "expired" (accepted until a past day) or "changed" (accepted with another recipe)."""
     entry: str = ""
+    """The name of the ledger's entry; "" if there is none."""
 
 
 NEW = Standing()
@@ -65,82 +74,107 @@ NEW = Standing()
 
 @dataclass(frozen=True)
 class Change:
-    """How a newer version of one implementation differs from an older one.
-
-    name: the implementation's, without a version. older, newer: versions, or the names as typed where those are equal. kind:
-    one of `xverify.verify.changes.KINDS`; what: of what, in words that name no version. step: what is seen of one call, which the
-    kind may follow from only with others of its cell; judged: whether both versions are held to the edition.
-    """
+    """The difference between two versions of one implementation."""
 
     name: str
+    """The implementation's name without a version."""
     older: str
+    """The older version, or the name as typed where both versions are equal."""
     newer: str
+    """The newer version, or the name as typed."""
     kind: str
+    """A key of `xverify.verify.changes.KINDS`."""
     what: str
+    """What changed, in words that name no version."""
     step: str
+    """The token of the change on one call, see `xverify.verify.changes.Step.sign`."""
     judged: bool
+    """True if the edition judges both versions."""
 
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One call's share of a finding. values: how many values of the call it concerns; reading: for mixed and
-    ambiguity, what the predicate of shrinking needs beside the key (see `verdicts`). equal: names of other recipes that give all
-    values of the cell."""
+    """One call's contribution to a finding."""
 
     key: Key
     summary: str
+    """The discrepancy in a sentence."""
     attribution: Attribution | None = None
+    """The recipe that explains the values; None if none is known."""
     values: int = 0
+    """The number of the call's values that it concerns."""
     max_ulp: int = 0
+    """The largest distance from the legal set in ULP; -1 if it is not a number."""
     readings: tuple[str, ...] = ()
+    """Names of recipes that shrinking needs beside the key, see `xverify.verify.verdicts`."""
     equal: tuple[str, ...] = ()
+    """Names of other recipes that give all values of the cell."""
     change: Change | None = None
+    """The change between versions, for the verdict "changed" only."""
     words: str = ""
     """A predicate of the implementation, or the contradiction of a text; "" where only the summary says it."""
 
 
 @dataclass(eq=False)
 class Finding:
-    """A folded discrepancy with its witness so far."""
+    """A folded discrepancy with the smallest witness so far."""
 
     key: Key
     subject: Subject
+    """The implementation and the path that show the witness."""
     summary: str
+    """The finding in a sentence."""
     call: Call | None
+    """The witness; None for a finding on a text alone."""
     outcome: Outcome | None
+    """The implementation's outcome of the witness."""
     paths: set[str] = field(default_factory=set)
+    """All paths that show the finding."""
     attribution: Attribution | None = None
     readings: tuple[str, ...] = ()
     cells: set[Cell] = field(default_factory=set)
+    """All cells in which it was seen."""
     cases: int = 0
+    """The number of calls that show it."""
     values: int = 0
+    """The number of values that it concerns."""
     max_ulp: int = 0
+    """The largest distance in ULP; -1 if it is not a number."""
     others: list[tuple[str, str]] = field(default_factory=list)
+    """Names and outcomes of other implementations on the witness."""
     reference: Subject | None = None
+    """The implementation or version that the subject is compared with."""
     shrunk: str = "not reached"
+    """The state of shrinking: "minimal", "not reached" (time or evaluations ended first) or "not shrinkable"."""
     samples: list[Sample] = field(default_factory=list)
+    """Judged calls from which the region is found."""
     region: Region | None = None
+    """The predicate on values that holds of the wrong ones."""
     histogram: Counter[int] = field(default_factory=Counter)
+    """Wrong values by distance in ULP: counts by powers of two, -1 for no number."""
     followed: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """For conflicts: values by (implementation, edition) whose result is legal, and all by (implementation, "")."""
     order: tuple[int, ...] = ()
+    """The sort key of the witness."""
     standing: Standing = NEW
+    """The ledger's view of the finding."""
     change: Change | None = None
     words: str = ""
+    """See `Discrepancy.words`."""
 
     @property
     def id(self) -> str:
-        """The key's; what is known is apart from what is new of the same kind."""
+        """The key's id. The accepted part of a finding has an id of its own."""
         return f"{self.key.id()}-known-{self.standing.entry}" if self.standing.state == "known" else self.key.id()
 
 
 def witness_order(call: Call, number: int) -> tuple[int, ...]:
-    """Smaller witnesses first; of equal ones, the earlier call of its contract."""
+    """The sort key of witnesses: the smallest first, then the earliest call of its contract."""
     return (call.values, len(call.data.shape), number)
 
 
 class Findings:
-    """All findings of a run, folded. The result does not depend on the order in which calls of different contracts
-    came."""
+    """All findings of a run. The result does not depend on the order in which calls of different contracts came."""
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[Key, str], Finding] = {}
@@ -149,18 +183,18 @@ class Findings:
         return len(self._by_key)
 
     def by_id(self, identity: str) -> Finding:
-        """The finding of that id; KeyError when there is none."""
+        """The finding with an id. Raises KeyError if there is none."""
         for finding in self._by_key.values():
             if finding.id == identity:
                 return finding
         raise KeyError(identity)
 
     def of(self, key: Key, standing: Standing = NEW) -> Finding | None:
-        """The finding of that key, if there is one; the part of it that is known by a name is a finding of its own."""
+        """The finding with a key, or None. The part that a ledger's entry accepts is a finding of its own."""
         return self._by_key.get((key, _apart(standing)))
 
     def sorted(self) -> list[Finding]:
-        """By implementation, contract and verdict."""
+        """All findings by implementation, contract and verdict."""
         return sorted(self._by_key.values(), key=lambda f: (f.key.subject, f.key.contract, f.key.verdict, f.id))
 
     def add(
@@ -176,7 +210,23 @@ class Findings:
         cases: int = 1,
         standing: Standing = NEW,
     ) -> bool:
-        """Fold a discrepancy in; True when it is a new finding."""
+        """Fold a discrepancy in.
+
+        Args:
+            discrepancy: the discrepancy.
+            subject: the implementation and the path that show it.
+            call: the call that shows it; None for a finding on a text alone.
+            outcome: the implementation's outcome of the call.
+            cell: the call's cell; None for a forbidden call.
+            number: the number of the call within its contract.
+            others: names and outcomes of other implementations on the call.
+            reference: the implementation or version that this one is compared with.
+            cases: the number of calls that the discrepancy stands for.
+            standing: the ledger's view of it.
+
+        Returns:
+            True if the finding is new.
+        """
         key = discrepancy.key
         # The plain path's witness before that of any other path: it is the one most people run.
         order = (bool(subject.options), *witness_order(call, number)) if call is not None else ()

@@ -1,7 +1,7 @@
-"""Evaluating readings on large calls: once for each code instead of once for each value, or else a block at a time.
+"""Readings evaluated on large calls: once per code instead of once per value, or else in blocks.
 
-A type of 8 bits or fewer has at most 256 codes, so that a large call of a few parameters meets each triple many times.
-What a reading gives depends on the triple only.
+A type of at most 8 bits has at most 256 codes. So a large call with few parameters holds each triple of code, scale and zero
+point many times, and a reading's result depends on the triple only.
 """
 
 from __future__ import annotations
@@ -21,30 +21,32 @@ from xverify.core.call import BITS, code_dtype
 from xverify.core.rounding import is_subnormal
 
 WORTH = 8
-"""Values for each triple, at least, that make a table pay."""
+"""The least number of values per triple at which a table saves time."""
 
 BLOCK = 1 << 15
-"""Values that are computed together, so that what is made of them on the way stays in the cache."""
+"""Values that are computed together, so that intermediate results stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """operands: each set of parameters with each code. codes, first: of every value of the call its code and the number of its
-    set's first triple; arrays that broadcast to the call's shape."""
+    """Each set of parameters combined with each code of x."""
 
     operands: Operands
+    """The operands of the triples."""
     codes: Codes
+    """The code of each value of the call."""
     first: NDArray[np.intp]
+    """The number of the first triple of each value's parameters; it broadcasts to the call's shape."""
 
     def met(self) -> NDArray[np.bool_]:
-        """Which triples the call has, in the shape of the operands."""
+        """The mask of triples that the call holds, in the shape of the operands."""
         found = np.zeros(math.prod(self.operands.shape), np.bool_)
         for some in self._triples():
             found[some] = True
         return found.reshape(self.operands.shape)
 
     def spread(self, results: Codes) -> Codes:
-        """The results of the table's triples as those of the call's values."""
+        """Map the results of the table's triples to the call's values."""
         table = np.ascontiguousarray(results).reshape(-1)
         spread, start = np.empty(self.codes.size, table.dtype), 0
         for some in self._triples():
@@ -53,7 +55,7 @@ class Table:
         return spread.reshape(self.codes.shape)
 
     def _triples(self) -> Iterator[NDArray[np.integer]]:
-        """The numbers of the values' triples in C order, a block at a time; to be read before the next is."""
+        """Yield the triples' numbers in C order, in blocks. Each block is valid until the next is drawn."""
         if self.first.size == 1:  # then codes are the numbers
             flat = self.codes.reshape(-1)
             yield from (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
@@ -72,7 +74,7 @@ class Table:
 
 
 def by_code(operands: Operands) -> Table | None:
-    """The table of a call, or None where it has too many triples for its values."""
+    """The table of a call; None if it has too many triples for its values."""
     role = "x" if "x" in operands.codes else "input"
     x, bits = operands.codes[role], BITS[operands.dtypes[role]]
     parameters = {name: codes for name, codes in operands.codes.items() if name != role}
@@ -89,7 +91,7 @@ def by_code(operands: Operands) -> Table | None:
 
 
 def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.bool_]]:
-    """What the reading gives, NaN made canonical, and which of it is subnormal, in the shape of the operands."""
+    """The reading's codes, NaN made canonical, and the mask of subnormal ones, in the shape of the operands."""
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:
@@ -112,7 +114,7 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
 
 
 def _told_apart(codes: Codes, dtype: str) -> tuple[Codes, NDArray[np.bool_] | None]:
-    """The codes, NaN made canonical, and which of them are subnormal: None where none is."""
+    """The codes, NaN made canonical, and the mask of subnormal ones; None if there is none."""
     has_nan, has_subnormal = kinds(codes, dtype)
     codes = canonical(codes, dtype) if has_nan else codes
     return codes, is_subnormal(codes, dtype) if has_subnormal else None

@@ -1,4 +1,4 @@
-"""The legal set of an allowed call: for every value, what the admitted readings give, bit for bit."""
+"""The legal set of an allowed call: for every value, the results of the admitted readings, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,27 +22,34 @@ from xverify.verify.large import by_code, in_blocks
 
 @dataclass(frozen=True, eq=False)
 class Legal:
-    """Output codes by reading, NaN made canonical; readings that agree on the call share one array.
-
-    subnormal: where some reading's result is a subnormal number, which no text covers. may_flush: whether zero may come out
-    there.
-    """
+    """The legal set of a call. Readings that agree on the call share one array."""
 
     dtype: str
+    """The output's dtype."""
     shape: tuple[int, ...]
+    """The output's shape."""
     readings: tuple[Reading, ...]
+    """The admitted readings."""
     distinct: tuple[NDArray[Any], ...]
+    """The distinct results: output codes with NaN made canonical, in the output's shape."""
     index: tuple[int, ...]
+    """For each reading, the index of its result in ``distinct``."""
     subnormal: NDArray[np.bool_]
+    """The mask of values for which some reading gives a subnormal number. No text covers them."""
     may_flush: bool = True
+    """True if zero is not wrong where ``subnormal`` holds."""
 
     def codes(self, reading: int) -> NDArray[Any]:
-        """The codes that the reading of that number gives."""
+        """The codes of the reading with this index."""
         return self.distinct[self.index[reading]]
 
 
 def legal_set(contract: Contract, call: Call) -> Legal:
-    """The legal set of a call. Raises BrokenEnvironmentError when this process no longer computes with subnormals."""
+    """Compute the legal set of an allowed call.
+
+    Raises:
+        BrokenEnvironmentError: this process flushes subnormal numbers to zero.
+    """
     if not subnormals_work():
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
     if contract.given is not None:
@@ -76,7 +83,7 @@ def legal_set(contract: Contract, call: Call) -> Legal:
 def _evaluated(
     readings: Sequence[Reading], operands: Operands
 ) -> tuple[list[tuple[Codes, NDArray[np.bool_]]], list[int]]:
-    """The distinct results, each with which of it is subnormal, and for each reading which one is its own."""
+    """The distinct results with their subnormal masks, and each reading's index among them."""
     simple = [reading.simplified(operands) for reading in readings]
     proven = list(dict.fromkeys(simple))
     results = [in_blocks(one, operands) for one in proven]
@@ -86,7 +93,7 @@ def _evaluated(
 
 
 def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Places of the results that differ, and an index into the results as one into these."""
+    """The indices of the results that differ, and ``index`` mapped to them."""
     if len(results) == 1:
         return [0], list(index)
     known: dict[bytes, int] = {}
@@ -97,7 +104,7 @@ def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], 
 
 @dataclass(frozen=True)
 class AsGiven:
-    """The reading of a call whose result is given: it cannot be evaluated on others."""
+    """The reading of a call whose result is fixed. It cannot be evaluated on other calls."""
 
     name: str = "given"
     words: str = "gives the same bits"

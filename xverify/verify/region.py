@@ -1,4 +1,4 @@
-"""The region of a finding: where its mismatches hold, in words, and no agreement does."""
+"""The region of a finding: a predicate on values that holds of every mismatch and of no agreement."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NOWHERE_SIMPLE = "no simple region"
 EVERYWHERE = "everywhere"
 
 _MOST_VALUES = 1 << 15
-"""Of the values of all samples, those among which is searched; the answer is checked on all."""
+"""The number of values of all samples that the search looks at. The answer is checked on all values."""
 _ROUNDS = 8
 _COUNTEREXAMPLES = 64
 _MOST_PAIRS = 200
 _SIMPLE = 8
-"""How many numbers that are simple by themselves (0, powers of two) a feature is reckoned to have."""
+"""The number of simple numbers (0, powers of two) that a feature is assumed to have."""
 
 _SPARE_BITS = 2.0
-"""A region must be this much less likely by luck than one: 2 bits are one chance in four, a generous bound."""
+"""Bits by which a region must be less likely by luck: 2 bits are one chance in four, a generous bound."""
 
 Bools = NDArray[np.bool_]
 _BY_NAME = {feature.name: feature for feature in FEATURES}
@@ -38,11 +38,14 @@ _BY_NAME = {feature.name: feature for feature in FEATURES}
 
 @dataclass(frozen=True)
 class Term:
-    """A feature at least, above, below, at most or equal to a number, or at (or not at) one of its levels."""
+    """A feature compared with a number, or required at, or not at, one of its levels."""
 
     feature: str
+    """The feature's name."""
     op: str
+    """The comparison: ">=", ">", "<", "<=", "=" or "not"."""
     value: float
+    """The number, or the index of the level."""
 
     @property
     def words(self) -> str:
@@ -56,7 +59,7 @@ class Term:
         return f"{self.feature} {self.op} {plain(self.value)}"
 
     def of(self, column: NDArray[np.float64]) -> Bools:
-        """Where it holds in a column of its feature; never where the feature means nothing."""
+        """The mask of a column's entries that satisfy the term; False where the feature is meaningless."""
         known = column != UNDEFINED if _BY_NAME[self.feature].levels else ~np.isnan(column)
         compared = {
             ">=": np.greater_equal, ">": np.greater, "<": np.less, "<=": np.less_equal, "=": np.equal,
@@ -67,28 +70,29 @@ class Term:
 
 @dataclass(frozen=True)
 class Region:
-    """words: the terms in words, or `EVERYWHERE` or `NOWHERE_SIMPLE`. name: the same for machines, "" for no simple one.
-
-    inside: how many values of the samples lie in it. wrong: how many values mismatch; the two are equal where a
-    region is named. terms: what must hold of a value together.
-    """
+    """A predicate on values: the conjunction of terms."""
 
     words: str
+    """The terms in words, or `EVERYWHERE` or `NOWHERE_SIMPLE`."""
     name: str
+    """The terms for machines; "" for no simple region."""
     inside: int
+    """The number of the samples' values inside."""
     wrong: int
+    """The number of mismatches; equal to ``inside`` for a named region."""
     terms: tuple[Term, ...] = ()
+    """The terms that must hold of a value together."""
 
 
 def region(samples: Sequence[Sample]) -> Region:
-    """Where the mismatches of these calls are and no agreement is.
+    """Find the predicate that holds of all mismatches of these calls and of no agreement.
 
-    A single predicate if one separates them, else two together. Among many predicates one always separates a few
-    values by luck, so a predicate is named only if that is unlikely: out of N independent units (calls, sets of
-    parameters or values, whatever the mismatches follow) of which K mismatch, one predicate picks just those with
-    a chance of 1 in C(N, K), and as many chances were taken as predicates come before it.
+    It is a single term if one separates them, or else two. Among many terms, one always separates a few values by luck, so a
+    term is named only if that is unlikely. Take N independent units (calls, sets of parameters or values, whichever the
+    mismatches follow) of which K mismatch: one term picks just those with a chance of 1 in C(N, K), and there were as many
+    chances as terms come before it.
 
-    Where nothing separates all values, it is enough that those are separated that could mismatch (`Sample.telling`).
+    If nothing separates all values, it is enough to separate those that could mismatch (`Sample.telling`).
     """
     found = _region([replace(sample, telling=None) for sample in samples])
     if found.words != NOWHERE_SIMPLE or all(sample.telling is None for sample in samples):
@@ -118,7 +122,7 @@ def _region(samples: Sequence[Sample]) -> Region:
 
 
 def holds(found: Region, sample: Sample) -> Bools:
-    """Which values of the sample lie in the region, in the shape of its output; none for `NOWHERE_SIMPLE`."""
+    """The mask of a sample's values inside the region, in the output's shape; empty for `NOWHERE_SIMPLE`."""
     if not found.terms:
         return np.full(sample.wrong.shape, found.name == EVERYWHERE)
     view = View(sample, np.arange(sample.wrong.size))
@@ -130,7 +134,7 @@ def holds(found: Region, sample: Sample) -> Bools:
 
 
 def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
-    """Flat indices of at most so many values, the same in every run: mismatches first, and never only those."""
+    """Flat indices of at most ``most`` values, the same in every run: mismatches first, and some agreements."""
     told = sample.told()
     if told.size <= most:
         return told
@@ -143,7 +147,7 @@ def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
 
 
 def _missed(terms: tuple[Term, ...], sample: Sample, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Flat indices of values for which the terms do not say whether they mismatch."""
+    """Flat indices of values that the terms classify wrongly."""
     told = sample.told()
     if at.size == told.size:
         return np.empty(0, np.int64)
@@ -156,26 +160,25 @@ def _missed(terms: tuple[Term, ...], sample: Sample, at: NDArray[np.int64]) -> N
 
 @dataclass(frozen=True, eq=False)
 class _Hull:
-    """The smallest region of one form that contains all mismatches. tried: how many predicates came before it.
-
-    agreeing: which agreements it contains. When none, it separates.
-    """
+    """The smallest region of one form that contains all mismatches."""
 
     feature: Feature
     term: Term
     column: NDArray[np.float64]
     tried: float
+    """The number of predicates that came before it."""
     agreeing: Bools
+    """The mask of agreements that it contains. If it contains none, it separates."""
 
     @property
     def price(self) -> float:
-        """What it must make up for as one of two: nothing if it only leaves out where a mismatch could not show."""
+        """The chances that it must make up for as one of two. It is 1 if it only excludes hidden mismatches."""
         hides = self.feature.hiding and self.term.op == "=" and self.term.value == 0
         return 1.0 if hides else self.tried
 
 
 class _Values:
-    """The chosen values of all samples, one after another."""
+    """The selected values of all samples, one after another."""
 
     def __init__(self, views: Sequence[View]) -> None:
         self.views = views
@@ -185,7 +188,7 @@ class _Values:
         self.calls = np.repeat(np.arange(len(views)), [part.size for part in parts])
 
     def column(self, feature: Feature) -> NDArray[np.float64] | None:
-        """A feature of all values; None when it is the same for all."""
+        """A feature of all values; None if it is the same for all."""
         parts = [column(feature, view) for view in self.views]
         first = parts[0]
         if all(isinstance(part, float) and (part == first or (part != part and first != first)) for part in parts):
@@ -199,9 +202,9 @@ class _Values:
         return np.concatenate([number * width + view.group for number, view in enumerate(self.views)])
 
     def evidence(self, inside: Bools, within: Bools) -> float:
-        """Bits: how unlikely it is that all mismatches lie inside by luck, given that they are within.
+        """The improbability, in bits, that all mismatches lie inside by luck, if they are within.
 
-        Values of a call, or of a set of parameters, count as one where ``inside`` does not tell them apart.
+        Values of one call, or of one set of parameters, count as one unit where ``inside`` does not tell them apart.
         """
         for name in ("calls", "groups"):
             # Asked for by name, since the groups cost time and are seldom needed.
@@ -224,7 +227,7 @@ def _bits(units: int, inside: int, wrong: int) -> float:
 
 
 def _search(views: Sequence[View]) -> tuple[Term, ...]:
-    """The terms of the first predicate, or the first two, that separate and can be trusted; () when there are none."""
+    """The first term, or the first two, that separate and can be trusted; () if there are none."""
     values = _Values(views)
     if not values.good.size:
         return ()
@@ -289,7 +292,7 @@ def _ends(feature: Feature, bad: NDArray[np.float64]) -> list[Term]:
 
 
 def _placed(hull: _Hull, values: _Values, agreements: NDArray[np.int64]) -> Term:
-    """The hull's term with its bound moved to the simplest number between mismatches and the agreements beyond."""
+    """The hull's term with its bound moved to the simplest number before the agreements beyond."""
     term, feature = hull.term, hull.feature
     if feature.levels or term.op == "=":
         return term
@@ -313,14 +316,14 @@ def _placed(hull: _Hull, values: _Values, agreements: NDArray[np.int64]) -> Term
 
 
 _FIRST = {"fact": 0, "size": 0, "special": 1, "number": 1, "position": 2}
-"""The order of two terms in words: of the call, of the numbers, of the place."""
+"""The order of two terms in words: of the call, of the numbers, of the position."""
 
 _TELLING = 8
-"""How far a pair of a fact and a number goes forward: the code that is run, and what breaks it."""
+"""The factor by which a pair of a fact and a number is preferred: the code that runs, and what breaks it."""
 
 
 def _pair(hulls: list[_Hull], values: _Values, luck: float) -> tuple[Term, ...]:
-    """The likeliest two terms that together separate and can be trusted; () when there are none."""
+    """The likeliest two terms that together separate and can be trusted; () if there are none."""
     if not hulls:
         return ()
     masks = np.stack([hull.agreeing for hull in hulls])
@@ -354,7 +357,7 @@ def _pair(hulls: list[_Hull], values: _Values, luck: float) -> tuple[Term, ...]:
 
 
 def _both_matter(values: _Values, within: Bools, first: _Hull, second: _Hull) -> bool:
-    """Whether each of two terms alone is more than luck, so that none only cuts off a call that happens to be there."""
+    """True if each of two terms alone is more than luck, so that none only excludes a single call."""
     everything = np.ones(within.size, np.bool_)
     outer, inner = values.evidence(within, everything), values.evidence(values.wrong, within)
     return math.log2(first.price) <= outer and math.log2(second.price) <= inner

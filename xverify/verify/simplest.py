@@ -1,4 +1,4 @@
-"""The simplest number between two: what a person would call the bound."""
+"""The simplest number between two, which a person would call the bound."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import math
 from decimal import ROUND_FLOOR, Decimal
 
 _EXPONENTS = (-149, -133, -126, -24, -14, 7, 8, 11, 15, 16, 24, 31, 32)
-"""Of powers of two at which types end: the smallest subnormal and normal numbers of float32, bfloat16 and float16, the
-integers that floats hold exactly, the ranges of integer types."""
+"""Exponents of powers of two at which types end: the smallest subnormal and normal numbers of float32, bfloat16 and float16, the
+integers that floats hold exactly, and the ranges of integer types.
+"""
 
 _LARGEST = (65504.0, float.fromhex("0x1.fep127"), float.fromhex("0x1.fffffep127"))
 """The largest finite numbers of float16, bfloat16 and float32."""
 
 
 def simplest(low: float, high: float, near: float, whole: bool = False) -> float:
-    """The simplest number in (low, high], or at low itself where that is simple.
+    """The simplest number in (low, high], or low itself if that is simple.
 
-    In this order: 0; a power of two at which a type ends; any power of two; the largest number of a type; the decimal of
-    fewest digits. Of several, that nearest to ``near``, one of the two ends: the region then claims least.
-    low < high, not NaN. whole: only whole numbers, and not low.
+    The order of preference: 0; a power of two at which a type ends; any power of two; the largest number of a type; the decimal
+    with the fewest digits. Among equals, the one nearest to ``near`` wins, so that the region claims least.
+
+    Args:
+        low: the lower end; not NaN.
+        high: the upper end, above ``low``; not NaN.
+        near: one of the two ends.
+        whole: True to admit only integers, and not ``low``.
     """
 
     def fits(number: float) -> bool:
@@ -46,7 +52,7 @@ def _around(number: float) -> list[int]:
 
 
 def _fewest_digits(low: float, high: float, near_low: bool) -> float:
-    """In (low, high], both of one sign."""
+    """The decimal with the fewest digits in (low, high]. Both ends have one sign."""
     if math.isinf(high) or math.isinf(low):
         return high
     start = max(Decimal(repr(low)).adjusted(), Decimal(repr(high)).adjusted())
@@ -62,7 +68,7 @@ def _fewest_digits(low: float, high: float, near_low: bool) -> float:
 
 
 def is_notable(number: float) -> bool:
-    """Whether a number is simple by itself: 0, a power of two, or one less, where integer types end."""
+    """True if a number is simple by itself: 0, a power of two, or one less, where integer types end."""
     if not math.isfinite(number):
         return True
     magnitude = abs(number)

@@ -1,4 +1,4 @@
-"""The values of a judged call, decoded: their operands, their legal results and their places."""
+"""The values of a judged call, decoded: their operands, their legal results and their positions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from xverify.verify.legal import Legal
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A judged call; wrong: which values of the output mismatch, in its shape. telling: which values could mismatch, None for
-    all: where a wrong recipe gives what is right, that nothing is wrong says nothing."""
+    """A judged call with a mask of mismatches, from which a region is found."""
 
     contract: Contract
     call: Call
     legal: Legal
     wrong: NDArray[np.bool_]
+    """The mask of mismatches, in the output's shape."""
     telling: NDArray[np.bool_] | None = None
+    """The mask of values that could mismatch; None for all. A wrong recipe may give right values too."""
 
     def told(self) -> NDArray[np.int64]:
-        """Flat indices of the values that count."""
+        """The flat indices of the values that could mismatch, or do."""
         return np.arange(self.wrong.size) if self.telling is None else np.flatnonzero(self.telling | self.wrong)
 
 
 class View:
-    """The chosen values of a sample, decoded as they are asked for. at: their flat indices.
+    """Selected values of a sample, decoded on demand.
 
     An operand that is one number for the whole call stays one number.
     """
@@ -51,11 +52,11 @@ class View:
         return np.broadcast_to(codes, self.shape).reshape(-1)[self.at]
 
     def codes(self, role: str) -> NDArray[Any]:
-        """The chosen values' codes of an operand."""
+        """An operand's codes for the selected values."""
         return self._chosen(np.asarray(self.operands.codes[role]))
 
     def number(self, role: str) -> NDArray[np.float64]:
-        """The chosen values' numbers of an operand, exact."""
+        """An operand's exact numbers for the selected values."""
         return np.asarray(values(self.operands.dtypes[role], self.codes(role)), np.float64)
 
     def dtype(self, role: str) -> str:
@@ -108,7 +109,7 @@ class View:
 
     @cached_property
     def halfway(self) -> NDArray[np.bool_]:
-        """Whether the exact product lies halfway between two neighbours of the output type's precision."""
+        """The mask of exact products halfway between two neighbouring numbers of the output type."""
         dtype = self.sample.legal.dtype
         finite = np.isfinite(self.product) & np.isfinite(self.y)
         exact = np.where(finite, self.product, 0.0)
@@ -122,7 +123,7 @@ class View:
 
     @cached_property
     def axis(self) -> int | None:
-        """The axis that the parameters go along, from the front; None per tensor."""
+        """The non-negative axis of the parameters; None per tensor."""
         if self.granularity == "per_tensor" or not self.shape:
             return None
         given = self.call.attributes.get("axis", self.sample.contract.domain.default_axis)
@@ -134,7 +135,7 @@ class View:
 
     @cached_property
     def along(self) -> NDArray[np.int64] | None:
-        """The index along the parameters' axis."""
+        """The index along the axis of the parameters."""
         if self.axis is None:
             return None
         stride = int(np.prod(self.shape[self.axis + 1 :], dtype=np.int64))
@@ -142,7 +143,7 @@ class View:
 
     @cached_property
     def group(self) -> NDArray[np.int64]:
-        """A number for each distinct set of parameters (scale and zero point, or range) that a chosen value has."""
+        """A number for each distinct set of parameters (scale and zero point, or range)."""
         roles = [role for role in self.operands.codes if role not in ("x", "input")]
         sets = [np.broadcast_to(self.codes(role), self.at.shape).astype(np.uint64) for role in roles]
         joined = sets[0] if len(sets) == 1 else (sets[0] << np.uint64(32)) | sets[1]
