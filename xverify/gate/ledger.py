@@ -1,7 +1,7 @@
-"""The ledger of accepted findings: its entries, the findings that an entry covers, and an entry made from a finding.
+"""The ledger of accepted findings: its entries, and the findings that an entry covers.
 
-An entry holds a scope, a predicate on calls, and the recipes that give the wrong values there. So an accepted finding hides no
-other finding of the same kind.
+An entry holds a scope, a predicate on calls, and the recipes that give the wrong values there. So an accepted finding hides
+no other finding of the same kind.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Entry:
     witness: str = ""
     """A call that shows the finding as one line (`xverify.core.line`); "" for none."""
     recipes: Recipes | None = None
-    """What gives the values; None if that was unknown."""
+    """The recipes that give the values; None if they were unknown."""
     scope: tuple[Condition, ...] = ()
     """Conditions that a call must all satisfy."""
     region: str = ""

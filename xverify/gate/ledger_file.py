@@ -243,7 +243,7 @@ def _spans(lines: list[str], starts: list[int]) -> list[tuple[int, int]]:
 
 
 def _head(lines: list[str], start: int) -> int:
-    """The first line of the comment right above a header. The comment at the top of the file belongs to no entry."""
+    """The first line of the comment right above a header, but not of the one at the top of the file."""
     head = start
     while head and _is_comment(lines[head - 1]):
         head -= 1
@@ -320,7 +320,7 @@ def _condition_to_toml(condition: Condition) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as a basic string of TOML. JSON has the same escapes, but leaves one control character as it is."""
+    """The text as a basic string of TOML, whose escapes are those of JSON but for one control character."""
     valid = text.encode("utf-8", "replace").decode()
     return json.dumps(valid, ensure_ascii=False).replace("\x7f", "\\u007f")
 

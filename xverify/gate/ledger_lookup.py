@@ -39,7 +39,10 @@ class Memory:
         return Standing(state, entry.name)
 
     def might_be_known(self, judged: Judged) -> bool:
-        """True if some entry, even an expired one, is about such calls. Their faults are then judged at the run's end."""
+        """True if some entry, even an expired one, is about such calls.
+
+        The faults of such calls are judged at the run's end.
+        """
         call_facts = facts(judged.call, judged.cell)
         return any(matches(judged.contract.id, e.contract) and in_scope(e, call_facts) for e in self._ledger.entries)
 

@@ -53,7 +53,7 @@ class Condition:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """True if the text equals the pattern, or the pattern is a glob (``*``, ``?``, ``[...]``) that matches it."""
+    """True if the pattern equals the text or is a glob (``*``, ``?``, ``[...]``) that matches it."""
     # Compare first: a path may hold brackets that are not meant as a glob.
     return text == pattern or fnmatchcase(text, pattern)
 

@@ -1,8 +1,8 @@
-"""Attribution: which recipes, legal or not, give the values that an implementation gave.
+"""Attribution: a search for the recipes, legal or not, that give an implementation's values.
 
-A recipe is a reading of the edition's family, or an indexing mistake followed by an admitted reading. The search goes outward:
-readings that differ from an admitted one in up to two stages, then every composition, both on at most 64 values; what
-survives is held against all values.
+A recipe is a reading of the edition's family, or an indexing mistake followed by an admitted reading. The search goes
+outward: first the readings that differ from an admitted one in up to two stages, then every composition, both on at most 64
+values. The recipes that remain are compared with all values.
 """
 
 from __future__ import annotations
@@ -28,32 +28,36 @@ from xverify.core.call import Call, Tensor, code_dtype
 from xverify.core.errors import UnknownRecipeError
 
 SEARCHED = 60
-"""Values on which a search begins."""
+"""The number of values on which a search begins."""
 
 FEW = 8
-"""So many wrong values at least are needed to say that a recipe explains them, where it does not explain the others."""
+"""The least number of wrong values that a recipe may explain if it does not explain the others."""
 
 FEW_SEEN = 32
-"""Of so few values in all no indexing mistake is said to give them: there are many, and a small type has few codes."""
+"""The least number of values that an indexing mistake may explain. There are many mistakes, and a small type has few codes."""
 
 _MISTAKE = "@"
-"""Between the mistake and the reading in a recipe's name."""
+"""The mark between the mistake and the reading in a recipe's name."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """``reading`` gives ``explained`` of the ``values`` that were wrong, and all the others too; or, when ``elsewhere`` is the
-    name and the words of an admitted reading, that one gives the others."""
+    """The recipe that explains a finding's wrong values."""
 
     reading: str
+    """The recipe's name."""
     words: str
+    """The recipe for people."""
     explained: int
+    """The number of wrong values that it gives. It gives all right ones too, unless ``elsewhere`` does."""
     values: int
+    """The number of wrong values."""
     elsewhere: tuple[str, str] | None = None
+    """Name and words of the admitted reading that gives the right values; None if the recipe does."""
 
 
 class Recipe(Protocol):
-    """What may give the values of a call."""
+    """A description of arithmetic that may give the values of a call."""
 
     @property
     def name(self) -> str: ...
@@ -64,7 +68,7 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True)
 class Misread:
-    """An indexing mistake, and the reading that acts on what it gathers."""
+    """An indexing mistake, and the reading that is applied to the elements it gathers."""
 
     mistake: Misindexing
     reading: Reading
@@ -80,7 +84,7 @@ class Misread:
 
 @dataclass(frozen=True)
 class Zeros:
-    """Output that nobody filled in, in memory that was zero: a loop that ends early leaves its tail so."""
+    """Output that was never filled, in memory that was zero. A loop that ends early leaves its tail so."""
 
     name: str = "zeros"
     words: str = "gives 0, whatever the operands"
@@ -91,20 +95,21 @@ class Zeros:
 
 @dataclass(frozen=True, eq=False)
 class CheckedResult:
-    """What an implementation gave for a call. places: the flat indices that matter, None for all; wrong: which values are
-    outside the legal set."""
+    """An implementation's result of a call, with its wrong values marked."""
 
     call: Call
     got: Tensor
     wrong: NDArray[np.bool_]
+    """The mask of values outside the legal set."""
     places: NDArray[np.int64] | None = None
+    """The flat indices of the values that matter; None for all."""
 
     def indices(self) -> NDArray[np.int64]:
         return np.arange(self.got.size) if self.places is None else self.places
 
 
 def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any] | None:
-    """The codes that a recipe gives for a call, NaN made canonical; None where an indexing mistake cannot happen."""
+    """The codes of a recipe for a call, NaN made canonical; None if its mistake cannot happen there."""
     operands: Operands | None = contract.operands(call)
     assert operands is not None
     reading, dtype = recipe, operands.output_dtype
@@ -116,7 +121,15 @@ def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any] | N
 
 
 def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: NDArray[np.bool_] | None = None) -> bool:
-    """Whether a recipe gives every value of an outcome, or every one ``where`` holds."""
+    """True if a recipe gives every value of an outcome.
+
+    Args:
+        contract: the edition of the call.
+        call: the call.
+        got: the outcome's tensor.
+        recipe: the recipe.
+        where: a mask of the values to compare; None for all.
+    """
     operands = contract.operands(call)
     if got.dtype != operands.output_dtype or got.shape != operands.shape:
         return False
@@ -126,7 +139,7 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
 
 
 def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each reading of a family, NaN made canonical; what they have in common is evaluated once."""
+    """The output codes of each reading of one family, NaN made canonical; common stages run once."""
     linear = [reading for reading in recipes if isinstance(reading, Stepwise)]
     if len(linear) == len(recipes):
         return readings.evaluate_all(linear, operands)
@@ -134,7 +147,7 @@ def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[An
 
 
 def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
-    """The readings that a search of the call's cell looks at first."""
+    """The readings that a search of the call's cell tries first."""
     operands = contract.operands(call)
     if contract.domain.family == "range":
         return affine.range_lattice(operands)
@@ -144,9 +157,13 @@ def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
 def search(
     contract: Contract, seen: Sequence[CheckedResult], whole: bool = False, wrong_only: bool = False
 ) -> tuple[Reading, ...]:
-    """The readings that give all values that were seen, the simplest first; or, if ``wrong_only``, all wrong ones.
+    """Search the readings that give all values of these results, the simplest first.
 
-    whole: among every composition of the stages and not only those near an admitted reading. seen: calls of one cell.
+    Args:
+        contract: the edition.
+        seen: results of calls of one cell.
+        whole: True to search every composition of the stages, False for those near an admitted reading.
+        wrong_only: True to explain the wrong values only.
     """
     parts, codes, wrong = [], [], []
     for one in seen:
@@ -170,8 +187,10 @@ def search(
 def _answer(
     one: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
 ) -> tuple[Reading, ...]:
-    """The readings that give the values wanted at the chosen places, and then all of them; without a start, of a range
-    formula. Cells of many editions and granularities ask the same."""
+    """Search the readings that give the values at the chosen positions, then compare them with all values.
+
+    Without a start, the readings are those of a range formula. Cells of many editions and granularities share the answer.
+    """
     operands = one.operands()
     codes = np.frombuffer(wanted, code_dtype(one.out))
     chosen = np.frombuffer(places, np.int64)
@@ -189,21 +208,21 @@ def _answer(
 
 @lru_cache(maxsize=64)
 def _range_table(one: Asked, places: bytes) -> NDArray[Any]:
-    """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
+    """The codes of every reading of the range lattice at the chosen positions, one row each."""
     operands = one.operands()
     some = lattice.taken(operands, np.frombuffer(places, np.int64))
     return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
-    """Operands of one cell, one after the other."""
+    """Operands of one cell, concatenated."""
     first = parts[0]
     codes = {role: np.concatenate([part.codes[role] for part in parts]) for role in first.codes}
     return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), first.options)
 
 
 def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """At most 64 places: wrong values and others, each spread evenly."""
+    """The positions of at most 64 values: wrong ones and others, each spread evenly."""
     half = 32
     groups = [np.flatnonzero(wrong), np.flatnonzero(~wrong)]
     rooms = [max(half, 64 - groups[1].size), max(half, 64 - groups[0].size)]
@@ -216,7 +235,10 @@ def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
-    """The indexing mistakes with an admitted reading that give all values that were seen, or all wrong ones."""
+    """Search the indexing mistakes that, with an admitted reading, give all values of these results.
+
+    With ``wrong_only``, they need to give the wrong values only.
+    """
     if contract.domain.family == "range" or not seen:
         return ()
     most_wrong = max(seen, key=lambda one: int(one.wrong.sum()))
@@ -226,7 +248,7 @@ def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: b
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
     ) -> Iterator[Misread]:
-        """Each mistake that changes something with the first reading that gives what those calls gave."""
+        """Each mistake that changes the call, with the first reading that gives the results."""
         wheres = [one.wrong if wrong_only else None for one in calls]
         for mistake, misread in mistakes:
             if misread is None:
@@ -246,7 +268,7 @@ def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: b
 
 
 def named(contract: Contract, name: str) -> Recipe:
-    """The recipe of that name. Raises UnknownRecipeError when there is none."""
+    """The recipe with a name. Raises UnknownRecipeError if there is none."""
     if name == Zeros.name:
         return Zeros()
     mistake, mark, reading = name.rpartition(_MISTAKE)

@@ -1,7 +1,7 @@
-"""What changed from one version of an implementation to the next, call by call.
+"""Differences between neighbouring versions of one implementation, call by call.
 
-Neighbouring versions are given the same calls. Where their outcomes differ, the edition that judges both says which of them
-is right; that a refusal is a missing feature is known only when the whole cell is, so it is said at the end of a run.
+Neighbouring versions get the same calls. Where their outcomes differ, the edition that judges both says which one is right.
+Only the whole cell tells whether a refusal is a missing feature, so that is decided at the end of a run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ KINDS: Mapping[str, str] = {
     "dropped": "no longer supported in",
     "other": "other results in",
 }
-"""What a change may be, and how it is said of the newer version."""
+"""The kinds of changes, and the words that precede the newer version."""
 
 ANSWERS, REFUSES = "answers", "refuses"
-"""Steps of which only the whole cell tells what they are: the newer version computes what the older refuses, or the other
-way round."""
+"""Steps that only the whole cell explains: the newer version computes a call that the older refuses, or the reverse."""
 
 _ANSWERED = frozenset(["tensor", "rejected", "unsupported", "crash", "hang"])
 
@@ -54,7 +53,7 @@ _WORDS: Mapping[str, str] = {
     "result-shape": "the result's shape",
     **{note: words for note, (_, words) in verdicts.NOTES.items()},
 }
-"""Subjects of steps that are not their own words."""
+"""The words of tokens that are not their own words."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Step:
 
     @property
     def words(self) -> str:
-        """What differs, for people."""
+        """The words for what differs."""
         standing, _, clause = self.what.partition(":")
         if clause:
             return f"{'forbidden' if standing == 'forbidden' else 'left open'} by {clause}"
@@ -90,17 +89,23 @@ class Step:
 
 @dataclass(eq=False)
 class ObservedChange:
-    """Calls of one cell with the same step: counts, and the smallest with both outcomes."""
+    """The calls of one cell with the same step: their number, and the smallest call with both outcomes."""
 
     older: Subject
     newer: Subject
     step: Step
     is_judged: bool
+    """True if the edition judges both versions."""
     judged: Judged
+    """The smallest call."""
     before: Outcome
+    """The older version's outcome of it."""
     after: Outcome
+    """The newer version's outcome of it."""
     cases: int = 0
+    """The number of calls."""
     values: int = 0
+    """The number of their values that differ."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -108,12 +113,12 @@ class ObservedChange:
 
 
 def base_name(name: str) -> str:
-    """An implementation's name without the version or the interpreter: "onnxruntime" of "onnxruntime==1.17.0"."""
+    """The name without a version or an interpreter: "onnxruntime" for "onnxruntime==1.17.0"."""
     return re.split("==|@", name, maxsplit=1)[0]
 
 
 def successions(subjects: Iterable[Subject]) -> tuple[tuple[Subject, ...], ...]:
-    """Implementations that are there in several versions: the subjects of each, on one path, oldest version first."""
+    """The subjects of each implementation and path that runs in several versions, the oldest first."""
     groups: dict[tuple[str, str], list[Subject]] = {}
     for subject in subjects:
         if subject.role == "oracle":
@@ -123,7 +128,7 @@ def successions(subjects: Iterable[Subject]) -> tuple[tuple[Subject, ...], ...]:
 
 
 def version_order(version: str) -> tuple[bool, Version, str]:
-    """Orders versions as their numbers say; what is none comes last."""
+    """The sort key of a version. A string that is no version comes last."""
     try:
         return (False, Version(version), "")
     except InvalidVersion:
@@ -131,8 +136,7 @@ def version_order(version: str) -> tuple[bool, Version, str]:
 
 
 class Changes:
-    """What changed between the versions of a run. expected(subject, judged call): whether an outcome is due; judges(subject,
-    judged call): whether the edition says what is right."""
+    """All differences between the versions of a run."""
 
     def __init__(
         self,
@@ -140,14 +144,23 @@ class Changes:
         expected: Callable[[Subject, Judged], bool],
         judges: Callable[[Subject, Judged], bool],
     ) -> None:
+        """Compare the versions of these subjects.
+
+        Args:
+            subjects: all subjects of the run.
+            expected: tells if a subject's outcome of a judged call is due.
+            judges: tells if the call's edition judges a subject.
+        """
         self._successions = successions(subjects)
         self._expected = expected
         self._judges = judges
         self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], ObservedChange] = {}
 
     def observe(self, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
-        """Compare the outcomes of one call by neighbouring versions. A version that does not run, or does not answer the
-        edition, is no neighbour."""
+        """Compare the outcomes of one call by neighbouring versions.
+
+        A version that does not run, or does not answer the edition, is no neighbour.
+        """
         for succession in self._successions:
             present = [one for one in succession if one in outcomes or self._expected(one, judged)]
             for older, newer in pairwise(present):
@@ -170,7 +183,7 @@ class Changes:
             seen.values += step.values
 
     def seen(self) -> list[ObservedChange]:
-        """Everything that was seen, in an order that does not depend on which answer came first."""
+        """All differences, in an order that does not depend on which answer came first."""
         return sorted(
             self._seen.values(),
             key=lambda one: (
@@ -181,7 +194,10 @@ class Changes:
 
 
 def unchanged(before: Outcome, after: Outcome) -> bool:
-    """The same answer: equal values (any NaN equals any NaN) or a refusal, and the same notes; or one of them is no answer."""
+    """True if two outcomes are the same answer, or one of them is none.
+
+    The same answer is equal values (any NaN equals any NaN) or a refusal, with the same notes.
+    """
     if not {before.kind, after.kind} <= _ANSWERED:
         return True
     if before.notes != after.notes:
@@ -193,7 +209,7 @@ def unchanged(before: Outcome, after: Outcome) -> bool:
 
 
 def differing(before: Outcome, after: Outcome) -> NDArray[np.bool_] | None:
-    """Which values differ; None where types or shapes do."""
+    """The mask of values that differ; None if types or shapes do."""
     a, b = before.tensor, after.tensor
     if a is None or b is None or a.dtype != b.dtype or a.shape != b.shape:
         return None
@@ -203,7 +219,14 @@ def differing(before: Outcome, after: Outcome) -> NDArray[np.bool_] | None:
 
 
 def steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> list[Step]:
-    """What changed between two outcomes of one call. is_judged: whether the edition says which of them is right."""
+    """List the differences between two outcomes of one call.
+
+    Args:
+        judged: the call.
+        before: the older version's outcome.
+        after: the newer version's outcome.
+        is_judged: True if the edition says which outcome is right.
+    """
     found = _steps(judged, before, after, is_judged)
     return [replace(step, empty=True) for step in found] if not judged.call.values else found
 
@@ -230,14 +253,14 @@ def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> 
 
 
 def _standing(judged: Judged) -> str:
-    """The token of what the edition says of a call."""
+    """The token of the edition's judgement of a call."""
     if judged.judgement.verdict == "allowed":
         return "allowed"
     return detail_of(judged.judgement.verdict, verdicts.clause_text(judged, judged.judgement.clauses[0]))
 
 
 def _of_values(judged: Judged, before: Outcome, after: Outcome, is_judged: bool, clause: str) -> list[Step]:
-    """Both versions compute, and not the same."""
+    """The steps of two versions that both compute, with different results."""
     apart, size = differing(before, after), max(1, judged.call.values)
     if judged.legal is None or not is_judged:
         if apart is not None and not apart.any():
@@ -267,7 +290,7 @@ def _first(where: NDArray[np.bool_]) -> tuple[int, ...]:
 
 
 def reproduced(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> Discrepancy | None:
-    """The change that a finding is about, on another call."""
+    """The change of a finding on another call; None if it does not show there."""
     change = finding.change
     if change is None or _step(finding, judged, after, before) is None:
         return None
@@ -282,13 +305,13 @@ def reproduced(finding: Finding, judged: Judged, after: Outcome, before: Outcome
 
 
 def deaths(finding: Finding) -> tuple[str, ...]:
-    """How one of the versions fails to answer, where that is what changed: "crash", "hang"."""
+    """The ways in which a version fails to answer, if that is what changed: "crash", "hang"."""
     parts = () if finding.change is None else tuple(finding.change.step.split(":"))
     return tuple(kind.value for kind in _DEATHS if kind in parts)
 
 
 def place(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> tuple[int, ...] | None:
-    """The index of the first value that shows a finding's change; None where no single value does."""
+    """The index of the first value that shows a finding's change; None if no single value does."""
     step = _step(finding, judged, after, before)
     return None if step is None else step.at
 

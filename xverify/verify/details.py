@@ -1,8 +1,9 @@
-"""Details: the machine tokens that tell findings on one clause apart, and the prose that they replaced.
+"""Details: the machine tokens that tell findings on one clause apart.
 
-A finding's id is a hash of its key, and a key holds a detail. So a detail is no sentence: it is built of words in kebab case
+A finding's id is a hash of its key, and a key holds a detail. So a detail is no sentence: it consists of words in kebab case
 and of names (dtypes, clauses, recipes, settings, exceptions), joined by colons. Sentences stand in `Discrepancy.summary` and
-`Discrepancy.words`, where they can be improved without changing an id.
+`Discrepancy.words`, where they can be improved without changing an id. Earlier versions had prose for details; `modernized`
+translates it.
 
 | verdict | details |
 |---|---|
@@ -15,7 +16,7 @@ and of names (dtypes, clauses, recipes, settings, exceptions), joined by colons.
 | wrongly-rejected | ``integer:zero-point:TypeError``, ``float8:no-zero-point:ValueError`` |
 | ambiguity | READING, ``refuses:REFERENCE``, ``computes:REFERENCE``, ``other-values:REFERENCE`` |
 | conflict | the other edition's clause, or the name of a `TextCheck` |
-| changed | ``OLDER..NEWER:KIND:`` and what changed, see `xverify.verify.changes.Step` and `xverify.engine.changes` |
+| changed | ``OLDER..NEWER:KIND:`` and what changed, see `xverify.verify.changes.Step` |
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _NOTES: Mapping[str, str] = {
     "answers the same call twice with different bits": "second-call-differs",
     "answers the same call otherwise when several threads call it at once": "threads-differ",
 }
-"""How a change between versions named a note."""
+"""The words with which earlier versions named a note in a change between versions."""
 
 
 def _granularity(words: str) -> str:
@@ -135,13 +136,13 @@ _PROSE: Mapping[str, tuple[tuple[str, Replacement], ...]] = {
     Verdict.AMBIGUITY: _AMBIGUITY,
     Verdict.CONFLICT: _TEXT,
 }
-"""Patterns of the details that earlier versions wrote, for each verdict, and the tokens that stand for them now."""
+"""For each verdict, patterns of the details that earlier versions wrote, and the tokens that replace them."""
 
 _VERSIONS = re.compile(r"(.+?) to (.+?), (fixed|broken|supported|dropped|other|\*): (.+)", re.DOTALL)
 
 
 def modernized(verdict: str, detail: str) -> str:
-    """The token of a detail that an earlier version wrote as prose; a token, and what is neither, stay as they are.
+    """Translate the prose of earlier versions to a token. Tokens and any other text stay.
 
     A glob is translated where it stands for a whole name, as in ``* to float32`` or ``refuses what * computes``.
     """

@@ -1,4 +1,4 @@
-"""Conflicts: two editions of one operator that cannot both hold, and documents that contradict themselves."""
+"""Conflicts: editions of one operator that contradict each other, or a document that contradicts itself."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from xverify.verify.verdicts import Judged
 
 
 def edition_subject(contract: Contract) -> Subject:
-    """An edition in the role of an implementation: what its first reading gives."""
+    """An edition in the role of an implementation, which computes its first reading."""
     return Subject(contract.id, contract.document, "edition")
 
 
 def by_formula(contract: Contract, legal: Legal) -> Outcome:
-    """What the edition's first reading gives."""
+    """The outcome of the edition's first reading."""
     return Outcome("tensor", Tensor(legal.dtype, legal.codes(0)))
 
 
 def conflict(judged: Judged, rival: Contract) -> Discrepancy | None:
-    """A call that both editions allow and for which some value has no code that is legal in both."""
+    """The conflict on a call that both editions allow, if some value has no code that is legal in both."""
     if judged.legal is None:
         return None
     call = judged.call.under(rival.id)
@@ -47,7 +47,7 @@ def conflict(judged: Judged, rival: Contract) -> Discrepancy | None:
 
 
 def _apart(ours: Legal, theirs: Legal) -> NDArray[np.bool_]:
-    """Which values have no code that is legal in both editions; a subnormal one is legal anyhow."""
+    """The mask of values that have no code legal in both editions. A subnormal one is legal anyway."""
     if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
         return np.ones(ours.shape, np.bool_)
     common = np.zeros(ours.shape, np.bool_)
@@ -58,8 +58,11 @@ def _apart(ours: Legal, theirs: Legal) -> NDArray[np.bool_]:
 
 
 def followed(judged: Judged, rival: Contract, label: str, outcome: Outcome) -> dict[tuple[str, str], int]:
-    """Of the values on which two editions conflict, how many of an implementation's are legal by each: by (label, edition),
-    and all of them by (label, "")."""
+    """Count the values of an implementation that are legal by each of two conflicting editions.
+
+    Returns:
+        Counts of the values on which the editions conflict: the legal ones by (label, edition), all of them by (label, "").
+    """
     ours, got = judged.legal, outcome.tensor
     theirs = legal_set(rival, judged.call.under(rival.id))
     if ours is None or got is None or got.shape != ours.shape or got.dtype != ours.dtype:
@@ -74,7 +77,7 @@ def followed(judged: Judged, rival: Contract, label: str, outcome: Outcome) -> d
 
 
 def rivals(contract: Contract) -> Iterator[Contract]:
-    """The other editions of the same operator that can be read here."""
+    """The other editions of the same operator that are readable here."""
     for identity in contracts.rivals(contract.id):
         try:
             yield contracts.get(identity)
@@ -83,7 +86,7 @@ def rivals(contract: Contract) -> Iterator[Contract]:
 
 
 def contradictions(contract: Contract) -> Iterator[tuple[Discrepancy, Call | None]]:
-    """What a document says against itself."""
+    """The contradictions inside a document."""
     for check in contract.text_checks():
         key = Key(contract.id, contract.id, Verdict.CONFLICT, check.clause, check.name)
         yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}", words=check.summary), check.call

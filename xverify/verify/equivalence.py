@@ -1,17 +1,17 @@
-"""Two ways of asking for the same values, and one implementation that answers them differently.
+"""Equivalent calls: two calls for the same values that one implementation answers differently.
 
-Where both answers are legal the implementation is *mixed*: it follows one reading here and another one there. Nothing is
-said where
+If both answers are legal, the implementation is *mixed*: it follows one reading here and another one there. There is no
+finding in these cases:
 
-- one answer holds a value outside the legal set: that is a violation, which the ordinary judgement of that call gives
-  (`xverify.engine.equivalences` passes such an answer on to it, since no other part of a run may have asked that call);
-- one of the two calls was refused, or ended the process: that is said of the call alone;
-- the values differ only where a subnormal result was flushed: that is an ambiguity of its own;
-- the two editions have no reading in common: `xverify.strategies.equivalents` makes no such twin;
-- an edition does not judge the implementation: the engine asks only under editions that do.
+- One answer holds a value outside the legal set. The ordinary judgement of that call finds the violation
+  (`xverify.engine.equivalences` passes the answer on to it, since no other part of a run may have made that call).
+- One of the two calls was refused, or ended the process. That is a finding of the call alone.
+- The values differ only where a subnormal result was flushed. That is an ambiguity of its own.
+- The two editions have no reading in common. `xverify.strategies.equivalents` makes no such twin.
+- An edition does not judge the implementation. The engine compares only under editions that do.
 
-Both answers wrong in the same way can't be seen here. Two implementations that give different legal values for one call
-are compared by their readings, see `xverify.verify.tally.Tally.ambiguities`.
+Two answers that are wrong in the same way are not found here. `xverify.verify.tally.Tally.ambiguities` compares the readings
+of two implementations that give different legal values for one call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PREFIX = "equivalence:"
 
 
 def same(outcome: Outcome, other: Outcome) -> bool:
-    """Whether both are tensors of one dtype and shape with equal values: any NaN equals any NaN."""
+    """True if both are tensors of one dtype and shape with equal values; any NaN equals any NaN."""
     a, b = outcome.tensor, other.tensor
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
         return False
@@ -46,16 +46,22 @@ def same(outcome: Outcome, other: Outcome) -> bool:
 
 
 def edition(judged: Judged, twin: Twin) -> Contract:
-    """The edition that a twin is asked under."""
+    """The edition of a twin's calls."""
     identity = twin.calls[0].contract
     return judged.contract if identity == judged.contract.id else contracts.get(identity)
 
 
 def apart(judged: Judged, twin: Twin, outcome: Outcome, other: Outcome) -> NDArray[np.bool_] | None:
-    """Which values of two legal answers differ, in the shape of the call's result.
+    """The mask of values in which two legal answers differ, in the shape of the call's result.
 
-    None where the two can't be compared: a refusal, another dtype or shape, or a value outside the legal set.
-    ``outcome`` answers the judged call, ``other`` the twin, its pieces joined.
+    Args:
+        judged: the call.
+        twin: its twin.
+        outcome: the answer to the call.
+        other: the answer to the twin, its pieces joined.
+
+    Returns:
+        None if the two can't be compared: a refusal, another dtype or shape, or a value outside the legal set.
     """
     a, b = outcome.tensor, other.tensor
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
@@ -71,7 +77,10 @@ def apart(judged: Judged, twin: Twin, outcome: Outcome, other: Outcome) -> NDArr
 
 
 def differs(judged: Judged, subject_label: str, twin: Twin, outcome: Outcome, other: Outcome) -> Discrepancy | None:
-    """Two legal answers of one implementation to the same question that differ in bits; see `apart`."""
+    """The finding that two legal answers to the same question differ in bits; None if they do not.
+
+    `apart` says which answers can be compared.
+    """
     if judged.cell is None or same(outcome, other):
         return None
     where = apart(judged, twin, outcome, other)
@@ -88,7 +97,10 @@ def differs(judged: Judged, subject_label: str, twin: Twin, outcome: Outcome, ot
 
 
 def twin_of(finding: Finding, contract: Contract, call: Call) -> Twin | None:
-    """The twin that a finding is about, remade for another call; None for other findings, and where the call has none."""
+    """The twin of a finding, made again for another call.
+
+    It is None for a finding without a twin, and if the call has none.
+    """
     key = finding.key
     if key.verdict != Verdict.MIXED or not key.detail.startswith(_PREFIX):
         return None
@@ -98,8 +110,14 @@ def twin_of(finding: Finding, contract: Contract, call: Call) -> Twin | None:
 def reproduced(
     finding: Finding, judged: Judged, outcome: Outcome, ask: Callable[[Call], Outcome]
 ) -> Discrepancy | None:
-    """The same discrepancy on another call, of which ``outcome`` is the implementation's answer; None where it does not
-    show. The twin's calls are asked with ``ask``, unless the finding is not of this kind."""
+    """The discrepancy of a finding on another call; None if it does not show there.
+
+    Args:
+        finding: the finding.
+        judged: the other call.
+        outcome: the implementation's answer to it.
+        ask: makes a call of the twin. It is not used for a finding without a twin.
+    """
     other = twin_of(finding, judged.contract, judged.call)
     if other is None or outcome.tensor is None:
         return None
@@ -108,7 +126,7 @@ def reproduced(
 
 
 def place(finding: Finding, judged: Judged, outcome: Outcome, ask: Callable[[Call], Outcome]) -> tuple[int, ...] | None:
-    """The index of the first value that differs; None where `reproduced` would be None."""
+    """The index of the first value that differs; None if `reproduced` is None."""
     other = twin_of(finding, judged.contract, judged.call)
     if other is None or outcome.tensor is None:
         return None

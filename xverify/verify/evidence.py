@@ -1,4 +1,4 @@
-"""What one implementation's values in one cell say of the recipe that it follows, call after call."""
+"""Evidence about the recipe that one implementation follows in one cell, collected call after call."""
 
 from __future__ import annotations
 
@@ -20,43 +20,56 @@ from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, re
 from xverify.verify.verdicts import Judged
 
 KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 1 << 13
-"""Calls that a cell keeps: those that its recipe is first searched on, wrong ones and right ones; and how large they may be."""
+"""The numbers of calls that a cell keeps: for the first search, wrong ones, right ones; and the most values of each."""
 
 MOST_PIECES = 4
-"""Recipes of the wrong values for which a region is sought; they are sorted, the simplest first."""
+"""The number of recipes of the wrong values, simplest first, for which a region is searched."""
 
 
 HELD = 1024
-"""Values that are held against the readings that remain before only one call in four is."""
+"""The number of values after which only one call in four is compared with the remaining readings."""
 
 
 @dataclass(eq=False)
 class Evidence:
-    """others: the readings that the text does not admit and that give every value so far; None before the first search.
-
-    probes: the calls that the search begins with. wrong, right: calls kept for what can be said only at the end.
-    values: how many the cell has; held: how many of them were held against ``others``, and wrong_held how many wrong ones.
-    whole: whether every composition was searched. seconds: spent on it. tried: triples, of calls that were not made, on which
-    the readings that remain do not differ.
-    """
+    """The recipes that remain possible in a cell, and the calls that are kept."""
 
     others: tuple[Reading, ...] | None = None
+    """Readings that the text does not admit and that give every value so far; None before the first search."""
     probes: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    """The calls with which the search begins."""
     wrong: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    """Calls with wrong values, kept for the end."""
     right: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    """Calls without wrong values, kept for the end."""
     values: int = 0
+    """The number of values in the cell."""
     held: int = 0
+    """The number of values that were compared with ``others``."""
     wrong_held: int = 0
+    """The number of wrong values among them."""
     whole: bool = False
+    """True if every composition was searched."""
     seconds: float = 0.0
+    """The time spent here."""
     tried: int = 0
+    """The number of triples, of calls that were not made, on which the remaining readings agree."""
     histogram: Counter[int] = field(default_factory=Counter)
+    """Wrong values by distance in ULP, in powers of two; -1 for no number."""
 
     def observe(
         self, judged: Judged, got: Tensor, comparison: Comparison, is_judged: bool, often: bool, explained: bool
     ) -> None:
-        """Take in one allowed call's values. often: whether the implementation is asked enough on this path to say which
-        readings remain also where an admitted one explains all; explained: whether one does, so far and with this call."""
+        """Add one allowed call's values.
+
+        Args:
+            judged: the call.
+            got: the result.
+            comparison: its comparison with the legal set.
+            is_judged: True if the edition judges the implementation.
+            often: True if the path gets enough calls to tell readings apart where an admitted one explains all.
+            explained: True if an admitted reading explains all values so far, this call included.
+        """
         if not judged.call.values:
             return
         if not (often or comparison.wrong_values or self.wrong):
@@ -93,7 +106,10 @@ class Evidence:
             self._widen((judged, seen))
 
     def settle(self, is_judged: bool) -> None:
-        """Begin with the probes that came, where the last of a cell did not: it was refused, or the run ended."""
+        """Search with the probes that came, if the cell's last one did not.
+
+        It was refused, or the run ended.
+        """
         if self.others is None and self.probes:
             began = time.perf_counter()
             self._begin(is_judged)
@@ -133,7 +149,7 @@ class Evidence:
             self.right.append((judged, seen))
 
     def _measure(self, judged: Judged, got: Tensor, comparison: Comparison) -> None:
-        """Count the wrong values by how far they are from the nearest legal one, in powers of two of ULP."""
+        """Count the wrong values by their distance from the nearest legal one, in powers of two of ULP."""
         legal = judged.legal
         assert legal is not None
         given = got.codes[comparison.wrong]
@@ -144,7 +160,10 @@ class Evidence:
             self.histogram[1 << (int(distance).bit_length() - 1) if known else -1] += int(count)
 
     def samples(self, piece: Recipe | None = None) -> list[Sample]:
-        """The kept calls, for finding the region of the wrong values. piece: the recipe that gives them, if only them."""
+        """The kept calls, to find the region of the wrong values.
+
+        If the recipe ``piece`` gives the wrong values only, values on which it agrees with the legal set are left out.
+        """
         kept = {id(seen): (judged, seen) for judged, seen in (*self.wrong, *self.right, *self.probes)}
         return [
             Sample(judged.contract, judged.call, judged.legal, seen.wrong, _telling(judged, piece))
@@ -153,7 +172,7 @@ class Evidence:
         ]
 
     def departures(self) -> list[Sample]:
-        """The kept calls, for finding the region of the values that are not those of the first reading."""
+        """The kept calls, to find the region of the values that the first reading does not give."""
         return [
             Sample(
                 judged.contract,
@@ -167,7 +186,7 @@ class Evidence:
 
 
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
-    """Where a recipe gives what no admitted reading gives; None when there is no recipe."""
+    """The mask of values on which a recipe differs from every admitted reading; None without a recipe."""
     if piece is None or judged.legal is None:
         return None
     codes = attribute.codes_of(judged.contract, judged.call, piece)
@@ -175,12 +194,12 @@ def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
 
 
 def _beginning(seen: CheckedResult) -> CheckedResult:
-    """The call with the values that a search begins with: those that were chosen for it, or a few."""
+    """The result with the values that a search begins with: those selected for it, or the first few."""
     return seen if seen.places is not None else replace(seen, places=np.arange(min(SEARCHED, seen.got.size)))
 
 
 def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
-    """Those of the readings that give every value of an outcome."""
+    """The readings that give every value of a result."""
     wanted = canonical(got.codes, got.dtype)
     given = zip(readings, judged.give(readings), strict=True)
     return tuple(reading for reading, codes in given if np.array_equal(codes, wanted))
@@ -188,14 +207,19 @@ def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tupl
 
 @dataclass(frozen=True)
 class Explained:
-    """What is known at a run's end of a cell with wrong values: the recipe that gives them, or none."""
+    """The recipe of a cell's wrong values, as known at the end of a run."""
 
     recipe: Recipe | None
+    """The recipe that gives the wrong values; None if none is known."""
     elsewhere: Reading | None = None
+    """The reading that gives the right values, if the recipe does not."""
 
 
 def explained(evidence: Evidence) -> Explained:
-    """The recipe of a cell that no reading explains: an indexing mistake, or two pieces with a region between them."""
+    """Search the recipe of a cell that no reading explains.
+
+    It is an indexing mistake, or two recipes with a region between them.
+    """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not evidence.wrong:
         return Explained(None)
@@ -221,7 +245,7 @@ def explained(evidence: Evidence) -> Explained:
 
 
 def _right_by(evidence: Evidence, reading: Reading) -> bool:
-    """Whether an admitted reading gives every kept value that is right."""
+    """True if an admitted reading gives every kept value that is right."""
     return all(
         attribute.gives(judged.contract, seen.call, seen.got, reading, ~seen.wrong)
         for judged, seen in (*evidence.wrong, *evidence.right, *evidence.probes)
@@ -233,7 +257,7 @@ def _between(found: Region) -> bool:
 
 
 def attribution(found: Explained, values: int) -> Attribution | None:
-    """As a finding has it."""
+    """The attribution of a finding."""
     if found.recipe is None:
         return None
     elsewhere = None if found.elsewhere is None else (found.elsewhere.name, found.elsewhere.words)

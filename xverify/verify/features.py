@@ -45,7 +45,10 @@ class Feature:
 
 
 def column(feature: Feature, view: View) -> NDArray[Any] | float:
-    """A feature of the selected values: an array, or one number for all. NaN or UNDEFINED where it is meaningless."""
+    """Compute a feature of the selected values: an array, or one number for all.
+
+    It is NaN or UNDEFINED where the feature is meaningless.
+    """
     with np.errstate(all="ignore"):
         given = feature.of(view)
     if given is None:

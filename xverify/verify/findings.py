@@ -85,7 +85,7 @@ class Change:
     kind: str
     """A key of `xverify.verify.changes.KINDS`."""
     what: str
-    """What changed, in words that name no version."""
+    """The thing that changed, in words that name no version."""
     step: str
     """The token of the change on one call, see `xverify.verify.changes.Step.sign`."""
     judged: bool
@@ -174,7 +174,10 @@ def witness_order(call: Call, number: int) -> tuple[int, ...]:
 
 
 class Findings:
-    """All findings of a run. The result does not depend on the order in which calls of different contracts came."""
+    """All findings of a run.
+
+    The result does not depend on the order in which calls of different contracts come.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[Key, str], Finding] = {}

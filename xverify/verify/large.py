@@ -91,7 +91,7 @@ def by_code(operands: Operands) -> Table | None:
 
 
 def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.bool_]]:
-    """The reading's codes, NaN made canonical, and the mask of subnormal ones, in the shape of the operands."""
+    """The reading's codes, NaN made canonical, and the mask of subnormal ones, in the operands' shape."""
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:

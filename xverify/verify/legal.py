@@ -1,4 +1,4 @@
-"""The legal set of an allowed call: for every value, the results of the admitted readings, bit for bit."""
+"""The legal set of an allowed call: the results of the admitted readings, bit for bit."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def holds(found: Region, sample: Sample) -> Bools:
 
 
 def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
-    """Flat indices of at most ``most`` values, the same in every run: mismatches first, and some agreements."""
+    """Flat indices of at most ``most`` values: mismatches first, and some agreements."""
     told = sample.told()
     if told.size <= most:
         return told

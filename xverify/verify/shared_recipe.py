@@ -1,4 +1,4 @@
-"""One recipe for many cells: what explains several cells of an implementation is one finding, not one for each type."""
+"""One recipe for many cells, so that an implementation's cells become one finding, not one per type."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_
 Group = tuple[Hashable, Operands, Sequence[Reading]]
 
 MOST = 64
-"""Readings of a cell that are considered; they are sorted, the simplest first."""
+"""The number of readings of a cell, simplest first, that are considered."""
 
 
 def common(cells: Sequence[Group]) -> list[Reading | None]:
-    """For each cell one of the readings that explain it, so that the cells of one group need few different ones: the reading
-    that explains most cells, then the one that explains most of the others, and so on. None where nothing explains a cell.
+    """Choose for each cell a reading that explains it, with few different ones per group.
 
-    cells: for each its group, operands of its types, and the simplified readings that explain it, the simplest first.
+    The reading that explains most cells comes first, then the one that explains most of the remaining cells, and so on.
+
+    Args:
+        cells: for each cell its group, operands of its types, and the simplified readings that explain it, the simplest first.
+
+    Returns:
+        A reading for each cell; None where nothing explains it.
     """
     chosen: list[Reading | None] = [None] * len(cells)
     places: dict[Hashable, list[int]] = defaultdict(list)
@@ -40,7 +45,7 @@ def common(cells: Sequence[Group]) -> list[Reading | None]:
 
 
 def _explains(cells: Sequence[Group], places: Sequence[int]) -> dict[Reading, set[int]]:
-    """Which cells each candidate explains, the simplest candidates first."""
+    """The cells that each candidate explains, the simplest candidates first."""
     sets = [{reading.simplified(operands) for reading in readings[:MOST]} for _, operands, readings in cells]
     candidates: dict[Reading, set[int]] = {}
     for reading in _candidates(cells):
@@ -55,7 +60,7 @@ def _explains(cells: Sequence[Group], places: Sequence[int]) -> dict[Reading, se
 
 
 def _candidates(cells: Sequence[Group]) -> list[Reading]:
-    """The readings of all cells, and for each what it may be in general: a type may stand for the output type."""
+    """The readings of all cells, and their general forms, in which a type may stand for the output type."""
     found: dict[Reading, None] = {}
     for _, operands, readings in cells:
         for reading in readings[:MOST]:
@@ -68,12 +73,12 @@ def _candidates(cells: Sequence[Group]) -> list[Reading]:
 
 
 def _sorted(readings: Iterable[Reading]) -> list[Reading]:
-    """Linear readings by their simplicity; others in the order in which they came."""
+    """Linear readings by simplicity. Other readings keep their order."""
     return sorted(readings, key=lambda r: simplicity(r) if isinstance(r, Stepwise) else ())
 
 
 def _general(reading: Stepwise, out: str) -> Stepwise:
-    """The reading with the output type named as such."""
+    """The reading with the output type replaced by a reference to it."""
     return replace(
         reading,
         subtraction="operands-output" if reading.subtraction == f"operands-{out}" else reading.subtraction,

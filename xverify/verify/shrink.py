@@ -24,26 +24,34 @@ from xverify.verify.verdicts import Judged
 Ask = Callable[[Call], Outcome]
 
 MOST_EVALUATIONS = 320
-"""Of one finding's shrinking; a strategy with more draws than the one of today reached its minimum within 318."""
+"""Evaluations for one finding. A strategy with more draws than today's reached its minimum within 318."""
 
 MOST_DEATHS = 40
-"""Evaluations that end a process, each of which costs a new one, and of a hang its limit; 11 were enough for each of 20 modelled
-crashes."""
+"""Evaluations for one finding that end a process. Each costs a new process, and a hang costs its limit. For each of 20 modelled
+crashes, 11 were enough.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
+    """The result of shrinking."""
+
     call: Call
+    """The smallest call."""
     outcome: Outcome | None
+    """The outcome that shows the finding."""
     discrepancy: Discrepancy
+    """The finding on that call."""
     evaluations: int
+    """The number of calls that were made."""
     minimal: bool
+    """False if the evaluations or the time ended first."""
 
 
 def reproduces(
     finding: Finding, contract: Contract, call: Call, ask: Ask, ask_reference: Ask | None = None
 ) -> tuple[Discrepancy, Outcome | None] | None:
-    """The same discrepancy on another call, with the outcome that shows it; None when it does not show there."""
+    """The discrepancy of a finding on another call, with the outcome that shows it; None if it is absent."""
     judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
     if key.verdict == Verdict.CONFLICT:
@@ -57,7 +65,7 @@ def reproduces(
 
 
 def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list[Discrepancy]:
-    """Everything that one call's outcome is at fault for: first what the finding's verdict and readings say, then the rest."""
+    """All faults of one call's outcome: first those that the finding's verdict and readings show."""
     found = [one for one in _discrepancies(finding, judged, finding.key.subject, outcome, ask, None) if one is not None]
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None and not any(one.key.verdict == Verdict.VIOLATION for one in found):
@@ -110,7 +118,7 @@ def _discrepancies(
 
 
 def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None) -> tuple[int, ...]:
-    """The index of the first value that shows the finding; zeros where no single value does."""
+    """The index of the first value that shows the finding; zeros if no single value does."""
     call, outcome = finding.call, finding.outcome
     assert call is not None
     nowhere = (0,) * len(call.data.shape)
@@ -141,9 +149,18 @@ def shrink(
     seed: int,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Shrunk | None:
-    """The smallest call found that keeps the finding's key; None when not even the witness shows it again.
+    """Search the smallest call that keeps the finding's key.
 
-    minimal is False when the evaluations or the time ran out first.
+    Args:
+        finding: the finding with its witness.
+        contract: its edition.
+        ask: makes a call of the implementation.
+        ask_reference: makes a call of the implementation or version that it is compared with; None without one.
+        seed: the seed of the search.
+        out_of_time: tells if the search must end.
+
+    Returns:
+        None if not even the witness shows the finding again.
     """
     call = finding.call
     assert call is not None
@@ -200,7 +217,7 @@ def shrink(
 
 
 def _size(call: Call) -> tuple[int, ...]:
-    """How large a call is: what stands around it, values, rank, parameters, then how far its codes are from 0."""
+    """The sort key of calls: surroundings, values, rank, parameters, then codes other than 0."""
     parameters = [t for t in call.tensors.values() if t is not call.data]
     spread = sum(int(np.count_nonzero(t.codes)) for t in call.tensors.values())
     return (

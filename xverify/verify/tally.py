@@ -1,4 +1,4 @@
-"""What each implementation did in each cell: counts, the readings that still explain every value, and its status."""
+"""The tally of each implementation in each cell: counts, remaining readings, and the status."""
 
 from __future__ import annotations
 
@@ -20,48 +20,72 @@ from xverify.verify.verdicts import Judged
 
 @dataclass(eq=False)
 class CellTally:
-    """One implementation in one cell. alive: names of the admitted readings that explain all values so far.
-    evidence: of the readings that are not admitted, and kept calls. explained: at the run's end, what gives wrong values."""
+    """One implementation in one cell."""
 
     cases: int = 0
+    """Calls."""
     values: int = 0
+    """Values of all calls."""
     wrong: int = 0
+    """Values outside the legal set."""
     wrong_cases: int = 0
+    """Calls with such values."""
     max_ulp: int = 0
+    """The largest distance of a wrong value in ULP; -1 if it is not a number."""
     flushed: int = 0
+    """Subnormal results that came out as zero."""
     flushed_cases: int = 0
+    """Calls with such results."""
     answered: int = 0
+    """Calls that gave a tensor."""
     rejected: int = 0
+    """Allowed calls that were rejected."""
     unsupported: int = 0
+    """Calls that were refused as not implemented."""
     deaths: set[str] = field(default_factory=set)
+    """The kinds of deaths that occurred: "crash" and "hang"."""
     alive: tuple[str, ...] | None = None
+    """Names of the admitted readings that explain all values so far; None before the first call."""
     worst: tuple[Judged, Outcome] | None = None
+    """The smallest call with a wrong value."""
     flush: tuple[Judged, Outcome] | None = None
+    """The smallest call with a flushed result."""
     mixture: tuple[Judged, Outcome, Discrepancy] | None = None
+    """The call that left no admitted reading."""
     ambiguous: bool = False
+    """True if `Tally.ambiguities` yielded the cell."""
     open: bool = False
+    """True if the text leaves its calls open."""
     simplest_refused: bool = False
+    """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call that was rejected."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
+    """For each admitted reading, the smallest call whose values it gives and the first reading does not."""
     departed: dict[str, list[int]] = field(default_factory=dict)
+    """For each admitted reading, the number of such calls and of their values."""
     evidence: Evidence = field(default_factory=Evidence)
+    """Other recipes that are possible, and kept calls."""
     explained: Explained | None = None
+    """The recipe of the wrong values, at the end of a run."""
 
 
 class Tally:
-    """All cells of a run. characterise: whether it is to be known what implementations follow also where the text admits all
-    that they give. last_was_wrong: whether the last outcome had values outside the legal set, of which a finding is made
-    only at the end."""
+    """All cells of a run."""
 
     def __init__(self, characterise: bool = True) -> None:
         self.characterise = characterise
+        """True to search what implementations follow even where the text admits all their values."""
         self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
         self.judged_by: dict[tuple[Subject, str], bool] = {}
         self.last_was_wrong = False
+        """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
-        """Count an outcome, and say what is wrong with it; an implementation that this edition does not judge is only
-        counted."""
+        """Count an outcome, and list its discrepancies.
+
+        An outcome that the edition does not judge is only counted, but for deaths and notes.
+        """
         label = subject.name
         found = verdicts.noted(judged, label, outcome)
         self.last_was_wrong = False
@@ -150,18 +174,20 @@ class Tally:
                 cell.departures[name] = (judged, outcome)
 
     def attribution_seconds(self) -> float:
-        """How long it took to follow which recipes give the values."""
+        """The time spent on following the recipes that give the values."""
         return sum(tally.evidence.seconds for tally in self.cells.values())
 
     def settle(self) -> None:
-        """Search where a cell's probes did not all come, but not where nothing is wrong if that need not be known."""
+        """Search in cells whose probes did not all come.
+
+        A cell without a wrong value is left out unless implementations are characterised.
+        """
         for (subject, cell), tally in self._ordered():
             if self.characterise or tally.wrong or tally.mixture is not None:
                 tally.evidence.settle(self.judged_by[subject, cell.contract])
 
     def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells with values outside the legal set, each with the recipe that explains all its values if one is
-        known."""
+        """Yield the cells with values outside the legal set, and the recipe that explains them if known."""
         violating = [
             (subject, cell, tally)
             for (subject, cell), tally in self._ordered()
@@ -189,7 +215,7 @@ class Tally:
                 yield subject, cell, tally, found, judged, outcome
 
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
-        """Cells whose values are all legal but follow no single reading."""
+        """Yield the cells whose values are all legal but follow no single reading."""
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, found = tally.mixture
@@ -198,8 +224,10 @@ class Tally:
                 yield subject, cell, whole or found, judged, outcome
 
     def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells in which subnormal results came out as zeros, once `violations` said what else is wrong with them: such a
-        mistake may give zeros as well, and then nothing was flushed."""
+        """Yield the cells in which subnormal results came out as zeros.
+
+        It must be called after `violations`. If the recipe of the wrong values gives these zeros too, nothing was flushed.
+        """
         for (subject, cell), tally in self._ordered():
             if tally.flush is None or not self.judged_by[subject, cell.contract]:
                 continue
@@ -214,20 +242,25 @@ class Tally:
 
     @staticmethod
     def _may_give(tally: CellTally, judged: Judged, outcome: Outcome) -> bool:
-        """Whether what is wrong with a cell gives this outcome too; True where it is not known what that is."""
+        """True if the recipe of a cell's wrong values gives this outcome too, or is unknown."""
         recipe = None if tally.explained is None else tally.explained.recipe
         return recipe is None or outcome.tensor is None or gives(judged.contract, judged.call, outcome.tensor, recipe)
 
     def refusals(self, judged: bool = True) -> Iterator[tuple[Subject, Cell, CellTally]]:
-        """Cells in which allowed calls were rejected, in a fixed order; where none was answered, the simplest must be
-        asked. judged: by the edition, or those that are only characterised."""
+        """Yield the cells in which allowed calls were rejected, in a fixed order.
+
+        If none was answered, the caller must make the simplest call. ``judged`` selects the cells that the edition judges, or the
+        others.
+        """
         for (subject, cell), tally in self._ordered():
             if tally.rejected and self.judged_by[subject, cell.contract] == judged:
                 yield subject, cell, tally
 
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Cells in which an implementation follows another reading than the first, while another implementation, which is not
-        ours, does not share any of its readings."""
+        """Yield the cells in which an implementation follows another reading than the first.
+
+        Another implementation, which is not ours, must share none of its readings.
+        """
         alive: dict[Cell, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
         for (subject, cell), tally in self.cells.items():
             if tally.alive and self.judged_by[subject, cell.contract] and not subject.is_own:
@@ -249,7 +282,7 @@ class Tally:
         return sorted(self.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
 
     def status(self, subject: Subject, cell: Cell) -> str:
-        """One word for the cell; the worst of what was seen."""
+        """The status of a cell: the worst observation in one word."""
         tally = self.cells[subject, cell]
         for kind in ("crash", "hang"):
             if kind in tally.deaths:

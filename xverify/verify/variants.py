@@ -1,12 +1,11 @@
-"""One implementation that is run in two ways and given the same call: what differs between its answers.
+"""Variants: one implementation that is run in two ways and gets the same call.
 
-Two settings of threads or of instruction sets are to give the same bits, whatever the text admits: where they do not, the
-implementation is *nondeterministic*, as what somebody gets depends on the machine. Nothing is said where both are refused, or
-where the usual way too ends the process: that is said of the implementation itself, which is judged as it is run by
-default.
+Two settings of threads or of instruction sets must give the same bits, whatever the text admits. If they do not, the
+implementation is *nondeterministic*, since a user's result depends on the machine. There is no finding if both refuse, or if
+the usual way ends the process too: that is a finding of the implementation itself, which is judged as it runs by default.
 
-It is the purpose of a denormal mode to change bits. What it is documented to change (subnormal numbers come out as zero, or are
-taken as zero) is an ambiguity of the text, which does not speak of them; any other difference is one like those above.
+A denormal mode is meant to change bits. Its documented effect (subnormal numbers become zero, as results or as operands) is an
+ambiguity of the text, which does not mention it. Any other difference is nondeterminism as above.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.verdicts import Judged
 
 DENORMALS = "denormals"
-"""The dimension whose settings say what becomes of subnormal numbers."""
+"""The dimension whose settings decide what happens to subnormal numbers."""
 
 _ANSWERS = frozenset(["tensor", "rejected", "unsupported"])
 
@@ -38,23 +37,30 @@ _SETTING = re.compile(r"\[(\w+=[^][]+)\]")
 
 
 def setting_of(name: str) -> str:
-    """The setting in the name of a variant: "threads=8" of "onnxruntime[threads=8]"; "" for other names."""
+    """The setting in the name of a variant: "threads=8" for "onnxruntime[threads=8]"; "" for other names."""
     found = _SETTING.search(name)
     return found[1] if found else ""
 
 
 def without_setting(name: str) -> str:
-    """The name of the implementation as it is run usually."""
+    """The name of the implementation in its default setting."""
     return _SETTING.sub("", name, count=1)
 
 
 def with_setting(name: str, setting: str) -> str:
-    """The name of a variant, the version or the interpreter still at its end: "onnxruntime[threads=8]==1.17.0"."""
+    """The name of a variant; a version stays at its end: "onnxruntime[threads=8]==1.17.0"."""
     return re.sub("(?===|@|$)", lambda found: f"[{setting}]", name, count=1)
 
 
 def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> list[Discrepancy]:
-    """What is to be said of the variant of that name, which answered ``other`` where the usual way answered ``usual``."""
+    """List the discrepancies between two ways to run one implementation.
+
+    Args:
+        judged: the call.
+        name: the variant's name.
+        usual: the outcome in the default setting.
+        other: the variant's outcome.
+    """
     if other.kind in ("crash", "hang") and usual.kind != other.kind:
         death = verdicts.died(judged, name, other)
         return [] if death is None else [death]
@@ -117,7 +123,7 @@ def _key(judged: Judged, name: str, detail: str) -> Key:
 
 
 def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
-    """The index of the first value that differs; None where no single value does."""
+    """The index of the first value that differs; None if no single value does."""
     a, b = usual.tensor, other.tensor
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
         return None
@@ -126,7 +132,7 @@ def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
 
 
 def differing(usual: Tensor, other: Tensor) -> NDArray[np.bool_]:
-    """Which values of two tensors of one dtype and shape differ in bits; any NaN equals any NaN."""
+    """The mask of values of two tensors of one dtype and shape that differ; any NaN equals any NaN."""
     if usual.dtype not in FLOATS:
         return np.asarray(usual.codes != other.codes)
     return np.asarray(canonical(usual.codes, usual.dtype) != canonical(other.codes, other.dtype))
@@ -139,8 +145,11 @@ def _distances(usual: Tensor, other: Tensor) -> NDArray[np.int64]:
 
 
 def _by_denormals(judged: Judged, usual: Tensor, other: Tensor) -> NDArray[np.bool_]:
-    """Where what becomes of subnormal numbers may make the difference: one result is subnormal and the other zero; or the scale
-    is subnormal and one result is what zero in its place gives, which is zero, or NaN where x is infinite."""
+    """The mask of values whose difference the treatment of subnormal numbers may explain.
+
+    Either one result is subnormal and the other zero. Or the scale is subnormal, and one result is what a scale of zero gives:
+    zero, or NaN where x is infinite.
+    """
     if usual.dtype not in FLOATS:
         return np.zeros(usual.shape, np.bool_)
     a, b = (canonical(tensor.codes, tensor.dtype) for tensor in (usual, other))
@@ -155,7 +164,7 @@ def _by_denormals(judged: Judged, usual: Tensor, other: Tensor) -> NDArray[np.bo
 
 
 def _subnormal_scale(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """Which scales are subnormal numbers; of float8_e8m0fnu, which has none, the one that is one as float32."""
+    """The mask of subnormal scales. For float8_e8m0fnu, it is the scale that is subnormal in float32."""
     if dtype in FLOATS:
         return is_subnormal(codes, dtype)
     return np.asarray(np.abs(values(dtype, codes)) < smallest_normal("float32"))

@@ -1,4 +1,7 @@
-"""From an outcome to what is said of it. The sweep and the shrinking of its findings ask the same functions."""
+"""Verdicts on single outcomes: from an outcome to its discrepancies.
+
+A sweep and the shrinking of its findings call the same functions.
+"""
 
 from __future__ import annotations
 
@@ -37,26 +40,31 @@ NOTES: Mapping[str, tuple[Verdict, str]] = {
         "answers the same call otherwise when several threads call it at once",
     ),
 }
-"""What a worker may have seen besides the values: the verdict, and the words."""
+"""The notes of a worker beside the values: the verdict, and the words."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A call, what its edition says of it, and its legal set when it has one. places, more: of a call of the lap, see
-    `xverify.strategies.lap.Probe`."""
+    """A call with its edition's judgement, and its legal set if it has one."""
 
     contract: Contract
     call: Call
     judgement: Judgement
     cell: Cell | None
+    """The call's cell; None for a forbidden call."""
     legal: Legal | None
+    """The legal set of an allowed call; None for others."""
     number: int = 0
+    """The number of the call within its contract."""
     places: NDArray[np.int64] | None = None
+    """The flat indices of the values that a search looks at first; None for all."""
     more: bool = False
+    """True if more probes of the cell follow, see `xverify.strategies.lap.Probe`."""
     known: dict[Reading, NDArray[Any]] = field(default_factory=dict)
+    """Codes by reading, as far as they were evaluated."""
 
     def give(self, readings: Sequence[Reading]) -> list[NDArray[Any]]:
-        """The codes that each reading gives for the call; evaluated once for all implementations."""
+        """The codes of each reading for the call. They are evaluated once for all implementations."""
         missing = [reading for reading in readings if reading not in self.known]
         if missing:
             operands = self.contract.operands(self.call)
@@ -65,7 +73,7 @@ class Judged:
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
-    """The call with what its contract says of it; ``legal`` is its legal set if that is known already."""
+    """Judge a call by its contract. ``legal`` is its legal set if that is computed already."""
     judgement = contract.judge(call)
     if judgement.verdict == "forbidden":
         return Judged(contract, call, judgement, None, None, number)
@@ -79,17 +87,19 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
 
 
 NO_MEMORY = "out of memory"
-"""How the message of a crash begins that is one."""
+"""The beginning of a crash's message if memory ran out."""
 
 _TESTED_BY_VALUES = (
     "output-shape", "output-type", "multiplication-precision", "rounding", "scaled-bounds", "narrow-range",
 )  # fmt: skip
-"""Clauses that an allowed call tests where the edition has them, since its result is compared."""
+"""Clauses that an allowed call tests if the edition has them, since its result is compared."""
 
 
 def tested(judged: Judged) -> tuple[str, ...]:
-    """Ids of the clauses that a call puts to the test: those it breaks or enters, or for an allowed call those that its
-    result must follow."""
+    """The ids of the clauses that a call tests.
+
+    They are the clauses that it breaks or enters, or, for an allowed call, those that its result must follow.
+    """
     contract, call = judged.contract, judged.call
     if judged.legal is None:
         return judged.judgement.clauses
@@ -116,7 +126,7 @@ def clause_text(judged: Judged, clause: str) -> str:
 
 
 def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """A crash or a hang, whatever the call."""
+    """The discrepancy of a crash or a hang, whatever the call."""
     if outcome.kind not in ("crash", "hang"):
         return None
     if outcome.message.startswith(NO_MEMORY):
@@ -141,7 +151,7 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
 
 
 def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
-    """What the worker saw besides the values: of memory, of other answers to the same call."""
+    """The discrepancies that the worker noted: memory faults, and different answers to one call."""
     found = []
     for note in outcome.notes:
         verdict, words = NOTES.get(note, (Verdict.MEMORY, note))
@@ -151,7 +161,7 @@ def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
 
 
 def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """A forbidden call that was computed."""
+    """The discrepancy of a forbidden call that was computed."""
     if judged.judgement.verdict != "forbidden" or outcome.kind != "tensor":
         return None
     clause = judged.judgement.clauses[0]
@@ -163,7 +173,7 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
 
 
 def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """An allowed call that was refused, in a cell that is known to answer."""
+    """The discrepancy of an allowed call that was refused, in a cell that is known to answer."""
     if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
         return None
     cell, contract = judged.cell, judged.contract
@@ -182,7 +192,7 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
 
 
 def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """A result of another dtype or shape than the contract's."""
+    """The discrepancy of a result with another dtype or shape than the contract's."""
     legal, got = judged.legal, outcome.tensor
     if legal is None or got is None or (got.dtype == legal.dtype and got.shape == legal.shape):
         return None
@@ -196,7 +206,7 @@ def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy
 
 
 def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
-    """The comparison of an allowed call's values; None where there are none of the right dtype and shape."""
+    """The comparison of an allowed call's values; None if they have not the right dtype and shape."""
     legal, got = judged.legal, outcome.tensor
     if legal is None or got is None or got.dtype != legal.dtype or got.shape != legal.shape:
         return None
@@ -204,7 +214,7 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """Subnormal results that came out as zeros, where that alone is amiss."""
+    """The discrepancy of subnormal results that came out as zeros, if nothing else is wrong."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
@@ -221,9 +231,20 @@ def violates(
     recipe: Recipe | None,
     elsewhere: Reading | None = None,
 ) -> Discrepancy | None:
-    """Values outside the legal set. recipe: the one that is known to explain the cell, which must then explain every
-    value of this call too, or if ``elsewhere`` is the reading that gives the legal ones, every wrong one; None when none is
-    known."""
+    """The discrepancy of values outside the legal set.
+
+    Args:
+        judged: the call.
+        subject: the implementation's name.
+        outcome: its outcome.
+        comparison: the comparison of its values.
+        recipe: the recipe that explains the cell; None if none is known. It must give every value of this call too, or only
+            every wrong one if there is ``elsewhere``.
+        elsewhere: the reading that gives the right values, if the recipe does not.
+
+    Returns:
+        None if no value is wrong, or the recipe does not give the values.
+    """
     contract, cell, got = judged.contract, judged.cell, outcome.tensor
     if not comparison.wrong_values or cell is None or got is None:
         return None
@@ -249,7 +270,10 @@ def violates(
 
 
 def _clause(judged: Judged, recipe: Recipe | None) -> str:
-    """The clause that a recipe's values contradict; of an indexing mistake, or of nothing computed, that of the formula."""
+    """The clause that a recipe's values contradict.
+
+    It is the formula's for an indexing mistake and for zeros.
+    """
     name = None if recipe is None or isinstance(recipe, Misread | Zeros) else recipe.name
     return judged.contract.value_clause(judged.call, name)
 
@@ -262,9 +286,15 @@ def mixed(
     alive: tuple[str, ...],
     recipe: Recipe | None = None,
 ) -> Discrepancy | None:
-    """Legal values that none of the readings ``alive`` (those that explain all values before) explains.
+    """The discrepancy of legal values that no single reading explains.
 
-    recipe: one that the text does not admit but that is known to explain the cell; it must then explain this call too.
+    Args:
+        judged: the call.
+        subject: the implementation's name.
+        outcome: its outcome.
+        comparison: the comparison of its values; None to compute it.
+        alive: names of the readings that explain all values before this call.
+        recipe: a recipe that the text does not admit and that explains the cell. It must then explain this call too.
     """
     contract, cell, got = judged.contract, judged.cell, outcome.tensor
     comparison = comparison or compared(judged, outcome)
@@ -294,7 +324,7 @@ def mixed(
 
 
 def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Discrepancy | None:
-    """Values that are legal by ``reading`` but are not those of the first reading."""
+    """The discrepancy of values that are legal by ``reading`` but differ from the first reading's."""
     comparison = compared(judged, outcome)
     legal, got = judged.legal, outcome.tensor
     if comparison is None or legal is None or got is None or comparison.wrong_values or comparison.explains[0]:
@@ -317,9 +347,17 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
 def disagrees(
     judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome, known: Sequence[Recipe] = ()
 ) -> Discrepancy | None:
-    """A call that the text leaves open and that two implementations treat differently. known: recipes by which they give wrong
-    values of allowed calls too. Where each gives what one of them or of the admitted readings does, they take the call for the
-    same one, and the clause does not tell them apart."""
+    """The discrepancy of a call that the text leaves open and that two implementations treat differently.
+
+    Args:
+        judged: the call.
+        subject: the implementation's name.
+        outcome: its outcome.
+        reference: the other implementation's name.
+        other: the other implementation's outcome.
+        known: recipes by which they give wrong values of allowed calls too. If each outcome follows an admitted reading or
+            one of these, both take the call for the same one, and the clause does not tell them apart.
+    """
     if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {
         "tensor",
         "rejected",
@@ -343,7 +381,10 @@ def disagrees(
 
 
 def _follows(judged: Judged, outcome: Outcome, known: Sequence[Recipe]) -> bool:
-    """Whether an admitted reading, or one of these recipes, gives the values, as the call is usually taken."""
+    """True if an admitted reading gives the values, with the usual meaning of the call.
+
+    The recipes ``known`` count as admitted.
+    """
     contract, got = judged.contract, outcome.tensor
     if got is None:
         return False
@@ -363,7 +404,7 @@ def _same_values(a: Outcome, b: Outcome) -> bool:
 
 
 def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outcome) -> Discrepancy | None:
-    """Two answers to the same call that differ in bits."""
+    """The discrepancy of two answers to the same call that differ in bits."""
     if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
         return None
     key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
