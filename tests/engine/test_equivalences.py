@@ -145,7 +145,7 @@ def test_an_implementation_that_rounds_otherwise_per_tensor_is_mixed_and_that_is
         contract = contracts.get(MULTIPLY)
         again = equivalence.reproduced(finding, judge(contract, WIDE), ask(WIDE), ask)
         assert again.key == finding.key
-        assert equivalence.place(finding, judge(contract, WIDE), ask(WIDE), ask) == (0,)
+        assert equivalence.first_difference(finding, judge(contract, WIDE), ask(WIDE), ask) == (0,)
         plain = linear(MULTIPLY, [1, 2], [0.5])
         assert equivalence.reproduced(finding, judge(contract, plain), ask(plain), ask) is None
         scalar = linear(MULTIPLY, 1, [0.5])

@@ -50,12 +50,12 @@ def test_a_call_is_judged_with_what_belongs_to_its_verdict(verdict: str) -> None
     """A forbidden call has no cell, one that is left open no legal set."""
     judged = judge(ONNX, CALLS[verdict])
     assert (judged.contract, judged.call, judged.judgement.verdict) == (ONNX, CALLS[verdict], verdict)
-    assert (judged.number, judged.places, judged.more, judged.known) == (0, None, False, {})
+    assert (judged.number, judged.places, judged.more, judged.codes_by_reading) == (0, None, False, {})
     assert (judged.cell is None) == (verdict == "forbidden")
     assert (judged.legal is None) == (verdict != "allowed")
     assert judge(ONNX, CALLS[verdict], 8).number == 8
     assert Judged(ONNX, CALLS[verdict], judged.judgement, judged.cell, judged.legal).number == 0
-    assert judged.known is not judge(ONNX, CALLS[verdict]).known
+    assert judged.codes_by_reading is not judge(ONNX, CALLS[verdict]).codes_by_reading
 
 
 def test_calls_that_are_left_open_are_counted_apart() -> None:

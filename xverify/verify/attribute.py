@@ -155,61 +155,61 @@ def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
 
 
 def search(
-    contract: Contract, seen: Sequence[CheckedResult], whole: bool = False, wrong_only: bool = False
+    contract: Contract, results: Sequence[CheckedResult], whole: bool = False, wrong_only: bool = False
 ) -> tuple[Reading, ...]:
     """Search the readings that give all values of these results, the simplest first.
 
     Args:
         contract: the edition.
-        seen: results of calls of one cell.
+        results: results of calls of one cell.
         whole: True to search every composition of the stages, False for those near an admitted reading.
         wrong_only: True to explain the wrong values only.
     """
     parts, codes, wrong = [], [], []
-    for one in seen:
-        places = np.flatnonzero(one.wrong) if wrong_only else one.indices()
-        parts.append(lattice.taken(contract.operands(one.call), places))
-        codes.append(one.got.codes.reshape(-1)[places])
-        wrong.append(one.wrong.reshape(-1)[places])
+    for result in results:
+        places = np.flatnonzero(result.wrong) if wrong_only else result.indices()
+        parts.append(lattice.taken(contract.operands(result.call), places))
+        codes.append(result.got.codes.reshape(-1)[places])
+        wrong.append(result.wrong.reshape(-1)[places])
     if not parts or not sum(len(listed) for listed in codes):
         return ()
     operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
     # Of a range formula's probes each range has its share, so none is left for later.
-    few = len(wanted) if contract.domain.family == "range" and seen[0].places is not None else SEARCHED
+    few = len(wanted) if contract.domain.family == "range" and results[0].places is not None else SEARCHED
     chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
     ranges = contract.domain.family == "range"
-    start = () if ranges else lattice.start(contract.readings(seen[0].call))
+    start = () if ranges else lattice.start(contract.readings(results[0].call))
     most = None if whole else lattice.NEAR
     return _answer(asked(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most)
 
 
 @lru_cache(maxsize=8192)
 def _answer(
-    one: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
+    key: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
 ) -> tuple[Reading, ...]:
     """Search the readings that give the values at the chosen positions, then compare them with all values.
 
     Without a start, the readings are those of a range formula. Cells of many editions and granularities share the answer.
     """
-    operands = one.operands()
-    codes = np.frombuffer(wanted, code_dtype(one.out))
+    operands = key.operands()
+    codes = np.frombuffer(wanted, code_dtype(key.out))
     chosen = np.frombuffer(places, np.int64)
-    found: tuple[Reading, ...]
+    matching: tuple[Reading, ...]
     if start:
-        found = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
+        matching = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
     else:
-        same = (_range_table(one, places) == codes[chosen]).all(axis=1)
-        found = tuple(compress(affine.range_lattice(operands), same))
+        same = (_range_table(key, places) == codes[chosen]).all(axis=1)
+        matching = tuple(compress(affine.range_lattice(operands), same))
     if len(chosen) == len(codes):
-        return found
-    given = zip(found, evaluated(found, operands), strict=True)
-    return tuple(reading for reading, own in given if np.array_equal(own, codes))
+        return matching
+    pairs = zip(matching, evaluated(matching, operands), strict=True)
+    return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
 
 
 @lru_cache(maxsize=64)
-def _range_table(one: Asked, places: bytes) -> NDArray[Any]:
+def _range_table(key: Asked, places: bytes) -> NDArray[Any]:
     """The codes of every reading of the range lattice at the chosen positions, one row each."""
-    operands = one.operands()
+    operands = key.operands()
     some = lattice.taken(operands, np.frombuffer(places, np.int64))
     return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
 
@@ -234,14 +234,14 @@ def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.sort(np.concatenate(picked))
 
 
-def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
+def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
     """Search the indexing mistakes that, with an admitted reading, give all values of these results.
 
     With ``wrong_only``, they need to give the wrong values only.
     """
-    if contract.domain.family == "range" or not seen:
+    if contract.domain.family == "range" or not results:
         return ()
-    most_wrong = max(seen, key=lambda one: int(one.wrong.sum()))
+    most_wrong = max(results, key=lambda result: int(result.wrong.sum()))
     operands = contract.operands(most_wrong.call)
     admitted = contract.readings(most_wrong.call)
 
@@ -249,7 +249,7 @@ def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: b
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
     ) -> Iterator[Misread]:
         """Each mistake that changes the call, with the first reading that gives the results."""
-        wheres = [one.wrong if wrong_only else None for one in calls]
+        wheres = [result.wrong if wrong_only else None for result in calls]
         for mistake, misread in mistakes:
             if misread is None:
                 continue
@@ -264,7 +264,7 @@ def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: b
         return ()
     # Mistakes that are the same in this call may differ in another, so each is held against all.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
-    return tuple(first_of(every, (most_wrong, *seen)))
+    return tuple(first_of(every, (most_wrong, *results)))
 
 
 def named(contract: Contract, name: str) -> Recipe:

@@ -123,7 +123,7 @@ def successions(subjects: Iterable[Subject]) -> tuple[tuple[Subject, ...], ...]:
     for subject in subjects:
         if subject.role == "oracle":
             groups.setdefault((base_name(subject.name), subject.options), []).append(subject)
-    ordered = (sorted(group, key=lambda one: version_order(one.version)) for group in groups.values())
+    ordered = (sorted(group, key=lambda member: version_order(member.version)) for group in groups.values())
     return tuple(tuple(group) for group in ordered if len(group) > 1)
 
 
@@ -162,7 +162,7 @@ class Changes:
         A version that does not run, or does not answer the edition, is no neighbour.
         """
         for succession in self._successions:
-            present = [one for one in succession if one in outcomes or self._expected(one, judged)]
+            present = [subject for subject in succession if subject in outcomes or self._expected(subject, judged)]
             for older, newer in pairwise(present):
                 if older in outcomes and newer in outcomes:
                     self._compare(judged, older, newer, outcomes[older], outcomes[newer])
@@ -184,13 +184,14 @@ class Changes:
 
     def seen(self) -> list[ObservedChange]:
         """All differences, in an order that does not depend on which answer came first."""
-        return sorted(
-            self._seen.values(),
-            key=lambda one: (
-                one.newer.name, one.older.name, one.newer.options, one.judged.contract.id, one.judged.cell is not None,
-                one.judged.cell or one.judged.call.data.dtype, one.step.sign, one.step.clause,
-            ),
-        )  # fmt: skip
+
+        def order(change: ObservedChange) -> tuple[object, ...]:
+            judged, step = change.judged, change.step
+            cell = judged.cell or judged.call.data.dtype
+            versions = (change.newer.name, change.older.name, change.newer.options)
+            return (*versions, judged.contract.id, judged.cell is not None, cell, step.sign, step.clause)
+
+        return sorted(self._seen.values(), key=order)
 
 
 def unchanged(before: Outcome, after: Outcome) -> bool:
@@ -227,8 +228,8 @@ def steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> l
         after: the newer version's outcome.
         is_judged: True if the edition says which outcome is right.
     """
-    found = _steps(judged, before, after, is_judged)
-    return [replace(step, empty=True) for step in found] if not judged.call.values else found
+    differences = _steps(judged, before, after, is_judged)
+    return [replace(step, empty=True) for step in differences] if not judged.call.values else differences
 
 
 def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> list[Step]:
@@ -239,17 +240,17 @@ def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> 
     )
     size = max(1, judged.call.values)
     gone, come = sorted(set(before.notes) - set(after.notes)), sorted(set(after.notes) - set(before.notes))
-    found = [Step("fixed", note, clause, size) for note in gone]
-    found += [Step("broken", note, clause, size) for note in come]
+    noted = [Step("fixed", note, clause, size) for note in gone]
+    noted += [Step("broken", note, clause, size) for note in come]
     if before.kind in _DEATHS or after.kind in _DEATHS:
         kind = "broken" if before.kind not in _DEATHS else "fixed" if after.kind not in _DEATHS else "other"
-        return [*found, Step(kind, before.kind if before.kind in _DEATHS else after.kind, clause, size)]
+        return [*noted, Step(kind, before.kind if before.kind in _DEATHS else after.kind, clause, size)]
     if before.refused and after.refused:
-        return found
+        return noted
     if before.refused or after.refused:
         kind = ANSWERS if before.refused else REFUSES
-        return [*found, Step(kind, _standing(judged), clause, size)]
-    return found + _of_values(judged, before, after, is_judged, clause)
+        return [*noted, Step(kind, _standing(judged), clause, size)]
+    return noted + _of_values(judged, before, after, is_judged, clause)
 
 
 def _standing(judged: Judged) -> str:
@@ -310,7 +311,7 @@ def deaths(finding: Finding) -> tuple[str, ...]:
     return tuple(kind.value for kind in _DEATHS if kind in parts)
 
 
-def place(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> tuple[int, ...] | None:
+def first_difference(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> tuple[int, ...] | None:
     """The index of the first value that shows a finding's change; None if no single value does."""
     step = _step(finding, judged, after, before)
     return None if step is None else step.at
@@ -318,5 +319,5 @@ def place(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> 
 
 def _step(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> Step | None:
     change = finding.change
-    found: Sequence[Step] = () if change is None else steps(judged, before, after, change.judged)
-    return next((step for step in found if change is not None and step.sign == change.step), None)
+    candidates: Sequence[Step] = () if change is None else steps(judged, before, after, change.judged)
+    return next((step for step in candidates if change is not None and step.sign == change.step), None)

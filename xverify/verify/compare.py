@@ -72,7 +72,7 @@ def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:
     """For each distinct result, True if the codes equal it. It works in blocks, which needs no memory."""
     flat, starts = codes.reshape(-1), range(0, codes.size, BLOCK)
     every = [candidate.reshape(-1) for candidate in legal.distinct]
-    return [all(np.array_equal(flat[i : i + BLOCK], one[i : i + BLOCK]) for i in starts) for one in every]
+    return [all(np.array_equal(flat[i : i + BLOCK], result[i : i + BLOCK]) for i in starts) for result in every]
 
 
 def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Conflicts: editions of one operator that contradict each other, or a document that contradicts itself."""
+"""Conflicts between two editions of one operator, and contradictions inside one document."""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ def reproduced(
     return differs(judged, finding.key.subject, other, outcome, answer)
 
 
-def place(finding: Finding, judged: Judged, outcome: Outcome, ask: Callable[[Call], Outcome]) -> tuple[int, ...] | None:
+def first_difference(
+    finding: Finding, judged: Judged, outcome: Outcome, ask: Callable[[Call], Outcome]
+) -> tuple[int, ...] | None:
     """The index of the first value that differs; None if `reproduced` is None."""
     other = twin_of(finding, judged.contract, judged.call)
     if other is None or outcome.tensor is None:

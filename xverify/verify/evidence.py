@@ -118,15 +118,15 @@ class Evidence:
     def _begin(self, is_judged: bool) -> None:
         judged = self.probes[0][0]
         contract, operands = judged.contract, judged.contract.operands(judged.call)
-        found = attribute.search(contract, [_beginning(one) for _, one in self.probes])
+        readings = attribute.search(contract, [_beginning(result) for _, result in self.probes])
         admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
-        self.others = tuple(reading for reading in found if reading.simplified(operands) not in admitted)
+        self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
         # The search looked at some values; the calls have others too.
-        for probe, one in self.probes:
-            self.others = _surviving(self.others, probe, one.got)
-            self.held += one.got.size
-            self.wrong_held += int(one.wrong.sum())
-        if not self.others and is_judged and any(one.wrong.any() for _, one in self.probes):
+        for probe, result in self.probes:
+            self.others = _surviving(self.others, probe, result.got)
+            self.held += result.got.size
+            self.wrong_held += int(result.wrong.sum())
+        if not self.others and is_judged and any(result.wrong.any() for _, result in self.probes):
             self._widen()
 
     def _widen(self, *more: tuple[Judged, CheckedResult]) -> None:
@@ -135,7 +135,7 @@ class Evidence:
             self.whole = True
             seen = [CheckedResult(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *self.right, *more)]
             self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
-            self.wrong_held = sum(int(one.wrong.sum()) for one in seen)
+            self.wrong_held = sum(int(result.wrong.sum()) for result in seen)
 
     def _keep(self, judged: Judged, seen: CheckedResult) -> None:
         if seen.got.size > KEPT_VALUES and (self.wrong or not seen.wrong.any()):
@@ -152,12 +152,12 @@ class Evidence:
         """Count the wrong values by their distance from the nearest legal one, in powers of two of ULP."""
         legal = judged.legal
         assert legal is not None
-        given = got.codes[comparison.wrong]
-        distances = np.stack([ulp_distance(given, c[comparison.wrong], legal.dtype) for c in legal.distinct])
+        codes = got.codes[comparison.wrong]
+        distances = np.stack([ulp_distance(codes, c[comparison.wrong], legal.dtype) for c in legal.distinct])
         nearest = np.where(distances < 0, np.iinfo(np.int64).max, distances).min(axis=0)
         for distance, count in zip(*np.unique(nearest, return_counts=True), strict=True):
-            known = distance != np.iinfo(np.int64).max
-            self.histogram[1 << (int(distance).bit_length() - 1) if known else -1] += int(count)
+            is_number = distance != np.iinfo(np.int64).max
+            self.histogram[1 << (int(distance).bit_length() - 1) if is_number else -1] += int(count)
 
     def samples(self, piece: Recipe | None = None) -> list[Sample]:
         """The kept calls, to find the region of the wrong values.
@@ -201,8 +201,8 @@ def _beginning(seen: CheckedResult) -> CheckedResult:
 def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
     """The readings that give every value of a result."""
     wanted = canonical(got.codes, got.dtype)
-    given = zip(readings, judged.give(readings), strict=True)
-    return tuple(reading for reading, codes in given if np.array_equal(codes, wanted))
+    pairs = zip(readings, judged.give(readings), strict=True)
+    return tuple(reading for reading, codes in pairs if np.array_equal(codes, wanted))
 
 
 @dataclass(frozen=True)
@@ -252,16 +252,16 @@ def _right_by(evidence: Evidence, reading: Reading) -> bool:
     )
 
 
-def _between(found: Region) -> bool:
-    return found.words not in (NOWHERE_SIMPLE, EVERYWHERE)
+def _between(candidate: Region) -> bool:
+    return candidate.words not in (NOWHERE_SIMPLE, EVERYWHERE)
 
 
-def attribution(found: Explained, values: int) -> Attribution | None:
+def attribution(explanation: Explained, values: int) -> Attribution | None:
     """The attribution of a finding."""
-    if found.recipe is None:
+    if explanation.recipe is None:
         return None
-    elsewhere = None if found.elsewhere is None else (found.elsewhere.name, found.elsewhere.words)
-    return Attribution(found.recipe.name, found.recipe.words, values, values, elsewhere)
+    elsewhere = None if explanation.elsewhere is None else (explanation.elsewhere.name, explanation.elsewhere.words)
+    return Attribution(explanation.recipe.name, explanation.recipe.words, values, values, elsewhere)
 
 
 __all__ = ["Evidence", "Explained", "Misread", "attribution", "explained"]

@@ -50,12 +50,12 @@ def column(feature: Feature, view: View) -> NDArray[Any] | float:
     It is NaN or UNDEFINED where the feature is meaningless.
     """
     with np.errstate(all="ignore"):
-        given = feature.of(view)
-    if given is None:
+        value = feature.of(view)
+    if value is None:
         return UNDEFINED if feature.levels else np.nan
-    if np.ndim(given) == 0:
-        return float(given)
-    return np.asarray(given, np.int8 if feature.levels else np.float64)
+    if np.ndim(value) == 0:
+        return float(value)
+    return np.asarray(value, np.int8 if feature.levels else np.float64)
 
 
 # -- how features are made --------------------------------------------------------------------------------
@@ -84,11 +84,11 @@ def _special(words: str, of: Callable[[View], Given], no: str | None = None, hid
 
 
 def _one_of(name: str, words: str, levels: tuple[str, ...], of: Callable[[View], str | None]) -> Feature:
-    def place(view: View) -> Given:
-        found = of(view)
-        return None if found is None or found not in levels else float(levels.index(found))
+    def level_index(view: View) -> Given:
+        fact = of(view)
+        return None if fact is None or fact not in levels else float(levels.index(fact))
 
-    return Feature(name, "fact", place, tuple(words.format(level.replace("_", " ")) for level in levels))
+    return Feature(name, "fact", level_index, tuple(words.format(level.replace("_", " ")) for level in levels))
 
 
 def _count(name: str, kind: Kind, of: Callable[[View], Given], *texts: str) -> Feature:
@@ -121,12 +121,12 @@ def _outside(dtype: Callable[[View], str]) -> Callable[[View], Given]:
 def _of_float(role: str, of: Callable[[View, NDArray[np.float64]], Given]) -> Callable[[View], Given]:
     """A feature of an operand that is present and of a float type."""
 
-    def found(view: View) -> Given:
+    def feature(view: View) -> Given:
         if role not in view.operands.codes or not is_float(view.dtype(role)):
             return None
         return of(view, view.x if role == "x" else view.number(role))
 
-    return found
+    return feature
 
 
 def _rounding(view: View) -> Given:
@@ -153,12 +153,12 @@ def _tail(width: int, whole: bool) -> Callable[[View], Given]:
 def _in_blocks(of: Callable[[NDArray[np.int64], int, int], Given]) -> Callable[[View], Given]:
     """A feature of (index along the axis, block size, extent of the axis) where scales are blocked."""
 
-    def found(view: View) -> Given:
+    def feature(view: View) -> Given:
         if view.block_size is None or view.along is None or view.axis is None:
             return None
         return of(view.along, view.block_size, view.shape[view.axis])
 
-    return found
+    return feature
 
 
 def _row(of: Callable[[NDArray[np.int64], int], Given]) -> Callable[[View], Given]:
@@ -166,12 +166,12 @@ def _row(of: Callable[[NDArray[np.int64], int], Given]) -> Callable[[View], Give
 
 
 def _channel(of: Callable[[NDArray[np.int64], int], Given]) -> Callable[[View], Given]:
-    def found(view: View) -> Given:
+    def feature(view: View) -> Given:
         if view.granularity != "per_axis" or view.along is None or view.axis is None:
             return None
         return of(view.along, view.shape[view.axis])
 
-    return found
+    return feature
 
 
 def _extent(view: View) -> int | None:

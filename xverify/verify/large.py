@@ -40,10 +40,10 @@ class Table:
 
     def met(self) -> NDArray[np.bool_]:
         """The mask of triples that the call holds, in the shape of the operands."""
-        found = np.zeros(math.prod(self.operands.shape), np.bool_)
+        mask = np.zeros(math.prod(self.operands.shape), np.bool_)
         for some in self._triples():
-            found[some] = True
-        return found.reshape(self.operands.shape)
+            mask[some] = True
+        return mask.reshape(self.operands.shape)
 
     def spread(self, results: Codes) -> Codes:
         """Map the results of the table's triples to the call's values."""
@@ -84,7 +84,7 @@ def by_code(operands: Operands) -> Table | None:
         return None
     if bits < 8 and int(x.max()) >> bits:
         return None  # of unused bits that are set the table knows nothing
-    codes = {name: np.broadcast_to(given, shape)[..., None] for name, given in parameters.items()}
+    codes = {name: np.broadcast_to(array, shape)[..., None] for name, array in parameters.items()}
     codes[role] = np.arange(1 << bits, dtype=x.dtype)
     triples = replace(operands, codes=codes, shape=(*shape, 1 << bits))
     return Table(triples, x, (np.arange(sets) << bits).reshape(shape))
@@ -100,17 +100,17 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
     wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
     # Of an array of zeros only what is written takes memory, and time.
-    found, subnormal, start = np.empty(size, code_dtype(dtype)), np.zeros(size, np.bool_), 0
+    result, subnormal, start = np.empty(size, code_dtype(dtype)), np.zeros(size, np.bool_), 0
     for some in every:
         block: Any = some if len(large) > 1 else (some,)
         parts = {**operands.codes, **dict(zip(large, block, strict=True))}
         part = replace(operands, codes=parts, shape=parts[large[0]].shape)
         end = start + part.shape[0]
-        found[start:end], small = _told_apart(np.asarray(reading.evaluate(part)), dtype)
+        result[start:end], small = _told_apart(np.asarray(reading.evaluate(part)), dtype)
         if small is not None:
             subnormal[start:end] = small
         start = end
-    return found.reshape(operands.shape), subnormal.reshape(operands.shape)
+    return result.reshape(operands.shape), subnormal.reshape(operands.shape)
 
 
 def _told_apart(codes: Codes, dtype: str) -> tuple[Codes, NDArray[np.bool_] | None]:

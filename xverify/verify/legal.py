@@ -62,7 +62,7 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         # Readings that differ only for triples which the call has not are one.
         met = table.met()
         kept, index = _merged([codes[met] for codes, _ in results], index)
-        results = [results[place] for place in kept]
+        results = [results[position] for position in kept]
     distinct = [codes for codes, _ in results]
     # Of one mask, which is usual, no copy: the ufunc's own reduce makes two.
     subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in results]))
@@ -86,20 +86,20 @@ def _evaluated(
     """The distinct results with their subnormal masks, and each reading's index among them."""
     simple = [reading.simplified(operands) for reading in readings]
     proven = list(dict.fromkeys(simple))
-    results = [in_blocks(one, operands) for one in proven]
-    codes = [np.ascontiguousarray(found).reshape(operands.shape) for found, _ in results]
-    kept, index = _merged(codes, [proven.index(one) for one in simple])
-    return [(codes[place], results[place][1].reshape(operands.shape)) for place in kept], index
+    results = [in_blocks(reading, operands) for reading in proven]
+    codes = [np.ascontiguousarray(values).reshape(operands.shape) for values, _ in results]
+    kept, index = _merged(codes, [proven.index(reading) for reading in simple])
+    return [(codes[position], results[position][1].reshape(operands.shape)) for position in kept], index
 
 
 def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], list[int]]:
     """The indices of the results that differ, and ``index`` mapped to them."""
     if len(results) == 1:
         return [0], list(index)
-    known: dict[bytes, int] = {}
-    first = [known.setdefault(codes.tobytes(), place) for place, codes in enumerate(results)]
-    kept = list(known.values())
-    return kept, [kept.index(first[place]) for place in index]
+    first_by_bits: dict[bytes, int] = {}
+    first = [first_by_bits.setdefault(codes.tobytes(), position) for position, codes in enumerate(results)]
+    kept = list(first_by_bits.values())
+    return kept, [kept.index(first[position]) for position in index]
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class AsGiven:
         return self
 
 
-def _as_given(given: Given) -> Legal:
-    codes = np.ascontiguousarray(canonical(given.codes, given.dtype)).reshape(given.codes.shape)
+def _as_given(result: Given) -> Legal:
+    codes = np.ascontiguousarray(canonical(result.codes, result.dtype)).reshape(result.codes.shape)
     return Legal(
-        given.dtype, codes.shape, (AsGiven(),), (codes,), (0,), is_subnormal(codes, given.dtype), may_flush=False
+        result.dtype, codes.shape, (AsGiven(),), (codes,), (0,), is_subnormal(codes, result.dtype), may_flush=False
     )

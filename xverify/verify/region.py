@@ -60,12 +60,12 @@ class Term:
 
     def of(self, column: NDArray[np.float64]) -> Bools:
         """The mask of a column's entries that satisfy the term; False where the feature is meaningless."""
-        known = column != UNDEFINED if _BY_NAME[self.feature].levels else ~np.isnan(column)
+        defined = column != UNDEFINED if _BY_NAME[self.feature].levels else ~np.isnan(column)
         compared = {
             ">=": np.greater_equal, ">": np.greater, "<": np.less, "<=": np.less_equal, "=": np.equal,
             "not": np.not_equal,
         }[self.op]  # fmt: skip
-        return np.asarray(compared(column, self.value) & known)
+        return np.asarray(compared(column, self.value) & defined)
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def region(samples: Sequence[Sample]) -> Region:
 
     If nothing separates all values, it is enough to separate those that could mismatch (`Sample.telling`).
     """
-    found = _region([replace(sample, telling=None) for sample in samples])
-    if found.words != NOWHERE_SIMPLE or all(sample.telling is None for sample in samples):
-        return found
+    whole = _region([replace(sample, telling=None) for sample in samples])
+    if whole.words != NOWHERE_SIMPLE or all(sample.telling is None for sample in samples):
+        return whole
     return _region(samples)
 
 
@@ -121,25 +121,25 @@ def _region(samples: Sequence[Sample]) -> Region:
     return Region(NOWHERE_SIMPLE, "", 0, wrong)
 
 
-def holds(found: Region, sample: Sample) -> Bools:
+def holds(predicate: Region, sample: Sample) -> Bools:
     """The mask of a sample's values inside the region, in the output's shape; empty for `NOWHERE_SIMPLE`."""
-    if not found.terms:
-        return np.full(sample.wrong.shape, found.name == EVERYWHERE)
+    if not predicate.terms:
+        return np.full(sample.wrong.shape, predicate.name == EVERYWHERE)
     view = View(sample, np.arange(sample.wrong.size))
-    columns = [column(_BY_NAME[term.feature], view) for term in found.terms]
+    columns = [column(_BY_NAME[term.feature], view) for term in predicate.terms]
     inside = [
-        np.broadcast_to(term.of(np.asarray(c)), view.at.shape) for term, c in zip(found.terms, columns, strict=True)
+        np.broadcast_to(term.of(np.asarray(c)), view.at.shape) for term, c in zip(predicate.terms, columns, strict=True)
     ]
     return np.asarray(np.logical_and.reduce(inside), np.bool_).reshape(sample.wrong.shape)
 
 
 def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
     """Flat indices of at most ``most`` values: mismatches first, and some agreements."""
-    told = sample.told()
-    if told.size <= most:
-        return told
-    wrong = sample.wrong.reshape(-1)[told]
-    bad, good = told[wrong], told[~wrong]
+    telling = sample.told()
+    if telling.size <= most:
+        return telling
+    wrong = sample.wrong.reshape(-1)[telling]
+    bad, good = telling[wrong], telling[~wrong]
     rng = np.random.default_rng(0)
     kept = min(bad.size, max(most // 2, most - good.size))
     parts = [rng.choice(bad, kept, replace=False), rng.choice(good, min(good.size, most - kept), replace=False)]
@@ -148,11 +148,11 @@ def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
 
 def _missed(terms: tuple[Term, ...], sample: Sample, at: NDArray[np.int64]) -> NDArray[np.int64]:
     """Flat indices of values that the terms classify wrongly."""
-    told = sample.told()
-    if at.size == told.size:
+    telling = sample.told()
+    if at.size == telling.size:
         return np.empty(0, np.int64)
     inside = holds(Region("", "", 0, 0, terms), sample)
-    return np.asarray(told[(inside != sample.wrong).reshape(-1)[told]][:_COUNTEREXAMPLES])
+    return np.asarray(telling[(inside != sample.wrong).reshape(-1)[telling]][:_COUNTEREXAMPLES])
 
 
 # -- search -----------------------------------------------------------------------------------------------
@@ -258,8 +258,8 @@ def _hulls(values: _Values) -> Iterator[_Hull]:
             terms = _ends(feature, bad)
         for term in terms:
             agreeing = term.of(good)
-            known = good != UNDEFINED if feature.levels else ~np.isnan(good)
-            if (agreeing == known).all():
+            defined = good != UNDEFINED if feature.levels else ~np.isnan(good)
+            if (agreeing == defined).all():
                 continue
             chances = tried
             if term.op == "=" and not feature.levels:

@@ -28,31 +28,31 @@ def common(cells: Sequence[Group]) -> list[Reading | None]:
         A reading for each cell; None where nothing explains it.
     """
     chosen: list[Reading | None] = [None] * len(cells)
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for place, (group, _, readings) in enumerate(cells):
+    indices: dict[Hashable, list[int]] = defaultdict(list)
+    for index, (group, _, readings) in enumerate(cells):
         if readings:
-            places[group].append(place)
-    for open_places in places.values():
-        explains = _explains([cells[place] for place in open_places], open_places)
-        left = set(open_places)
+            indices[group].append(index)
+    for group_indices in indices.values():
+        explains = _explains([cells[index] for index in group_indices], group_indices)
+        left = set(group_indices)
         while left:
             counts = Counter({reading: len(explained & left) for reading, explained in explains.items()})
             best, _ = max(counts.items(), key=lambda item: item[1])
-            for place in explains[best] & left:
-                chosen[place] = best
+            for index in explains[best] & left:
+                chosen[index] = best
             left -= explains[best]
     return chosen
 
 
-def _explains(cells: Sequence[Group], places: Sequence[int]) -> dict[Reading, set[int]]:
+def _explains(cells: Sequence[Group], indices: Sequence[int]) -> dict[Reading, set[int]]:
     """The cells that each candidate explains, the simplest candidates first."""
     sets = [{reading.simplified(operands) for reading in readings[:MOST]} for _, operands, readings in cells]
     candidates: dict[Reading, set[int]] = {}
     for reading in _candidates(cells):
         explained = {
-            place
-            for place, (_, operands, _), known in zip(places, cells, sets, strict=True)
-            if reading.simplified(operands) in known
+            index
+            for index, (_, operands, _), simplified in zip(indices, cells, sets, strict=True)
+            if reading.simplified(operands) in simplified
         }
         if explained:
             candidates[reading] = explained
@@ -61,15 +61,15 @@ def _explains(cells: Sequence[Group], places: Sequence[int]) -> dict[Reading, se
 
 def _candidates(cells: Sequence[Group]) -> list[Reading]:
     """The readings of all cells, and their general forms, in which a type may stand for the output type."""
-    found: dict[Reading, None] = {}
+    candidates: dict[Reading, None] = {}
     for _, operands, readings in cells:
         for reading in readings[:MOST]:
-            found[reading] = None
+            candidates[reading] = None
             if isinstance(reading, Stepwise):
-                found[_general(reading, operands.output_dtype)] = None
-    if any(isinstance(reading, Stepwise) for reading in found):
-        found.update(dict.fromkeys((EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)))
-    return _sorted(found)
+                candidates[_general(reading, operands.output_dtype)] = None
+    if any(isinstance(reading, Stepwise) for reading in candidates):
+        candidates.update(dict.fromkeys((EXACT, FLOAT32, *OUTPUT, EXACT_QUOTIENT, FLOAT32_QUOTIENT)))
+    return _sorted(candidates)
 
 
 def _sorted(readings: Iterable[Reading]) -> list[Reading]:

@@ -55,8 +55,8 @@ def reproduces(
     judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
     if key.verdict == Verdict.CONFLICT:
-        found = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
-        return next(((d, None) for d in found if d.key == key), None)
+        conflicts = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
+        return next(((d, None) for d in conflicts if d.key == key), None)
     outcome = ask(call)
     for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference):
         if discrepancy is not None and discrepancy.key == key:
@@ -66,18 +66,24 @@ def reproduces(
 
 def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list[Discrepancy]:
     """All faults of one call's outcome: first those that the finding's verdict and readings show."""
-    found = [one for one in _discrepancies(finding, judged, finding.key.subject, outcome, ask, None) if one is not None]
+    discrepancies = [
+        discrepancy
+        for discrepancy in _discrepancies(finding, judged, finding.key.subject, outcome, ask, None)
+        if discrepancy is not None
+    ]
     comparison = verdicts.compared(judged, outcome)
-    if comparison is not None and not any(one.key.verdict == Verdict.VIOLATION for one in found):
-        whatever = verdicts.violates(judged, finding.key.subject, outcome, comparison, None)
-        found += [] if whatever is None else [whatever]
-    return [one for one in found if one.key.verdict.is_fault]
+    if comparison is not None and not any(
+        discrepancy.key.verdict == Verdict.VIOLATION for discrepancy in discrepancies
+    ):
+        unexplained = verdicts.violates(judged, finding.key.subject, outcome, comparison, None)
+        discrepancies += [] if unexplained is None else [unexplained]
+    return [discrepancy for discrepancy in discrepancies if discrepancy.key.verdict.is_fault]
 
 
 def _discrepancies(
     finding: Finding, judged: Judged, label: str, outcome: Outcome, ask: Ask, ask_reference: Ask | None
 ) -> list[Discrepancy | None]:
-    found: list[Discrepancy | None] = [
+    discrepancies: list[Discrepancy | None] = [
         verdicts.died(judged, label, outcome),
         *verdicts.noted(judged, label, outcome),
         verdicts.accepted(judged, label, outcome),
@@ -86,9 +92,9 @@ def _discrepancies(
     ]
     verdict = finding.key.verdict
     if variants.setting_of(label) and ask_reference:
-        found = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *found]
+        discrepancies = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *discrepancies]
     elif verdict == Verdict.NONDETERMINISTIC:
-        found.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
+        discrepancies.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
     if (
         verdict == Verdict.AMBIGUITY
         and judged.judgement.verdict == "unspecified"
@@ -96,25 +102,27 @@ def _discrepancies(
         and finding.reference
     ):
         other = ask_reference(judged.call)
-        known = [named(judged.contract, name) for name in finding.readings]
-        found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other, known))
+        recipes_of_both = [named(judged.contract, name) for name in finding.readings]
+        discrepancies.append(
+            verdicts.disagrees(judged, label, outcome, finding.reference.label, other, recipes_of_both)
+        )
     if verdict == Verdict.CHANGED and ask_reference:
-        found.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
+        discrepancies.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
-        found.append(verdicts.flushed(judged, label, comparison))
+        discrepancies.append(verdicts.flushed(judged, label, comparison))
         if verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
             recipe = recipes[0] if recipes else None
-            found.append(verdicts.violates(judged, label, outcome, comparison, recipe, elsewhere))
+            discrepancies.append(verdicts.violates(judged, label, outcome, comparison, recipe, elsewhere))
         if verdict == Verdict.MIXED:
-            found.append(equivalence.reproduced(finding, judged, outcome, ask))
+            discrepancies.append(equivalence.reproduced(finding, judged, outcome, ask))
             by = named(judged.contract, finding.attribution.reading) if finding.attribution else None
-            found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
+            discrepancies.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
         if verdict == Verdict.AMBIGUITY and finding.readings:
-            found.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
-    return found
+            discrepancies.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
+    return discrepancies
 
 
 def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None) -> tuple[int, ...]:
@@ -126,15 +134,15 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
         return nowhere
     judged = verdicts.judge(contract, call)
     if finding.key.verdict == Verdict.CHANGED and ask_reference:
-        return changes.place(finding, judged, outcome, ask_reference(call)) or nowhere
+        return changes.first_difference(finding, judged, outcome, ask_reference(call)) or nowhere
     if finding.key.verdict == Verdict.NONDETERMINISTIC and ask_reference:
-        return variants.place(ask_reference(call), outcome) or nowhere
+        return variants.first_difference(ask_reference(call), outcome) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
-    place = equivalence.place(finding, judged, outcome, ask)
-    if place is not None:
-        return place
+    index = equivalence.first_difference(finding, judged, outcome, ask)
+    if index is not None:
+        return index
     shown = comparison.wrong | comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
@@ -168,25 +176,25 @@ def shrink(
     evaluations = deaths = 0
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early = False
-    known: dict[str, bool] = {}
+    shown: dict[str, bool] = {}
 
     def shows(candidate: Call) -> bool:
         nonlocal evaluations, deaths, best, ended_early
         digest = candidate.digest()
-        if digest in known:
-            return known[digest]
+        if digest in shown:
+            return shown[digest]
         if evaluations >= MOST_EVALUATIONS or deaths >= MOST_DEATHS or out_of_time():
             ended_early = True
             return False
         evaluations += 1
-        found = reproduces(finding, contract, candidate, ask, ask_reference)
-        known[digest] = found is not None
-        deaths += deadly and found is not None
-        if found is not None:
+        reproduced = reproduces(finding, contract, candidate, ask, ask_reference)
+        shown[digest] = reproduced is not None
+        deaths += deadly and reproduced is not None
+        if reproduced is not None:
             size = _size(candidate)
             if best is None or size < best[0]:
-                best = (size, candidate, found[0], found[1])
-        return found is not None
+                best = (size, candidate, reproduced[0], reproduced[1])
+        return reproduced is not None
 
     def leave_out_surroundings() -> None:
         # Each that shows it is smaller than the best so far, so it is the best from then on.

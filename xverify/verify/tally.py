@@ -87,15 +87,15 @@ class Tally:
         An outcome that the edition does not judge is only counted, but for deaths and notes.
         """
         label = subject.name
-        found = verdicts.noted(judged, label, outcome)
+        discrepancies = verdicts.noted(judged, label, outcome)
         self.last_was_wrong = False
         death = verdicts.died(judged, label, outcome)
         if death is not None:
-            found.append(death)
+            discrepancies.append(death)
         self.judged_by[subject, judged.contract.id] = is_judged
         if judged.judgement.verdict == "forbidden":
             accepted = verdicts.accepted(judged, label, outcome)
-            return found + ([accepted] if accepted and is_judged else [])
+            return discrepancies + ([accepted] if accepted and is_judged else [])
         assert judged.cell is not None
         cell = self.cells[subject, judged.cell]
         cell.cases += 1
@@ -106,7 +106,7 @@ class Tally:
         cell.unsupported += outcome.kind == "unsupported"
         cell.answered += outcome.kind == "tensor"
         if judged.judgement.verdict == "unspecified":
-            return found
+            return discrepancies
         if outcome.kind == "rejected":
             cell.rejected += 1
             if cell.refusal is None or _smaller(judged, cell.refusal[0]):
@@ -115,10 +115,10 @@ class Tally:
         if comparison is not None:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
             self.last_was_wrong = comparison.wrong_values > 0
-            return found
+            return discrepancies
         odd = verdicts.shape_or_type(judged, label, outcome)
         cell.wrong += max(1, judged.call.values) if odd else 0
-        return found + ([odd] if odd and is_judged else [])
+        return discrepancies + ([odd] if odd and is_judged else [])
 
     def _values(
         self,
@@ -206,22 +206,22 @@ class Tally:
             assert comparison is not None
             by = Explained(reading) if reading is not None else explained(tally.evidence)
             tally.explained = by
-            found = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
-            if found is None:
-                # The recipe was found on the calls that were kept; the smallest wrong one is not among them.
+            discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
+            if discrepancy is None:
+                # The recipe was found on the kept calls. The smallest wrong one is not among them.
                 tally.explained = Explained(None)
-                found = verdicts.violates(judged, subject.name, outcome, comparison, None)
-            if found is not None:
-                yield subject, cell, tally, found, judged, outcome
+                discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, None)
+            if discrepancy is not None:
+                yield subject, cell, tally, discrepancy, judged, outcome
 
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
-                judged, outcome, found = tally.mixture
+                judged, outcome, discrepancy = tally.mixture
                 recipe = tally.evidence.others[0] if tally.evidence.others else None
-                whole = verdicts.mixed(judged, subject.name, outcome, None, found.readings, recipe)
-                yield subject, cell, whole or found, judged, outcome
+                whole = verdicts.mixed(judged, subject.name, outcome, None, discrepancy.readings, recipe)
+                yield subject, cell, whole or discrepancy, judged, outcome
 
     def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which subnormal results came out as zeros.
@@ -236,9 +236,9 @@ class Tally:
                 continue
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            found = verdicts.flushed(judged, subject.name, comparison)
-            if found is not None:
-                yield subject, cell, tally, found, judged, outcome
+            discrepancy = verdicts.flushed(judged, subject.name, comparison)
+            if discrepancy is not None:
+                yield subject, cell, tally, discrepancy, judged, outcome
 
     @staticmethod
     def _may_give(tally: CellTally, judged: Judged, outcome: Outcome) -> bool:
@@ -273,10 +273,10 @@ class Tally:
             if name not in tally.departures or all(set(tally.alive) & set(other) for other in others):
                 continue
             judged, outcome = tally.departures[name]
-            found = verdicts.departs(judged, subject.name, outcome, name)
-            if found is not None:
+            discrepancy = verdicts.departs(judged, subject.name, outcome, name)
+            if discrepancy is not None:
                 tally.ambiguous = True
-                yield subject, cell, tally, found, judged, outcome
+                yield subject, cell, tally, discrepancy, judged, outcome
 
     def _ordered(self) -> list[tuple[tuple[Subject, Cell], CellTally]]:
         return sorted(self.cells.items(), key=lambda item: (item[0][1], item[0][0].label))

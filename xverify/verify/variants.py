@@ -38,8 +38,8 @@ _SETTING = re.compile(r"\[(\w+=[^][]+)\]")
 
 def setting_of(name: str) -> str:
     """The setting in the name of a variant: "threads=8" for "onnxruntime[threads=8]"; "" for other names."""
-    found = _SETTING.search(name)
-    return found[1] if found else ""
+    match = _SETTING.search(name)
+    return match[1] if match else ""
 
 
 def without_setting(name: str) -> str:
@@ -49,7 +49,7 @@ def without_setting(name: str) -> str:
 
 def with_setting(name: str, setting: str) -> str:
     """The name of a variant; a version stays at its end: "onnxruntime[threads=8]==1.17.0"."""
-    return re.sub("(?===|@|$)", lambda found: f"[{setting}]", name, count=1)
+    return re.sub("(?===|@|$)", lambda match: f"[{setting}]", name, count=1)
 
 
 def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> list[Discrepancy]:
@@ -66,7 +66,9 @@ def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> li
         return [] if death is None else [death]
     if not {usual.kind, other.kind} <= _ANSWERS:
         return []
-    noted = [one for one in verdicts.noted(judged, name, other) if one.key.detail not in usual.notes]
+    noted = [
+        discrepancy for discrepancy in verdicts.noted(judged, name, other) if discrepancy.key.detail not in usual.notes
+    ]
     if usual.refused or other.refused:
         return noted + ([] if usual.refused and other.refused else [_refusal(judged, name, other)])
     assert usual.tensor is not None
@@ -95,7 +97,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
     effect = (
         apart & _by_denormals(judged, usual, other) if setting.startswith(DENORMALS + "=") else np.zeros_like(apart)
     )
-    found = []
+    discrepancies = []
     if effect.any():
         count = int(np.count_nonzero(effect))
         by = Attribution("flush-subnormals", "takes or gives subnormal numbers as zero", count, count)
@@ -104,7 +106,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
             f"{plain} {by.words} with {setting}, which is what the setting is for, and not without it; no sentence speaks "
             f"of them"
         )
-        found.append(Discrepancy(key, summary, by, count))
+        discrepancies.append(Discrepancy(key, summary, by, count))
     if (rest := apart & ~effect).any():
         count = int(np.count_nonzero(rest))
         summary = (
@@ -113,8 +115,8 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
         )
         distances = _distances(usual, other)[rest]
         farthest = -1 if (distances < 0).any() else int(distances.max())
-        found.append(Discrepancy(_key(judged, name, setting), summary, None, count, farthest))
-    return found
+        discrepancies.append(Discrepancy(_key(judged, name, setting), summary, None, count, farthest))
+    return discrepancies
 
 
 def _key(judged: Judged, name: str, detail: str) -> Key:
@@ -122,7 +124,7 @@ def _key(judged: Judged, name: str, detail: str) -> Key:
     return Key(name, contract.id, Verdict.NONDETERMINISTIC, contract.value_clause(judged.call, None), detail)
 
 
-def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
+def first_difference(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
     """The index of the first value that differs; None if no single value does."""
     a, b = usual.tensor, other.tensor
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):

@@ -60,16 +60,16 @@ class Judged:
     """The flat indices of the values that a search looks at first; None for all."""
     more: bool = False
     """True if more probes of the cell follow, see `xverify.strategies.lap.Probe`."""
-    known: dict[Reading, NDArray[Any]] = field(default_factory=dict)
+    codes_by_reading: dict[Reading, NDArray[Any]] = field(default_factory=dict)
     """Codes by reading, as far as they were evaluated."""
 
     def give(self, readings: Sequence[Reading]) -> list[NDArray[Any]]:
         """The codes of each reading for the call. They are evaluated once for all implementations."""
-        missing = [reading for reading in readings if reading not in self.known]
+        missing = [reading for reading in readings if reading not in self.codes_by_reading]
         if missing:
             operands = self.contract.operands(self.call)
-            self.known.update(zip(missing, evaluated(missing, operands), strict=True))
-        return [self.known[reading] for reading in readings]
+            self.codes_by_reading.update(zip(missing, evaluated(missing, operands), strict=True))
+        return [self.codes_by_reading[reading] for reading in readings]
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
@@ -108,8 +108,8 @@ def tested(judged: Judged) -> tuple[str, ...]:
         names.append("subnormal")
     if "zero_point" in call.tensors and call.data.dtype.startswith("float"):
         names.append("float-zero-point")
-    found = {f"{contract.id}/{name}" for name in names} & contract.clauses.keys()
-    return (contract.value_clause(call, None), *sorted(found))
+    others = {f"{contract.id}/{name}" for name in names} & contract.clauses.keys()
+    return (contract.value_clause(call, None), *sorted(others))
 
 
 def _applies(name: str, call: Call) -> bool:
@@ -152,12 +152,12 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
 
 def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
     """The discrepancies that the worker noted: memory faults, and different answers to one call."""
-    found = []
+    discrepancies = []
     for note in outcome.notes:
         verdict, words = NOTES.get(note, (Verdict.MEMORY, note))
         key = Key(subject, judged.contract.id, verdict, _formula(judged), note)
-        found.append(Discrepancy(key, f"{subject} {words}"))
-    return found
+        discrepancies.append(Discrepancy(key, f"{subject} {words}"))
+    return discrepancies
 
 
 def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
@@ -307,7 +307,7 @@ def mixed(
         or not alive
     ):
         return None
-    names = [known.name for known in judged.legal.readings]
+    names = [reading.name for reading in judged.legal.readings]
     if any(comparison.explains[names.index(name)] for name in alive if name in names):
         return None
     if recipe is not None and not gives(contract, judged.call, got, recipe):
@@ -345,7 +345,7 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
 
 
 def disagrees(
-    judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome, known: Sequence[Recipe] = ()
+    judged: Judged, subject: str, outcome: Outcome, reference: str, other: Outcome, recipes: Sequence[Recipe] = ()
 ) -> Discrepancy | None:
     """The discrepancy of a call that the text leaves open and that two implementations treat differently.
 
@@ -355,7 +355,7 @@ def disagrees(
         outcome: its outcome.
         reference: the other implementation's name.
         other: the other implementation's outcome.
-        known: recipes by which they give wrong values of allowed calls too. If each outcome follows an admitted reading or
+        recipes: recipes by which they give wrong values of allowed calls too. If each outcome follows an admitted reading or
             one of these, both take the call for the same one, and the clause does not tell them apart.
     """
     if judged.judgement.verdict != "unspecified" or not {outcome.kind, other.kind} <= {
@@ -369,27 +369,27 @@ def disagrees(
     if outcome.refused or other.refused:
         words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
         detail = detail_of("refuses" if outcome.refused else "computes", reference)
-    elif _same_values(outcome, other) or all(_follows(judged, each, known) for each in (outcome, other)):
+    elif _same_values(outcome, other) or all(_follows(judged, each, recipes) for each in (outcome, other)):
         return None
     else:
         words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
     summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
-    names = tuple(recipe.name for recipe in known)
+    names = tuple(recipe.name for recipe in recipes)
     return Discrepancy(key, summary, values=judged.call.values, readings=names, words=words)
 
 
-def _follows(judged: Judged, outcome: Outcome, known: Sequence[Recipe]) -> bool:
+def _follows(judged: Judged, outcome: Outcome, recipes: Sequence[Recipe]) -> bool:
     """True if an admitted reading gives the values, with the usual meaning of the call.
 
-    The recipes ``known`` count as admitted.
+    The ``recipes`` count as admitted.
     """
     contract, got = judged.contract, outcome.tensor
     if got is None:
         return False
     try:
-        return any(gives(contract, judged.call, got, recipe) for recipe in (*contract.readings(judged.call), *known))
+        return any(gives(contract, judged.call, got, recipe) for recipe in (*contract.readings(judged.call), *recipes))
     except ValueError:  # the shapes have no usual meaning
         return False
 
