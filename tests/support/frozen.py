@@ -43,6 +43,7 @@ NOT_FROZEN = frozenset(
         "run",
         "created",
         "digest",
+        "sources",
         "files",
     ]
 )
