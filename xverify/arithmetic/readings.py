@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from xverify.arithmetic import stages
 from xverify.arithmetic.batch_cast import TOGETHER, cast_together
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.stages import Difference, Final, Operation, Precision, ScaleCast, Subnormals, Subtraction, Zero
+from xverify.arithmetic.simplify import simplified, types_of
+from xverify.arithmetic.stages import StageOptions
 from xverify.core.bits import canonical
 from xverify.core.rounding import F64
 
@@ -35,24 +36,8 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Stepwise:
-    """One option for each stage; the plain ones are the defaults.
-
-    subtraction: exact, of operands cast first, wrapping, saturating, or with the zero point ignored. difference: kept, or
-    rounded to a type. scale_cast: what the scale is cast to first. operation: the product, the quotient by the scale, the
-    product with its reciprocal, or x * scale - zero point * scale. precision: of the operation's results, "once" meaning
-    the one rounding to the output type. final: the cast to the output type. subnormals, zero: what becomes of
-    subnormal numbers and of the sign of zero.
-    """
-
-    subtraction: Subtraction = "exact"
-    difference: Difference = "exact"
-    scale_cast: ScaleCast = "none"
-    operation: Operation = "multiply"
-    precision: Precision = "once"
-    final: Final = "nearest"
-    subnormals: Subnormals = "kept"
-    zero: Zero = "signed"
+class Stepwise(StageOptions):
+    """A reading of a linear formula: one option for each stage."""
 
     @property
     def name(self) -> str:
@@ -75,9 +60,7 @@ class Stepwise:
         return sum(a != b for a, b in zip(self.options(), other.options(), strict=True))
 
     def simplified(self, operands: Operands) -> Stepwise:
-        """See `simplify.simplified`."""
-        from xverify.arithmetic.simplify import simplified, types_of
-
+        """An equal reading without the stages that cannot matter for the operands' types."""
         return simplified(self, types_of(operands))
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
@@ -105,11 +88,6 @@ class Stepwise:
         )
         narrow = self.difference != "exact" and plain
         return stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
-
-    @property
-    def folds(self) -> bool:
-        """Whether the subtraction is one that x * scale - zero point * scale can do."""
-        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
 
 
 def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArray[Any]]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.readings import Stepwise
-from xverify.arithmetic.stages import resolved
+from xverify.arithmetic.stages import StageOptions, resolved
 from xverify.core.call import BITS
 from xverify.core.dtypes import INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
+
+Recipe = TypeVar("Recipe", bound=StageOptions)
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e8m0fnu": 1}
 """Significant bits of each real type."""
@@ -60,9 +61,13 @@ def types_of(operands: Operands) -> Types:
     return Types(dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"], operands.output_dtype)
 
 
+def simplified(reading: Recipe, types: Types) -> Recipe:
+    """An equal reading without the stages that cannot change a value of these types."""
+    return cast(Recipe, _simplified(reading, types))
+
+
 @lru_cache(maxsize=1 << 16)
-def simplified(reading: Stepwise, types: Types) -> Stepwise:
-    """An equal reading with the stages left out that cannot change a value of these types."""
+def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     out = types.out
     found: dict[str, Any] = {
         "subtraction": resolved(reading.subtraction, out),
@@ -97,14 +102,14 @@ def simplified(reading: Stepwise, types: Types) -> Stepwise:
         result = replace(result, scale_cast="none") if _plain_product(result) else result
     if result.difference == out == "bfloat16" and types.scale == "float8_e8m0fnu" and types.x in INTEGERS:
         result = _scaled_by_power(result)
-    return result if result == reading else simplified(result, types)
+    return result if result == reading else _simplified(result, types)
 
 
-def _plain_product(reading: Stepwise) -> bool:
+def _plain_product(reading: StageOptions) -> bool:
     return (reading.operation, reading.precision, reading.final) == ("multiply", "once", "nearest")
 
 
-def _folds_exactly(reading: Stepwise, types: Types) -> bool:
+def _folds_exactly(reading: StageOptions, types: Types) -> bool:
     """Whether x * scale, zero point * scale and their difference are exact: by powers of two, in float64. A scale that is
     taken for zero, or cast to infinity, would show."""
     return (
@@ -115,7 +120,7 @@ def _folds_exactly(reading: Stepwise, types: Types) -> bool:
     )
 
 
-def _scaled_by_power(reading: Stepwise) -> Stepwise:
+def _scaled_by_power(reading: StageOptions) -> StageOptions:
     """Of an integer the difference rounded to bfloat16, times a power of two, is the product rounded to bfloat16: a result is
     subnormal only if the difference is 1 or 0."""
     if reading.operation != "multiply" or reading.scale_cast != "none":
@@ -130,7 +135,7 @@ def _scaled_by_power(reading: Stepwise) -> Stepwise:
     return replace(reading, difference="exact") if _plain_product(reading) else reading
 
 
-def _cast_once(reading: Stepwise, types: Types) -> Stepwise:
+def _cast_once(reading: StageOptions, types: Types) -> StageOptions:
     """Without a zero point the operands' cast is the difference's rounding, where that changes nothing more."""
     kind, _, dtype = reading.subtraction.partition("-")
     if kind != "operands" or reading.operation in ("folded", "fused"):
@@ -208,7 +213,7 @@ def _holds(dtype: str, scale: str) -> bool:
     return scale == dtype or dtype == "float32" or (dtype == "bfloat16" and scale == "float8_e8m0fnu")
 
 
-def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
+def _simpler_precision(reading: StageOptions, types: Types) -> StageOptions:
     """The operation rounded once instead of twice, where the first rounding changes nothing."""
     precision, out = reading.precision, types.out
     flushes = reading.subnormals in ("flush-results", "flush-products", "flush-all")
@@ -244,23 +249,23 @@ def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
     return reading
 
 
-def _scale_type(reading: Stepwise, types: Types) -> str:
+def _scale_type(reading: StageOptions, types: Types) -> str:
     return types.scale if reading.scale_cast == "none" else reading.scale_cast
 
 
-def _rounded_bits(reading: Stepwise, types: Types) -> int:
+def _rounded_bits(reading: StageOptions, types: Types) -> int:
     """Significant bits of the difference after its rounding."""
     bits = _difference_bits(reading.subtraction, types)
     return bits if reading.difference == "exact" else min(bits, _PRECISION[reading.difference])
 
 
-def _product_bits(reading: Stepwise, types: Types) -> int:
+def _product_bits(reading: StageOptions, types: Types) -> int:
     """Significant bits of an exact product, at most; a factor of one bit is a power of two."""
     bits, scale = _rounded_bits(reading, types), _PRECISION[_scale_type(reading, types)]
     return bits + scale - (1 in (bits, scale))
 
 
-def _simpler_end(reading: Stepwise, types: Types) -> Stepwise:
+def _simpler_end(reading: StageOptions, types: Types) -> StageOptions:
     """The final cast, the flushing and the sign of zero left out where they cannot matter."""
     out, scale = types.out, _scale_type(reading, types)
     multiplies, moderate = reading.operation == "multiply", "float16" in (types.scale, scale)
@@ -286,7 +291,7 @@ def _simpler_end(reading: Stepwise, types: Types) -> Stepwise:
     return reading
 
 
-def _is_exact(reading: Stepwise, types: Types) -> bool:
+def _is_exact(reading: StageOptions, types: Types) -> bool:
     """Whether the final cast changes no number that is finite and within the output type's range, or infinite."""
     out, scale = types.out, _scale_type(reading, types)
     if out == "float16" or _product_bits(reading, types) > _PRECISION[out]:
@@ -299,7 +304,7 @@ def _is_exact(reading: Stepwise, types: Types) -> bool:
     )
 
 
-def _may_be_infinite(reading: Stepwise, types: Types) -> bool:
+def _may_be_infinite(reading: StageOptions, types: Types) -> bool:
     """Whether a difference may be infinite: then it matters whether a scale is zero or only very small."""
     if "float8_e5m2" in (types.x, types.zero_point):
         return True
@@ -308,7 +313,7 @@ def _may_be_infinite(reading: Stepwise, types: Types) -> bool:
     return "float16" in (reading.difference, reading.subtraction.removeprefix("operands-")) and largest >= 65504
 
 
-def _with_flushing(reading: Stepwise, results: bool = True, products: bool = True, inputs: bool = True) -> Stepwise:
+def _with_flushing(reading: StageOptions, results: bool = True, products: bool = True, inputs: bool = True) -> StageOptions:
     """The reading without the kinds of flushing that are False: those that change nothing."""
     kind: Any = reading.subnormals
     if kind == "flush-products" and not products:
@@ -324,7 +329,7 @@ def _with_flushing(reading: Stepwise, results: bool = True, products: bool = Tru
     return replace(reading, subnormals=kind)
 
 
-def _never_negative_zero(reading: Stepwise, types: Types, scale: str) -> bool:
+def _never_negative_zero(reading: StageOptions, types: Types, scale: str) -> bool:
     """Whether no result is -0: scales are positive, and no difference is negative or no product is too small."""
     if types.scale != "float8_e8m0fnu" or not (types.x in INTEGERS or types.x.endswith("fnuz")):
         return False

@@ -104,10 +104,36 @@ def _combining(operation: Operation, precision: Precision) -> str:
     return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
 
 
+@dataclass(frozen=True)
+class StageOptions:
+    """One option for each stage. The defaults are the plain ones."""
+
+    subtraction: Subtraction = "exact"
+    """How the zero point is subtracted: exactly, after a cast of both operands, wrapping, saturating, or not at all."""
+    difference: Difference = "exact"
+    """The type to which the difference is rounded."""
+    scale_cast: ScaleCast = "none"
+    """The type to which the scale is cast first."""
+    operation: Operation = "multiply"
+    """How difference and scale are combined; "folded" and "fused" compute x * scale - zero point * scale."""
+    precision: Precision = "once"
+    """The type of each result of the operation; "once" stands for one rounding, to the output type."""
+    final: Final = "nearest"
+    """The cast to the output type."""
+    subnormals: Subnormals = "kept"
+    """The subnormal numbers that are replaced by zero."""
+    zero: Zero = "signed"
+    """The sign of a zero result: "unsigned" turns -0 into +0."""
+
+    @property
+    def folds(self) -> bool:
+        """True if x * scale - zero point * scale can do this subtraction."""
+        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
+
+
 @dataclass(frozen=True, eq=False)
 class Triples:
-    """The operands of a linear call as numbers. exponent: x and the zero point are integers times 2 ** exponent. wide: their
-    difference times a 24-bit scale may need more than float64's 53 bits."""
+    """The operands of a linear call as numbers."""
 
     x: F64
     zero_point: F64 | None
@@ -116,7 +142,9 @@ class Triples:
     scale_dtype: str
     out: str
     exponent: int
+    """x and the zero point are integers times 2 ** exponent."""
     wide: bool
+    """True if the difference times a 24-bit scale may need more than float64's 53 bits."""
 
 
 def decoded(operands: Operands) -> Triples:
