@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic import affine
+from xverify.arithmetic import range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise, evaluate_all
 from xverify.arithmetic.simplify import Types, types_of
@@ -23,13 +23,13 @@ from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import MANTISSA_BITS, encode, integer_range
 from xverify.strategies import ties, values
+from xverify.strategies.equal_readings import cell_call, only_zero, simplified_for_cell
 from xverify.strategies.lap import cell_probes
 from xverify.strategies.probes import WIDTH, Codes, Probes
-from xverify.strategies.proven import cell_call, only_zero, proven
 from xverify.strategies.structures import Linear
 from xverify.strategies.triples import aims_of, triples
 
-__all__ = ["Told", "cell_call", "fewest", "proven", "telling_apart"]
+__all__ = ["DistinguishingCalls", "cell_call", "distinguishing_calls", "fewest", "simplified_for_cell"]
 
 MOST_PROBES = 12
 """Probes, or ranges, that are asked of a cell at once."""
@@ -42,14 +42,14 @@ RANGE_WIDTH = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class DistinguishingCalls:
     """calls: on which readings differ, none when no difference was found. tried: triples on which they were evaluated."""
 
     calls: tuple[Call, ...]
     tried: int
 
 
-def telling_apart(contract: Contract, call: Call, readings: Sequence[Reading], seed: int) -> Told:
+def distinguishing_calls(contract: Contract, call: Call, readings: Sequence[Reading], seed: int) -> DistinguishingCalls:
     """The calls of a cell on which the readings differ, as few as leave no more differences in the pool.
 
     call: of the cell, see `cell_call`. seed: of the pool; another one gives another pool. Raises ValueError for readings of
@@ -62,7 +62,7 @@ def telling_apart(contract: Contract, call: Call, readings: Sequence[Reading], s
         raise ValueError("readings of a linear cell are stepwise")
     found, tried = _chosen_probes(types_of(contract.operands(call)), linear, only_zero(call), seed)
     if found is None:
-        return Told((), tried)
+        return DistinguishingCalls((), tried)
     if found.zero_point is None and "zero_point" in call.tensors:
         # It is 0 in every allowed call, so that no reading looks at it.
         zero_point = np.zeros(len(found), code_dtype(call.tensors["zero_point"].dtype))
@@ -70,7 +70,7 @@ def telling_apart(contract: Contract, call: Call, readings: Sequence[Reading], s
     cell = contract.cell(call)
     structure = Linear(cell.x_dtype, cell.scale_dtype, cell.granularity, call.data.shape)
     made = cell_probes(contract, replace(call, origin=f"telling apart {seed}"), structure, found)
-    return Told(tuple(probe.call for probe in made), tried)
+    return DistinguishingCalls(tuple(probe.call for probe in made), tried)
 
 
 # -- choosing -----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def _chosen_probes(
 # -- ranges -------------------------------------------------------------------------------------------------
 
 
-def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], seed: int) -> Told:
+def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], seed: int) -> DistinguishingCalls:
     operands = contract.operands(call)
     dtype = operands.dtypes["input"]
     codes, low, high = _range_pool(dtype, operands.output_dtype, seed)
@@ -129,7 +129,7 @@ def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], 
         codes={"input": codes, "min_range": low[:, None], "max_range": high[:, None]},
         shape=codes.shape,
     )
-    results = np.stack(affine.evaluate_all(readings, every))
+    results = np.stack(range_lattice.evaluate_all(readings, every))
     made = []
     for place in fewest(results):
         tensors = {
@@ -138,7 +138,7 @@ def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], 
             "max_range": Tensor("float32", high[place].reshape(call.tensors["max_range"].shape)),
         }
         made.append(replace(call, tensors=tensors, origin=f"telling apart {seed}"))
-    return Told(tuple(made), codes.size)
+    return DistinguishingCalls(tuple(made), codes.size)
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic import stages
-from xverify.arithmetic.operand_key import Asked, asked
+from xverify.arithmetic.operand_key import OperandKey, operand_key
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.arithmetic.simplify import Types, simplified, types_of
@@ -345,19 +345,19 @@ def searched(
     operands: Operands, codes: NDArray[Any], admitted: Sequence[Stepwise], most: int | None = NEAR
 ) -> tuple[Stepwise, ...]:
     """`search`, remembered: cells of many editions and granularities ask the same."""
-    return _searched(asked(operands), tuple(admitted), most, np.broadcast_to(codes, operands.shape).tobytes())
+    return _searched(operand_key(operands), tuple(admitted), most, np.broadcast_to(codes, operands.shape).tobytes())
 
 
 @lru_cache(maxsize=4096)
-def _searched(one: Asked, admitted: tuple[Stepwise, ...], most: int | None, wanted: bytes) -> tuple[Stepwise, ...]:
-    return _giving(_compositions(one, admitted, most), np.frombuffer(wanted, code_dtype(one.out)))
+def _searched(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None, wanted: bytes) -> tuple[Stepwise, ...]:
+    return _giving(_compositions(key, admitted, most), np.frombuffer(wanted, code_dtype(key.out)))
 
 
 @lru_cache(maxsize=64)
-def _compositions(one: Asked, admitted: tuple[Stepwise, ...], most: int | None) -> _Composed:
+def _compositions(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None) -> _Composed:
     """A few are kept: the probes of a type are searched for one admitted reading after the other, and then for what
     implementations gave."""
-    return _composed(one.operands(), admitted, most)
+    return _composed(key.operands(), admitted, most)
 
 
 def near(types: Types, admitted: Sequence[Stepwise], most: int = NEAR) -> tuple[Stepwise, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.batch_cast import cast_together
+from xverify.arithmetic.batch_cast import batch_cast
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
 from xverify.core.dtypes import floats, integer_range, integers
@@ -162,4 +162,4 @@ def evaluated_together(recipes: Sequence[Composed], operands: Operands) -> list[
     bench, out = Bench(operands), operands.output_dtype
     with np.errstate(all="ignore"):
         results = (((recipe.out, recipe.subnormals), recipe.on(bench)) for recipe in recipes)
-        return cast_together(results, operands.shape, out, partial(encoded, out))
+        return batch_cast(results, operands.shape, out, partial(encoded, out))

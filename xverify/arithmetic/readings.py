@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic import stages
-from xverify.arithmetic.batch_cast import TOGETHER, cast_together
+from xverify.arithmetic.batch_cast import BATCH, batch_cast
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.simplify import simplified, types_of
 from xverify.arithmetic.stages import StageOptions
@@ -94,7 +94,7 @@ def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArr
     """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
     are evaluated once, and what is cast in the same way is cast together."""
     out = operands.output_dtype
-    if len(readings) <= 1 or math.prod(operands.shape) > TOGETHER:
+    if len(readings) <= 1 or math.prod(operands.shape) > BATCH:
         return [canonical(reading.evaluate(operands), out) for reading in readings]
     bench = Bench(operands)
     results = (((reading.final, reading.subnormals, reading.zero), reading.on(bench)) for reading in readings)
@@ -102,7 +102,7 @@ def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArr
     def cast(numbers: F64, *way: Any) -> NDArray[Any]:
         return stages.finished(numbers, out, *way)
 
-    return cast_together(results, operands.shape, out, cast)
+    return batch_cast(results, operands.shape, out, cast)
 
 
 EXACT = Stepwise()

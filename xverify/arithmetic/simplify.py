@@ -313,7 +313,9 @@ def _may_be_infinite(reading: StageOptions, types: Types) -> bool:
     return "float16" in (reading.difference, reading.subtraction.removeprefix("operands-")) and largest >= 65504
 
 
-def _with_flushing(reading: StageOptions, results: bool = True, products: bool = True, inputs: bool = True) -> StageOptions:
+def _with_flushing(
+    reading: StageOptions, results: bool = True, products: bool = True, inputs: bool = True
+) -> StageOptions:
     """The reading without the kinds of flushing that are False: those that change nothing."""
     kind: Any = reading.subnormals
     if kind == "flush-products" and not products:

@@ -33,7 +33,7 @@ def cell_call(contract: Contract, cell: Cell) -> Call:
     return call
 
 
-def proven(contract: Contract, call: Call, reading: Reading) -> Reading:
+def simplified_for_cell(contract: Contract, call: Call, reading: Reading) -> Reading:
     """The simplified form of a reading on a cell, of which `cell_call` made a call; those with equal forms are proven equal.
 
     Where the text leaves open what comes of differences past int32, wrapping and saturating there are exact. Where it wants

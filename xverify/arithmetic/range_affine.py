@@ -1,18 +1,18 @@
-"""Recipes of base + (input - origin) * step, composed of stages: what an implementation of TensorFlow's MIN_COMBINED and
-MIN_FIRST may compute instead of what the text says; and every range recipe known here, for attribution."""
+"""Recipes of base + (input - origin) * step, composed of stages.
+
+They are what an implementation of TensorFlow's MIN_COMBINED and MIN_FIRST may compute instead of what the text says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
 from xverify.arithmetic.range_stages import (
     SUBNORMALS,
     Bench,
@@ -22,16 +22,13 @@ from xverify.arithmetic.range_stages import (
     clamped,
     end,
     evaluated,
-    evaluated_together,
     fused,
     real,
     settled,
     span,
     to_precision,
 )
-from xverify.arithmetic.reading import Operands, Reading
-from xverify.arithmetic.scaled import SCALED_RECIPES, Scaled
-from xverify.core.bits import canonical
+from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
 from xverify.core.dtypes import SIGNED
 
@@ -130,6 +127,14 @@ class Affine:
         return (
             f"{_ORIGIN[self.origin]}, takes the range in {self.span} and {form}{_SNAP[self.snap]}, {_STEPS[self.steps]}"
             f"{_NARROW[self.narrow]}{_CLAMP[self.clamp]}{SUBNORMALS[self.subnormals]}{_CAST[self.out]}"
+        )
+
+    @property
+    def departures(self) -> int:
+        """Number of stages in which the recipe departs from the nearest text."""
+        return min(
+            sum(1 for stage in fields(self) if getattr(self, stage.name) != getattr(text, stage.name))
+            for text in _TEXTS
         )
 
     def simplified(self, operands: Operands) -> Affine:
@@ -343,58 +348,8 @@ def _is_whole(recipe: Affine) -> bool:
     return recipe.steps != "fused" and (recipe.form == "inverse" or recipe.step == recipe.steps)
 
 
-def _departures(recipe: Affine | Scaled) -> int:
-    """In how many stages a recipe departs from the text that is nearest to it."""
-    if isinstance(recipe, Scaled):
-        return recipe.departures
-    return min(
-        sum(1 for stage in fields(recipe) if getattr(recipe, stage.name) != getattr(text, stage.name))
-        for text in _TEXTS
-    )
-
-
-def _composed() -> tuple[Reading, ...]:
+def affine_recipes() -> Iterator[Affine]:
+    """Every affine recipe that attribution searches. A recipe may come more than once."""
     usual = tuple(_usual())
-    recipes: dict[Affine | Scaled, None] = dict.fromkeys((*SCALED_RECIPES, *usual, *_unusual(usual)))
-    return tuple(sorted(recipes, key=_departures))
-
-
-RANGE_READINGS: tuple[Reading, ...] = (*MIN_COMBINED, *MIN_FIRST, *SCALED_FLOAT, *SCALED_SYMMETRIC, *_composed())
-"""Every reading of a range formula known here, legal or not, those first that depart least from the texts; attribution
-searches them in this order."""
-
-
-@cache
-def _named() -> Mapping[str, Reading]:
-    return {reading.name: reading for reading in RANGE_READINGS}
-
-
-def by_name(name: str) -> Reading:
-    """The range reading of that name. Raises KeyError when there is none."""
-    return _named()[name]
-
-
-@cache
-def _lattice(dtype: str, out: str, narrow_range: bool) -> tuple[Reading, ...]:
-    types = Operands({}, {"input": dtype}, out, (), {"narrow_range": narrow_range})
-    first: dict[Reading, Reading] = {}
-    for reading in RANGE_READINGS:
-        first.setdefault(reading.simplified(types), reading)
-    return tuple(first.values())
-
-
-def range_lattice(operands: Operands) -> tuple[Reading, ...]:
-    """The range readings that may differ for the operands' types and narrow_range, in order of preference: of those
-    with equal simplified forms the first."""
-    return _lattice(operands.dtypes["input"], operands.output_dtype, bool(operands.options.get("narrow_range", False)))
-
-
-def evaluate_all(readings: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
-    are evaluated once, and what is cast in the same way is cast together."""
-    composed = evaluated_together([reading for reading in readings if isinstance(reading, Affine | Scaled)], operands)
-    given, out = iter(composed), operands.output_dtype
-    return [
-        next(given) if isinstance(reading, Affine | Scaled) else canonical(reading.evaluate(operands), out)
-        for reading in readings
-    ]
+    yield from usual
+    yield from _unusual(usual)
