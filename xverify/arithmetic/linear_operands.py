@@ -120,7 +120,9 @@ def linear_operands(call: Call, output_dtype: str, axis: int | None, block_size:
     dtypes = {role: tensor.dtype for role, tensor in {"x": x, **parameters}.items()}
     codes: Mapping[str, Codes] | None = _blocked(x, parameters, axis, block_size)
     if codes is None:
-        codes = {"x": x.codes} | {role: spread(parameter, x, axis, block_size) for role, parameter in parameters.items()}
+        codes = {"x": x.codes} | {
+            role: spread(parameter, x, axis, block_size) for role, parameter in parameters.items()
+        }
     return Operands(codes, dtypes, output_dtype, x.shape)
 
 
