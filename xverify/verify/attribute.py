@@ -241,7 +241,7 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that are the same in this call may differ in another, so each is held against all.
-    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
+    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     return tuple(first_of(every, (most_wrong, *seen)))
 
 
