@@ -21,7 +21,7 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, Tensor
 from xverify.core.errors import DocumentError
 
-UNDER = "under "
+UNDER = "under:"
 """The beginning of the name of a twin in another edition. The edition's id follows."""
 
 PARAMETERS = ("scale", "zero_point")

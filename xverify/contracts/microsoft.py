@@ -178,13 +178,13 @@ def _check_examples(domain: Domain) -> tuple[TextCheck, ...]:
         if judgement.verdict == "forbidden":
             broken = ", ".join(clause.rsplit("/", 1)[1] for clause in judgement.clauses)
             summary = f"the page's example {name!r} is forbidden by the page's own clauses: {broken}"
-            checks.append(TextCheck(judgement.clauses[0], summary, call))
+            checks.append(TextCheck(judgement.clauses[0], f"example-forbidden:{name}", summary, call))
         elif expected is not None:
             printed = tensor("float32", expected).codes
             legal = [reading.evaluate(_operands(call)) for reading in _readings(call)]
             if not any(np.array_equal(canonical(printed, "float32"), canonical(y, "float32")) for y in legal):
                 summary = f"the page's example {name!r} prints values that its formula does not give"
-                checks.append(TextCheck(f"{_NAME}@seed/formula", summary, call))
+                checks.append(TextCheck(f"{_NAME}@seed/formula", f"example-values:{name}", summary, call))
     return tuple(checks)
 
 

@@ -106,6 +106,8 @@ class TextCheck:
 
     clause: str
     """The id of the clause."""
+    name: str
+    """A machine token that tells the checks of a document apart: it is part of a finding's id."""
     summary: str
     """Both sentences, and how the contradiction shows."""
     call: Call | None = None

@@ -141,7 +141,7 @@ def _text_checks(edition: str) -> tuple[TextCheck, ...]:
         "the formula for one scale rounds its result, round((src - zps) x scale), and the one for a scale a channel does not: "
         "of src 1, zps 0 and scale 0.25 the first, read as it stands, gives 0, and the second 0.25"
     )
-    return (TextCheck(f"{identity}/formula", summary, Call(identity, tensors)),)
+    return (TextCheck(f"{identity}/formula", "rounding-per-tensor", summary, Call(identity, tensors)),)
 
 
 def contract(edition: str) -> Contract:

@@ -179,7 +179,7 @@ def _seed_check() -> tuple[TextCheck, ...]:
     summary = (
         f"the text's expression {_SEED_LOWEST} is {lowest} for 8 bits by C's precedence, where its prose says {prose}"
     )
-    return (TextCheck(f"{_NAME}@seed/formula-scaled", summary),)
+    return (TextCheck(f"{_NAME}@seed/formula-scaled", "lowest-value", summary),)
 
 
 def seed_contract() -> Contract:
@@ -218,7 +218,7 @@ def _redeclared(text: str) -> tuple[TextCheck, ...]:
         for name in sorted(name for name, count in names.items() if count > 1):
             lines = [" ".join(part.split()) for part in block.split(";") if re.search(rf"\b{name}\s*=", part)]
             summary = f"the text declares {name} twice: " + " and ".join(f"`{line}`" for line in lines)
-            checks.append(TextCheck(f"{_NAME}@installed/formula-scaled", summary))
+            checks.append(TextCheck(f"{_NAME}@installed/formula-scaled", f"declared-twice:{name}", summary))
     return tuple(checks)
 
 

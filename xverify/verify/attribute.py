@@ -90,7 +90,7 @@ class Zeros:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class CheckedResult:
     """What an implementation gave for a call. places: the flat indices that matter, None for all; wrong: which values are
     outside the legal set."""
 
@@ -142,7 +142,7 @@ def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
 
 
 def search(
-    contract: Contract, seen: Sequence[Seen], whole: bool = False, wrong_only: bool = False
+    contract: Contract, seen: Sequence[CheckedResult], whole: bool = False, wrong_only: bool = False
 ) -> tuple[Reading, ...]:
     """The readings that give all values that were seen, the simplest first; or, if ``wrong_only``, all wrong ones.
 
@@ -217,7 +217,7 @@ def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.sort(np.concatenate(picked))
 
 
-def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = False) -> tuple[Misread, ...]:
+def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
     """The indexing mistakes with an admitted reading that give all values that were seen, or all wrong ones."""
     if contract.domain.family == "range" or not seen:
         return ()
@@ -225,7 +225,9 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     operands = contract.operands(most_wrong.call)
     admitted = contract.readings(most_wrong.call)
 
-    def first_of(mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[Seen]) -> Iterator[Misread]:
+    def first_of(
+        mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
+    ) -> Iterator[Misread]:
         """Each mistake that changes something with the first reading that gives what those calls gave."""
         wheres = [one.wrong if wrong_only else None for one in calls]
         for mistake, misread in mistakes:
