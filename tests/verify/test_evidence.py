@@ -15,7 +15,7 @@ from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
 
 import xverify
 from xverify import contracts
-from xverify.arithmetic import affine, indexing
+from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, Tensor
@@ -296,7 +296,7 @@ def seen_of(contract: Contract, truth: Any, structure: Linear | Range) -> Checke
         (
             contracts.get("tensorflow/Dequantize@installed"),
             Range("int32", "MIN_FIRST", (10000,)),
-            affine.RANGE_READINGS[-1],
+            range_lattice.RANGE_READINGS[-1],
         ),
     ],
     ids=["near", "far", "range"],

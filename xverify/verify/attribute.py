@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic import affine, indexing, lattice, readings
+from xverify.arithmetic import indexing, lattice, range_lattice, readings
 from xverify.arithmetic.indexing import Misindexing
-from xverify.arithmetic.operand_key import Asked, asked
+from xverify.arithmetic.operand_key import OperandKey, operand_key
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import types_of
@@ -143,14 +143,14 @@ def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[An
     linear = [reading for reading in recipes if isinstance(reading, Stepwise)]
     if len(linear) == len(recipes):
         return readings.evaluate_all(linear, operands)
-    return affine.evaluate_all(recipes, operands)
+    return range_lattice.evaluate_all(recipes, operands)
 
 
 def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
     """The readings that a search of the call's cell tries first."""
     operands = contract.operands(call)
     if contract.domain.family == "range":
-        return affine.range_lattice(operands)
+        return range_lattice.range_lattice(operands)
     return lattice.near(types_of(operands), lattice.start(contract.readings(call)))
 
 
@@ -180,12 +180,14 @@ def search(
     ranges = contract.domain.family == "range"
     start = () if ranges else lattice.start(contract.readings(results[0].call))
     most = None if whole else lattice.NEAR
-    return _answer(asked(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most)
+    return _answer(
+        operand_key(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most
+    )
 
 
 @lru_cache(maxsize=8192)
 def _answer(
-    key: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
+    key: OperandKey, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
 ) -> tuple[Reading, ...]:
     """Search the readings that give the values at the chosen positions, then compare them with all values.
 
@@ -199,7 +201,7 @@ def _answer(
         matching = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
     else:
         same = (_range_table(key, places) == codes[chosen]).all(axis=1)
-        matching = tuple(compress(affine.range_lattice(operands), same))
+        matching = tuple(compress(range_lattice.range_lattice(operands), same))
     if len(chosen) == len(codes):
         return matching
     pairs = zip(matching, evaluated(matching, operands), strict=True)
@@ -207,11 +209,11 @@ def _answer(
 
 
 @lru_cache(maxsize=64)
-def _range_table(key: Asked, places: bytes) -> NDArray[Any]:
+def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
     """The codes of every reading of the range lattice at the chosen positions, one row each."""
     operands = key.operands()
     some = lattice.taken(operands, np.frombuffer(places, np.int64))
-    return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
+    return np.stack(range_lattice.evaluate_all(range_lattice.range_lattice(operands), some))
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
@@ -263,7 +265,7 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
     if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that are the same in this call may differ in another, so each is held against all.
-    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
+    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     return tuple(first_of(every, (most_wrong, *results)))
 
 
@@ -273,7 +275,7 @@ def named(contract: Contract, name: str) -> Recipe:
         return Zeros()
     mistake, mark, reading = name.rpartition(_MISTAKE)
     try:
-        correct = affine.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)
+        correct = range_lattice.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)
         return Misread(indexing.misindexing(mistake), correct) if mark else correct
     except KeyError:
         raise UnknownRecipeError(name) from None

@@ -76,7 +76,7 @@ class Evidence:
             if judged.places is not None and len(self.probes) < KEPT_PROBES:
                 self.probes.append((judged, CheckedResult(judged.call, got, comparison.wrong, judged.places)))
             return
-        if judged.contract.given is not None and not judged.contract.readings(judged.call):
+        if judged.contract.fixed_result is not None and not judged.contract.readings(judged.call):
             return  # an implementation that stands for the text answers what no reading is for
         began = time.perf_counter()
         seen = CheckedResult(judged.call, got, comparison.wrong, judged.places)

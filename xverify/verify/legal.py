@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Codes, Operands, Reading
-from xverify.contracts.model import Contract, Given
+from xverify.contracts.model import Contract, FixedResult
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.errors import BrokenEnvironmentError
@@ -52,8 +52,8 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     """
     if not subnormals_work():
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
-    if contract.given is not None:
-        return _as_given(contract.given(call))
+    if contract.fixed_result is not None:
+        return _as_given(contract.fixed_result(call))
     whole = contract.operands(call)
     operands, readings = on_grid(whole), contract.readings(call)
     table = by_code(operands)
@@ -116,7 +116,7 @@ class AsGiven:
         return self
 
 
-def _as_given(result: Given) -> Legal:
+def _as_given(result: FixedResult) -> Legal:
     codes = np.ascontiguousarray(canonical(result.codes, result.dtype)).reshape(result.codes.shape)
     return Legal(
         result.dtype, codes.shape, (AsGiven(),), (codes,), (0,), is_subnormal(codes, result.dtype), may_flush=False
