@@ -1,4 +1,4 @@
-"""Probes: few triples (x, zero point, scale) on which the readings of a linear formula differ, for certain types.
+"""Probes: few triples (x, zero point, scale) on which the readings of a linear formula differ.
 
 A probe is one zero point and one scale with some values of x, so it also fits in a call per tensor. All probes of a type fit
 in one call per axis or blocked. The numbers are solved: products next to a midpoint of the output type, differences that
@@ -157,7 +157,9 @@ def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> t
 
 
 def _tie(types: Types, rng: np.random.Generator) -> tuple[int, int] | None:
-    """A difference and the code of a float16 or bfloat16 scale whose product float32 rounds to a midpoint of the output type.
+    """A difference and a scale's code whose product float32 rounds to a midpoint of the output type.
+
+    The scale has float16 or bfloat16.
 
     Solves d t = 2^(k-1) + r modulo 2^k for d, where t is the mantissa and k the number of bits that the output type drops.
 
@@ -208,7 +210,7 @@ def _codes(types: Types, zero_point: Codes, number: float, rng: np.random.Genera
 
 
 def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> int:
-    """The code of a probe's scale. ``far`` is the difference for which it is solved."""
+    """The code of a probe's scale, solved for the difference ``far``."""
     limit = _EXPONENT[types.out]
     if types.scale == "float8_e8m0fnu":
         powers = {

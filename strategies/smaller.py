@@ -50,7 +50,7 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
 
 
 def _window(extent: int, length: int, start: int, focus: int) -> slice:
-    """A window of ``length`` elements that contains ``focus`` and begins as near ``focus - start`` as possible."""
+    """A window of ``length`` elements that contains ``focus`` and begins near ``focus - start``."""
     first = max(0, min(max(focus - start, focus - length + 1), extent - length))
     return slice(first, first + length)
 
@@ -77,7 +77,10 @@ class _Cut:
 
 
 def _cut(call: Call, windows: list[slice]) -> _Cut:
-    """The windows of the quantized tensor and their parameters. A window of a blocked axis starts with a block."""
+    """The windows of the quantized tensor and their parameters.
+
+    A window of a blocked axis starts with a block.
+    """
     role = "x" if "x" in call.tensors else "input"
     data = call.tensors[role]
     tensors: dict[str, Tensor] = dict(call.tensors)
@@ -106,7 +109,9 @@ def _cut(call: Call, windows: list[slice]) -> _Cut:
 
 
 def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int, plain: frozenset[str]) -> Call:
-    """The call with simple values: others than the focused one become 0 or equal to it, and the zero point becomes 0 or 1.
+    """The call with simple values.
+
+    Values besides the focused one become 0 or equal to it. The zero point becomes 0 or 1.
 
     plain: The tensors that get C order.
     """
@@ -131,7 +136,7 @@ def _is_blocked(call: Call) -> bool:
 
 
 def _squeezed(call: Call) -> Call:
-    """The call without axes of extent 1. The axis of the parameters stays, and the attribute axis follows it."""
+    """The call without axes of extent 1. The axis of the parameters stays."""
     role = "x" if "x" in call.tensors else "input"
     shape = call.data.shape
     rank = len(shape)

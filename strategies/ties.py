@@ -1,4 +1,6 @@
-"""Solved numbers: scales, differences and ranges whose exact result is next to a midpoint of the output type.
+"""Solved numbers, whose exact result is next to a midpoint of the output type.
+
+They are scales, differences and ranges.
 
 It is so near the midpoint that a rounding before the last one changes the result. Take the product of a difference d and a
 mantissa m, L bits long. It is near a midpoint of a type of p bits if d m is 2^(k-1) + r modulo 2^k, for k = L - p and a small
@@ -14,9 +16,9 @@ from numpy.typing import NDArray
 
 
 def first_between(step: int, modulus: int, low: int, high: int) -> int | None:
-    """The smallest j >= 0 with low <= step * j mod modulus <= high, or None. Needs 0 <= low <= high < modulus.
+    """The smallest j >= 0 with low <= step * j mod modulus <= high, or None.
 
-    If no multiple of the step lies in [low, high], step * j - modulus * i does, for the smallest i with modulus * i mod step in
+    Needs 0 <= low <= high < modulus. If no multiple of the step lies in [low, high], step * j - modulus * i does, for the smallest i with modulus * i mod step in
     [-high mod step, -low mod step]. That is the same problem for smaller numbers.
     """
     step %= modulus
@@ -74,7 +76,9 @@ def factors(
 def divisors(
     difference: int, precision: int, kept: int, rng: np.random.Generator, count: int = 256
 ) -> NDArray[np.int64]:
-    """Mantissas of ``precision`` bits for which difference / mantissa is near a midpoint of ``kept`` bits, the nearest first.
+    """Mantissas of ``precision`` bits that divide a difference almost to a midpoint, nearest first.
+
+    The midpoints have one bit more than ``kept`` bits.
 
     Tries ``count`` random midpoints. Needs |difference| < 2^34.
     """
@@ -94,9 +98,9 @@ def divisors(
 def low_ends(
     high: NDArray[np.float32], codes: NDArray[np.int64], levels: int, bits: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Low ends of ranges for which low + code * (high - low) / levels is next to a midpoint of ``bits`` bits.
+    """Low ends of ranges in which a code gives a result next to a midpoint of ``bits`` bits.
 
-    It is as near as a float32 low end allows: about 2^-50 of the result. Needs 0 <= codes < levels and high > 0.
+    The result is low + code * (high - low) / levels. It is as near as a float32 low end allows: about 2^-50 of the result. Needs 0 <= codes < levels and high > 0.
     """
     ends, steps = high.astype(np.float64), codes.astype(np.float64)
     near = np.maximum(steps, 1.0) * ends / levels

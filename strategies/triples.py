@@ -1,4 +1,4 @@
-"""A large pool of triples (x, zero point, scale) on which remaining readings of a linear formula may differ.
+"""A large pool of triples (x, zero point, scale) on which linear readings may differ.
 
 It has the probes of other seeds, every special scale, random mantissas and exponents, and solved triples (see
 `xverify.strategies.ties`).
@@ -110,7 +110,7 @@ def _probes(types: Types, x: Codes, zero_points: Codes, scales: Codes, rng: np.r
 
 
 def _random(types: Types, rng: np.random.Generator) -> Probes:
-    """Probes with every special scale, then with random scales. Zero points are random, or the ends of their type."""
+    """Probes with every special scale, then with random ones. Zero points are random or extreme."""
     special = values.special_scales(types.scale)
     scales = np.concatenate([np.repeat(special, 4), _any_codes(types.scale, (RANDOM,), rng)])[:RANDOM]
     x = values.data(types.x, (RANDOM,), rng)
@@ -194,7 +194,9 @@ def _rounded(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 def differences_of(
     types: Types, only_zero: bool, rng: np.random.Generator, every: bool = False
 ) -> tuple[Codes, Codes, NDArray[np.int64]]:
-    """Pairs of x and zero point whose differences have distinct odd parts above 1, those with most bits first.
+    """Pairs of x and zero point with distinct odd parts of differences, the longest first.
+
+    All odd parts are above 1.
 
     Args:
         types: The types of the call.
@@ -232,7 +234,7 @@ def _unit(types: Types) -> int:
 
 
 def _solved_differences(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:
-    """Triples of 32-bit integers. The difference is the longer factor there, so it is the one to solve for."""
+    """Triples of 32-bit integers, solved for the difference, which is the longer factor there."""
     lowest, highest = integer_range(types.x)
     moves = types.zero_point == types.x and not only_zero
     start = lowest if moves else 0

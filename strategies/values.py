@@ -171,7 +171,7 @@ def near_ties(
 
 
 def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArray[Any]:
-    """Codes of int32 x, a quarter of them replaced by numbers that are next to a tie in TensorFlow's mode SCALED.
+    """Codes of int32 x, a quarter of them replaced by numbers next to a tie in mode SCALED.
 
     For these n, n * end / (2^31 - 1) is within half a unit of a midpoint of float32. Where this end has no such n, x stays
     the same. 2^31 - 1 is a prime, so one n has n * m next to half of it, for the end's mantissa m. That is a midpoint where
@@ -196,7 +196,10 @@ bfloat16, float16 and float32 hold all integers up to 2^8, 2^11 and 2^24.
 
 
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
-    """Codes of zero points by recipe. For float types, "lowest" and "highest" are the finite ends and "middle" is 1."""
+    """Codes of zero points by recipe.
+
+    For float types, "lowest" and "highest" are the finite ends, and "middle" is 1.
+    """
     if dtype not in INTEGERS:
         if recipe == "random":
             return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))
@@ -219,7 +222,9 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
 
 
 def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Codes of min_range and max_range in float32 by recipe. All ranges are finite, and their ends are in order.
+    """Codes of min_range and max_range in float32 by recipe.
+
+    All ranges are finite, and their ends are in order.
 
     "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing. "near-tie" makes the step a
     small whole number, and max_range almost 0. Values then lie next to ties of the narrower output types, by less than float64

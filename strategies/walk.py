@@ -117,7 +117,10 @@ def block_sizes(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def least_block(shape: Sequence[int]) -> int:
-    """The smallest block size. In rank 1, blocks of one element could be per axis too, which the texts leave open."""
+    """The smallest block size.
+
+    In rank 1, blocks of one element could be per axis too, which the texts leave open.
+    """
     return 2 if len(shape) == 1 else 1
 
 

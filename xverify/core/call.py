@@ -118,7 +118,7 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def constant_axes(array: np.ndarray[Any, Any]) -> tuple[bool, ...]:
-    """For each axis, True if it is longer than 1 and the array is constant along it. False for an empty array."""
+    """True for each axis that is longer than 1 and along which a non-empty array is constant."""
     extents = enumerate(array.shape)
     return tuple(n > 1 and array.size > 0 and bool((array == array.take([0], axis)).all()) for axis, n in extents)
 

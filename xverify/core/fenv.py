@@ -77,7 +77,7 @@ def standard() -> Iterator[None]:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """The C library with fenv.h's functions, or None where there is none or its ``fenv_t`` may lack the register."""
+    """The C library with fenv.h's functions, or None where its ``fenv_t`` may lack the register."""
     if sys.platform not in ("linux", "darwin"):
         return None
     for name in (None, "libm.so.6"):

@@ -49,7 +49,7 @@ class Move:
 
 
 def axis_of(number: int, rank: int) -> int:
-    """The axis for a number: the number modulo the rank. For a negative number, the axis counts from the back."""
+    """The axis for a number, modulo the rank. A negative number gives an axis counted from the back."""
     from_front = number % rank
     return from_front - rank if number < 0 else from_front
 

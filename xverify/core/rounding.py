@@ -68,7 +68,7 @@ def cast_toward_zero(numbers: F64, dtype: str) -> NDArray[Any]:
 
 
 def cast_saturated(numbers: F64, dtype: str) -> NDArray[Any]:
-    """Cast float64 numbers to codes, rounding to nearest, with the largest finite number in place of infinity."""
+    """Cast float64 numbers to the nearest codes, with the largest finite number for infinity."""
     codes = cast(numbers, dtype)
     sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
     infinity = codes.dtype.type(((1 << (8 * codes.dtype.itemsize - 1)) - 1) & ~((1 << MANTISSA_BITS[dtype]) - 1))
@@ -98,7 +98,7 @@ def product_to_odd(difference: F64, exponent: int, factor: F64) -> F64:
 
 
 def quotient_to_odd(difference: F64, exponent: int, divisor: F64) -> F64:
-    """difference / divisor as float64, exact or rounded to odd. The operands are like those of `product_to_odd`."""
+    """difference / divisor as float64, exact or rounded to odd. Operands as in `product_to_odd`."""
     with np.errstate(all="ignore"):
         plain = difference / divisor
     regular = np.isfinite(plain) & (plain != 0.0)
@@ -125,7 +125,10 @@ def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
 
 
 def sums(a: F64, b: F64, c: F64) -> tuple[F64, F64]:
-    """a + b + c as float64, rounded to nearest (if the sum needs at most 64 bits), and to odd as in `sum_to_odd`."""
+    """a + b + c as float64, rounded to nearest, and rounded to odd as in `sum_to_odd`.
+
+    The first is right if the sum needs at most 64 bits.
+    """
     first, low = _two_sum(a, b)
     second, rest = _two_sum(first, c)
     third, last = _two_sum(second, low)

@@ -1,4 +1,4 @@
-"""The surroundings of a call in a small graph: nodes that move data, pairs that quantize and dequantize, constants.
+"""The surroundings of a call in a small graph: moves of data, requantization and constants.
 
 Users never run a lone operator, and optimisers rewrite its surroundings. `Call.around` describes them in words:
 
@@ -185,7 +185,7 @@ def _before_operand(role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node
 
 
 def _filled(tensor: Tensor, role: str, nodes: list[Node], shapes: Mapping[str, Shape]) -> dict[str, Tensor]:
-    """Inputs of these shapes from which the nodes make the tensor. Elements that they drop get another value."""
+    """Inputs of these shapes from which the nodes make the tensor. Dropped elements get another value."""
     numbers: dict[str, Array] = {}
     total = 0
     for name, shape in shapes.items():
@@ -238,7 +238,7 @@ def _written(move: Move, source: str, target: str) -> list[Node]:
 
 
 def opset_beside(call: Call) -> int:
-    """The version of ai.onnx for the surroundings of a call: its own, or for another domain one that has its types."""
+    """The version of ai.onnx for the surroundings of a call. In another domain, one with its types."""
     domain, operator = call.contract.split("/")
     if domain == "ai.onnx":
         return int(operator.partition("@")[0].rpartition("-")[2])
@@ -273,7 +273,7 @@ def _pair(call: Call, source: str, target: str) -> tuple[list[Node], dict[str, T
 
 
 def requantizes(call: Call) -> bool:
-    """True if quantizing the result with the call's parameters gives x again, however it is computed.
+    """True if quantizing the result gives x again, however it is computed.
 
     Let d = x - zero_point exactly. The result is y = d s (1 + e), where |e| is at most the unit roundoff u of the output type
     if y is normal and finite. The quotient y / s has a relative error of the same size. Rounding to nearest gives d if
@@ -322,7 +322,7 @@ _OPERAND_WORDS = {"x": "x", "scale": "the scale", "zero_point": "the zero point"
 
 
 def in_words(around: tuple[str, ...]) -> str:
-    """The surroundings in words, such as "Transpose before x, Reshape after the result, the scale a constant"."""
+    """The surroundings in words, such as "Transpose before x, the scale a constant"."""
     parts = []
     for word in around:
         match = _WORD.fullmatch(word)
