@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 def first_between(step: int, modulus: int, low: int, high: int) -> int | None:
     """The smallest j >= 0 with low <= step * j mod modulus <= high, or None.
 
-    Needs 0 <= low <= high < modulus. If no multiple of the step lies in [low, high], step * j - modulus * i does, for the smallest i with modulus * i mod step in
-    [-high mod step, -low mod step]. That is the same problem for smaller numbers.
+    Needs 0 <= low <= high < modulus. If no multiple of the step lies in [low, high], step * j - modulus * i does, for the
+    smallest i with modulus * i mod step in [-high mod step, -low mod step]. That is the same problem for smaller numbers.
     """
     step %= modulus
     if low == 0:
@@ -100,7 +100,8 @@ def low_ends(
 ) -> NDArray[np.float32]:
     """Low ends of ranges in which a code gives a result next to a midpoint of ``bits`` bits.
 
-    The result is low + code * (high - low) / levels. It is as near as a float32 low end allows: about 2^-50 of the result. Needs 0 <= codes < levels and high > 0.
+    The result is low + code * (high - low) / levels. It is as near as a float32 low end allows: about 2^-50 of the result.
+    Needs 0 <= codes < levels and high > 0.
     """
     ends, steps = high.astype(np.float64), codes.astype(np.float64)
     near = np.maximum(steps, 1.0) * ends / levels

@@ -292,8 +292,9 @@ def combined(
 def folded(
     triples: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
 ) -> F64:
-    """x * scale - zero_point * scale, each step rounded to ``precision``, where "once" means the output type.
+    """x * scale - zero_point * scale, each step rounded to ``precision``.
 
+    precision: "once" stands for the output type here.
     fused: x * scale is not rounded before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)
