@@ -1,4 +1,4 @@
-"""Hypothesis strategies of calls. Hypothesis draws the structure and a seed, and the numbers follow from the seed.
+"""Hypothesis strategies of calls. Hypothesis draws the structure and a seed of the numbers.
 
 (Measured: arrays drawn by Hypothesis have a median of 5 distinct codes in 256. A seeded permutation of all codes costs less.)
 """
@@ -23,7 +23,7 @@ MOST_VALUES = 4096
 
 @st.composite
 def shapes(draw: DrawFn) -> tuple[int, ...]:
-    """Shapes of rank 0 to 6 with at most 4 096 elements, also empty ones. Extents near vector widths are frequent."""
+    """Shapes of rank 0 to 6 with at most 4 096 elements. Extents near vector widths are frequent."""
     rank = draw(st.integers(0, 6))
     shape: list[int] = []
     room = MOST_VALUES
@@ -102,7 +102,7 @@ def invalid_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -
 
 @st.composite
 def unspecified_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -> Call:
-    """Calls that exactly one clause of the contract leaves open: a certain one, or any that leaves calls open."""
+    """Calls that exactly one clause of the contract leaves open: a certain one, or any."""
     name = clause or draw(st.sampled_from(openable(contract)))
     call = opened(contract, draw(calls(contract)), name, np.random.default_rng(draw(SEEDS)))
     assume(call is not None)

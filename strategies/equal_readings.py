@@ -91,7 +91,9 @@ def _by_enumeration(reading: Stepwise, types: Types) -> Stepwise:
 
 @lru_cache(maxsize=256)
 def _never_near(types: Types, precision: str) -> bool:
-    """True if no product of 8-bit types is so near a midpoint of the output type that rounding to a precision matters.
+    """True if rounding products of 8-bit types to a precision first never changes the result.
+
+    No product is so near a midpoint of the output type then.
 
     For every possible difference, all mantissas of the scale are searched. A product that is subnormal in float32 or bfloat16
     must be exact in that precision, which holds as all products are multiples of one unit. In float16, any product may be

@@ -1,7 +1,7 @@
-"""Calls that a clause forbids, and calls that a clause leaves open: a valid call, changed in one place.
+"""Calls that exactly one clause forbids or leaves open: valid calls with one change.
 
-Each entry of the two tables takes a valid call and gives it broken (or opened) in exactly one clause, or None where
-that call cannot be; whether it is exactly that clause is then asked of the contract.
+An entry of the two tables takes a valid call and breaks (or opens) one clause, or gives None where that is impossible. The
+contract then judges if exactly that clause speaks of the changed call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _retyped(old: Tensor, dtype: str, rng: Generator) -> Tensor:
 
 
 def _resized(old: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The same codes over and over in another shape; a parameter that was empty is filled with its code 0."""
+    """The codes, repeated or cut, in another shape. An empty parameter becomes zeros."""
     codes = np.resize(old.codes, shape) if old.size else np.zeros(shape, old.codes.dtype)
     return Tensor(old.dtype, codes.astype(old.codes.dtype), old.layout)
 
@@ -114,9 +114,9 @@ def _block_shape(contract: Contract, call: Call, rng: Generator) -> Call | None:
     if "block_size" not in call.attributes:
         return None
     shape = list(call.tensors["scale"].shape)
-    place = int(rng.integers(len(shape)))
-    shape[place] += int(rng.choice([1, 2, -1]))
-    return _parameters(call, tuple(shape)) if shape[place] > 0 else None
+    axis = int(rng.integers(len(shape)))
+    shape[axis] += int(rng.choice([1, 2, -1]))
+    return _parameters(call, tuple(shape)) if shape[axis] > 0 else None
 
 
 def _output_type(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -219,7 +219,7 @@ BREAKERS: Mapping[str, Change] = {
     "mode": _mode,
     "bfloat16-mode": _bfloat16_mode,
 }
-"""How a clause of that name is broken."""
+"""For each name of a clause, the change that breaks it."""
 
 
 def _nonzero_int32(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -290,7 +290,7 @@ def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | No
     if zero_point is None or zero_point.dtype != "int32":
         return None
     if contract.asked_as.startswith("onednn/Dequantize-1") and rng.integers(2):
-        # It has a list of s64, which holds wider numbers too.
+        # Its zero points are a list of s64, which holds wider numbers too.
         return _with(call, zero_point=tensor("int64", np.full(zero_point.shape, 2**32 + 1)))
     return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
 
@@ -329,7 +329,7 @@ OPENERS: Mapping[str, Change] = {
     "qtype-spelling": _hyphenated,
     "range-order": _range_order,
 }
-"""How a clause of that name is entered where it leaves the call open."""
+"""For each name of a clause, the change to a call that the clause leaves open."""
 
 
 def _named(contract: Contract, table: Mapping[str, Change]) -> tuple[str, ...]:
@@ -339,7 +339,7 @@ def _named(contract: Contract, table: Mapping[str, Change]) -> tuple[str, ...]:
 def breakable(contract: Contract) -> tuple[str, ...]:
     """Names of the clauses of this contract that a call can break."""
     names = _named(contract, BREAKERS)
-    # Some clauses are there as sentences only: no call of that edition can break them.
+    # No call of such an edition can break this clause, as there is no attribute to set.
     domain = contract.domain
     out = {"output-type"} if domain.family == "linear" and not domain.output_dtype_attribute else set()
     if domain.family == "range" and "dtype" not in domain.attributes:
@@ -353,12 +353,18 @@ def openable(contract: Contract) -> tuple[str, ...]:
 
 
 def spoiled(contract: Contract, call: Call, name: str, rng: Generator) -> Call | None:
-    """The call with exactly the clause of that name broken, or None where this call cannot be."""
+    """The call changed so that exactly one clause forbids it, or None where that is impossible.
+
+    name: The name of the clause.
+    """
     return _exactly(contract, BREAKERS[name](contract, call, rng), name, "forbidden", "breaks")
 
 
 def opened(contract: Contract, call: Call, name: str, rng: Generator) -> Call | None:
-    """The call led to where exactly the clause of that name leaves it open, or None where this call cannot be."""
+    """The call changed so that exactly one clause leaves it open, or None where that is impossible.
+
+    name: The name of the clause.
+    """
     return _exactly(contract, OPENERS[name](contract, call, rng), name, "unspecified", "opens")
 
 

@@ -108,7 +108,7 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, chosen: Probe
 
 
 def _rows(cell_triples: Probes, x_dtype: str) -> NDArray[Any]:
-    """Values of x in rows, one row for each probe. Other codes fill each row up, so that all rows together have every code."""
+    """Values of x, one row for each probe. Further codes let all rows together have every code."""
     return np.concatenate([cell_triples.x.astype(code_dtype(x_dtype)), _others(x_dtype, len(cell_triples))], axis=1)
 
 

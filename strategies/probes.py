@@ -1,9 +1,9 @@
-"""Probes: the few triples (x, zero point, scale) on which the readings of a linear formula differ, for given types.
+"""Probes: few triples (x, zero point, scale) on which the readings of a linear formula differ.
 
-Each probe is one zero point and one scale with some values of x, so that it can be asked per tensor too; all of a type's
-probes fit in one call per axis or blocked. The numbers are solved for: products next to a midpoint of the output type,
-differences that fill their bits, subnormal scales, products about the smallest normal number and past the largest. A first
-few are taken for all types; of the others those that tell apart what these leave.
+A probe is one zero point and one scale with some values of x, so it also fits in a call per tensor. All probes of a type fit
+in one call per axis or blocked. The numbers are solved: products next to a midpoint of the output type, differences that
+need all their bits, subnormal scales, and products near the smallest normal number and past the largest. All types get the
+same first probes. Further ones are chosen for the readings that the first ones leave.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from xverify.core.rounding import cast, to_dtype
 from xverify.strategies import values
 
 WIDTH = 12
-"""Values of x in a probe."""
+"""Number of values of x in a probe."""
 
 FIRST = 5
-"""Probes that are taken for all types: 60 values, from which the search begins."""
+"""Number of probes for all types. The search begins with their 60 values."""
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -47,21 +47,24 @@ _EXPONENT = {"float32": 126, "float16": 14, "bfloat16": 126}
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """x: codes, (number of probes, WIDTH). zero_point, scale: one code for each probe; zero_point is None where there is
-    none. left: readings that the probes do not tell from an admitted one."""
+    """The probes for certain types."""
 
     x: Codes
+    """Codes of x, of shape (probes, WIDTH)."""
     zero_point: Codes | None
+    """One code for each probe, or None where the types have no zero point."""
     scale: Codes
+    """One code for each probe."""
     left: tuple[Stepwise, ...] = ()
+    """Readings that agree with an admitted one on all probes."""
 
     def __len__(self) -> int:
         return len(self.scale)
 
-    def chosen(self, places: list[int]) -> Probes:
-        """Some of the probes."""
-        zero_point = None if self.zero_point is None else self.zero_point[places]
-        return Probes(self.x[places], zero_point, self.scale[places])
+    def chosen(self, indices: list[int]) -> Probes:
+        """The probes at these indices."""
+        zero_point = None if self.zero_point is None else self.zero_point[indices]
+        return Probes(self.x[indices], zero_point, self.scale[indices])
 
     def operands(self, types: Types) -> Operands:
         """The triples of all probes, one after the other."""
@@ -75,14 +78,16 @@ class Probes:
 
 @lru_cache(maxsize=4096)
 def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
-    """The probes for these types, beginning with the first ones; always the same. They tell the first two admitted readings
-    from all others near an admitted one."""
+    """The probes for these types, always the same.
+
+    On them, the first two admitted readings differ from all other readings near an admitted one, except those in ``left``.
+    """
     every = pool(types)
     first = every.chosen(list(range(FIRST)))
     chosen = list(range(FIRST))
     truths = [simplified(reading, types) for reading in admitted[:2]]
     if types.zero_point and types.x not in INTEGERS:
-        # Of zero points that texts call unusual it must be seen whether they are used at all.
+        # Texts call such zero points unusual, so the probes must also show if they are ignored.
         truths.append(simplified(Stepwise("ignored"), types))
     undecided: dict[Stepwise, None] = {}
     for truth in dict.fromkeys(truths):
@@ -103,15 +108,15 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
 
 
 def _differing(readings: Sequence[Stepwise], truth: Stepwise, every: Probes, types: Types) -> NDArray[np.bool_]:
-    """For each reading and each probe, whether it differs there from the truth."""
+    """For each reading and each probe, True if the reading differs there from the truth."""
     operands = every.operands(types)
-    given = np.stack(evaluate_all((truth, *readings), operands))
-    codes = given.reshape(len(given), len(every), WIDTH)
+    results = np.stack(evaluate_all((truth, *readings), operands))
+    codes = results.reshape(len(results), len(every), WIDTH)
     return np.asarray((codes[1:] != codes[0]).any(axis=2))
 
 
 def pool(types: Types, seed: int = 0) -> Probes:
-    """The first probes, and those to choose from; each seed gives others of the same kinds."""
+    """The first probes, then those to choose from. Each seed gives others of the same kinds."""
     name = "".join((types.x, types.zero_point, types.scale, types.out))
     rng = np.random.default_rng(sum(map(ord, name)) + (seed << 16))
     recipes = list(zip(_SCALES, _ZERO_POINTS, strict=True))
@@ -152,10 +157,14 @@ def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> t
 
 
 def _tie(types: Types, rng: np.random.Generator) -> tuple[int, int] | None:
-    """A difference and the code of a float16 or bfloat16 scale whose product lies next to a midpoint of the output type, so
-    near that float32 makes it the midpoint; None where their bits are too few for that, or any float32 would do.
+    """A difference and a scale's code whose product float32 rounds to a midpoint of the output type.
 
-    d t = 2^(k-1) + r modulo 2^k, for the mantissa t and k bits that the output type drops, is solved for d.
+    The scale has float16 or bfloat16.
+
+    Solves d t = 2^(k-1) + r modulo 2^k for d, where t is the mantissa and k the number of bits that the output type drops.
+
+    Returns:
+        None where the factors have too few bits for that, or where any float32 scale would do.
     """
     if types.x not in ("int16", "uint16") or types.scale not in ("float16", "bfloat16"):
         return None
@@ -181,12 +190,12 @@ def _tie(types: Types, rng: np.random.Generator) -> tuple[int, int] | None:
 
 
 def _codes(types: Types, zero_point: Codes, number: float, rng: np.random.Generator) -> Codes:
-    """The ends of x, what is about them and about the zero point, and any others."""
+    """The ends of x, their neighbours, those of the zero point, and random codes."""
     code = code_dtype(types.x)
     if types.x not in INTEGERS:
         every = rng.permutation(1 << BITS[types.x]).astype(code)
         same = [int(zero_point)] if types.zero_point == types.x else []
-        # The largest finite numbers of both signs, the least, -0 and, where there is one, infinity.
+        # The largest finite numbers of both signs, the least, -0, and infinity where the type has one.
         ends = [int(values.zero_points(types.x, (), which, rng)) for which in ("highest", "lowest")]
         special = [0, 1, 1 << (BITS[types.x] - 1), *([0x7C] if types.x == "float8_e5m2" else [])]
         return np.resize(np.array([*same, *ends, *special, *every.tolist()], code), WIDTH)
@@ -194,14 +203,14 @@ def _codes(types: Types, zero_point: Codes, number: float, rng: np.random.Genera
     middle = int(number) if types.zero_point else (lowest + highest) // 2
     chosen = [lowest, highest, lowest + 1, highest - 1, middle, middle + 1, middle - 1, 0, -1]
     if BITS[types.x] == 16:
-        # Rounded to 11 bits they are midpoints of 9 and of 8 bits.
+        # Rounded to 11 bits, these are midpoints of 9 and of 8 bits.
         chosen += [(85 << 8) + (1 << 5) + 1, (85 << 8) + (1 << 6) + 1]
     chosen += rng.integers(lowest, highest + 1, WIDTH - len(chosen)).tolist()
     return encode(types.x, np.clip(chosen, lowest, highest))
 
 
 def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> int:
-    """The code of a probe's scale; ``far`` is the difference that it is solved for."""
+    """The code of a probe's scale, solved for the difference ``far``."""
     limit = _EXPONENT[types.out]
     if types.scale == "float8_e8m0fnu":
         powers = {
@@ -223,7 +232,7 @@ def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> i
     if recipe == "negative":
         number = -mantissa
     elif recipe.endswith("midpoint"):
-        # far * scale is as near to a midpoint of the type as a scale can make it.
+        # Of these scales, one makes far * scale as near to a midpoint of the type as possible.
         bits = MANTISSA_BITS["float32" if recipe.startswith("float32") else types.out]
         bits = 8 if recipe.startswith("coarse") else bits
         odd = 2 * rng.integers(1 << bits, 2 << bits, 64) + 1

@@ -1,8 +1,8 @@
 """Smaller calls of the same kind, for shrinking with `hypothesis.find`.
 
-For one call the strategy always draws the same integers, each meaning "smallest" at 0 and "as it was" at its upper bound.
-(Measured: keep-or-drop booleans did not shrink at all.) What is kept of each axis is a window that contains ``focus``,
-the place of a wrong value, so that most draws still show it.
+For one call the strategy always draws the same integers. Each means "smallest" at 0 and "unchanged" at its upper bound.
+(Measured: booleans that keep or drop a part did not shrink at all.) Each axis keeps a window around ``focus``, the index of
+a wrong value, so most draws still show it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ from xverify.core.dtypes import INTEGERS, encode
 
 @st.composite
 def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
-    """Calls made from ``call`` by cutting windows out of its axes and simplifying its values.
+    """Calls with windows of the axes of a call, and with simpler values.
 
-    focus: an index into the quantized tensor; every window contains it.
+    Args:
+        draw: Hypothesis's function.
+        call: The call to make smaller.
+        focus: An index into the quantized tensor. Every window contains it.
     """
     windows = []
-    # Of rank 1, a block of one element is a scale per element, which is open.
+    # In rank 1, a block of one element is a scale for each element, which the texts leave open.
     least = 2 if len(call.data.shape) == 1 and _is_blocked(call) else 1
-    for extent, place in zip(call.data.shape, focus, strict=True):
+    for extent, index in zip(call.data.shape, focus, strict=True):
         last = extent - 1
-        # An axis of one element or none has nothing to choose, and each draw costs the shrinker its passes.
+        # An axis of at most one element has nothing to choose, and each draw costs the shrinker passes.
         length, start = (draw(st.integers(0, last)) + 1, draw(st.integers(0, last))) if last > 0 else (extent, 0)
-        windows.append(_window(extent, max(length, least), start, place))
+        windows.append(_window(extent, max(length, least), start, index))
     others = draw(st.integers(0, 2))
     zero_point = draw(st.integers(0, 2))
     laid_out = [name for name, tensor in call.tensors.items() if tensor.layout != "C"]
-    kept_so = draw(st.integers(0, (1 << len(laid_out)) - 1)) if laid_out else 0
-    plain = frozenset(name for i, name in enumerate(laid_out) if not kept_so >> i & 1)
+    kept_layouts = draw(st.integers(0, (1 << len(laid_out)) - 1)) if laid_out else 0
+    plain = frozenset(name for i, name in enumerate(laid_out) if not kept_layouts >> i & 1)
     ranks = draw(st.integers(0, 1))
     cut = _cut(call, windows)
     kept = tuple(f - w.start for f, w in zip(focus, cut.windows, strict=False))
@@ -47,22 +50,24 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
 
 
 def _window(extent: int, length: int, start: int, focus: int) -> slice:
-    """``length`` elements that contain ``focus``, beginning as near ``focus - start`` as fits."""
+    """A window of ``length`` elements that contains ``focus`` and begins near ``focus - start``."""
     first = max(0, min(max(focus - start, focus - length + 1), extent - length))
     return slice(first, first + length)
 
 
 def less_around(call: Call) -> Iterator[Call]:
-    """The call with less in its surroundings: nothing, then without each part, then with each part in its simplest form; those
-    first that leave out most."""
+    """The call with simpler surroundings, the simplest first.
+
+    First come no surroundings, then those without one part, then those with one part in its simplest form.
+    """
     if call.around:
         yield replace(call, around=())
-    for place in range(len(call.around)):
-        yield replace(call, around=(*call.around[:place], *call.around[place + 1 :]))
-    for place, word in enumerate(call.around):
-        simple = re.sub(r":-?\d+$", ":0", word)  # what has no number, such as constant:x, stays as it is
+    for index in range(len(call.around)):
+        yield replace(call, around=(*call.around[:index], *call.around[index + 1 :]))
+    for index, word in enumerate(call.around):
+        simple = re.sub(r":-?\d+$", ":0", word)  # A word without a number, such as constant:x, stays the same.
         if simple != word:
-            yield replace(call, around=(*call.around[:place], simple, *call.around[place + 1 :]))
+            yield replace(call, around=(*call.around[:index], simple, *call.around[index + 1 :]))
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,10 @@ class _Cut:
 
 
 def _cut(call: Call, windows: list[slice]) -> _Cut:
-    """The windows of the quantized tensor (from the start of a block on), and what belongs to them of the
-    parameters."""
+    """The windows of the quantized tensor and their parameters.
+
+    A window of a blocked axis starts with a block.
+    """
     role = "x" if "x" in call.tensors else "input"
     data = call.tensors[role]
     tensors: dict[str, Tensor] = dict(call.tensors)
@@ -102,8 +109,12 @@ def _cut(call: Call, windows: list[slice]) -> _Cut:
 
 
 def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int, plain: frozenset[str]) -> Call:
-    """Values made simple: all but the focused one 0, the zero point 0 (or as large as the focused value); those named plain in
-    C order."""
+    """The call with simple values.
+
+    Values besides the focused one become 0 or equal to it. The zero point becomes 0 or 1.
+
+    plain: The tensors that get C order.
+    """
     role = "x" if "x" in call.tensors else "input"
     tensors: dict[str, Tensor] = dict(call.tensors)
     data = tensors[role]
@@ -113,7 +124,7 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
         data = Tensor(data.dtype, codes, data.layout)
     tensors[role] = data
     old = tensors.get("zero_point")
-    # A zero point of 0 stays: another value could lead where the text leaves the call open.
+    # A zero point of 0 stays, as the text may leave a call with another value open.
     if old is not None and zero_point < 2 and old.dtype in INTEGERS and old.codes.any():
         tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)), old.layout)
     tensors = {name: Tensor(t.dtype, t.codes) if name in plain else t for name, t in tensors.items()}
@@ -125,7 +136,7 @@ def _is_blocked(call: Call) -> bool:
 
 
 def _squeezed(call: Call) -> Call:
-    """Axes of extent 1 removed, but for the one that quantization runs along, which the axis then names."""
+    """The call without axes of extent 1. The axis of the parameters stays."""
     role = "x" if "x" in call.tensors else "input"
     shape = call.data.shape
     rank = len(shape)
@@ -136,7 +147,7 @@ def _squeezed(call: Call) -> Call:
     gone = tuple(i for i in range(rank) if shape[i] == 1 and i != axis)
     blocked = _is_blocked(call)
     if axis is not None and len(gone) == rank - 1 and (blocked or call.contract == "ai.onnx/DequantizeLinear-19"):
-        gone = gone[1:]  # Of rank 1 that version says something of its own, and a block of one element is open.
+        gone = gone[1:]  # Version 19 and blocks have a rule of their own for rank 1.
     if not gone:
         return call
     tensors = {}

@@ -1,4 +1,4 @@
-"""A structure is everything about a call but its numbers: from it and a seed the call follows."""
+"""Structures of calls: everything about a call except its numbers, which follow from a seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xverify.strategies import values
 
 @dataclass(frozen=True)
 class Linear:
-    """A call of a linear operator; "" and None stand for absent."""
+    """The structure of a linear call. "" and None stand for an absent tensor or attribute."""
 
     x_dtype: str
     scale_dtype: str
@@ -35,7 +35,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Range:
-    """A call of TensorFlow's Dequantize; None stands for absent."""
+    """The structure of a call of TensorFlow's Dequantize. None stands for an absent attribute."""
 
     input_dtype: str
     mode: str
@@ -51,7 +51,10 @@ Structure = Linear | Range
 
 
 def build(contract: Contract, structure: Structure, origin: str = "") -> Call:
-    """The call of a structure under a contract."""
+    """Make the call of a structure under a contract.
+
+    origin: A note on what made the call, for reports.
+    """
     rng = np.random.default_rng(structure.seed)
     if isinstance(structure, Range):
         return _range_call(contract, structure, rng, origin)
@@ -59,7 +62,7 @@ def build(contract: Contract, structure: Structure, origin: str = "") -> Call:
 
 
 def laid_out(dtype: str, codes: NDArray[Any], layout: str) -> Tensor:
-    """A tensor in a layout; of the layout "broadcast" its codes are made equal along the last axis, so that it has one."""
+    """A tensor in a layout. For the layout "broadcast", its codes are made equal along the last axis."""
     if layout == "broadcast" and codes.ndim:
         codes = np.ascontiguousarray(np.broadcast_to(codes[..., :1], codes.shape))
     return Tensor(dtype, codes, layout)
@@ -69,10 +72,10 @@ def _parameter_shape(structure: Linear, axis: int, one_element: bool) -> tuple[i
     shape = structure.shape
     if structure.granularity == "per_tensor":
         return (1,) if one_element else ()
-    place = axis % len(shape)
+    from_front = axis % len(shape)
     if structure.granularity == "per_axis":
-        return (shape[place],)
-    return tuple(ceil_div(e, structure.block_size) if i == place else e for i, e in enumerate(shape))
+        return (shape[from_front],)
+    return tuple(ceil_div(e, structure.block_size) if i == from_front else e for i, e in enumerate(shape))
 
 
 def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator, origin: str) -> Call:
@@ -89,14 +92,14 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
     tensors = {"x": x, "scale": laid_out(structure.scale_dtype, scale, structure.parameter_layout)}
     if structure.zero_point_dtype:
         recipe = structure.zero_point_recipe
-        # Text says that of int32 the zero point is supposed to be 0; other values are made by `opened`.
+        # The text says that the zero point of int32 is supposed to be 0. `opened` makes other values.
         must_be_zero = structure.x_dtype == "int32" and contract.id.startswith("ai.onnx")
         if structure.zero_point_dtype != structure.x_dtype and recipe in ("lowest", "highest"):
-            # An int32 zero point at its ends would overflow the difference, which is left open; see `opened`.
+            # With an int32 zero point at its ends the difference overflows, which the text leaves open. See `opened`.
             recipe = "random"
         codes = values.zero_points(structure.zero_point_dtype, parameters, "zero" if must_be_zero else recipe, rng)
         if structure.zero_point_dtype == "int32" and qtype:
-            # Keeps x - zero point inside int32 for every 8-bit x.
+            # This keeps x - zero point inside int32 for every 8-bit x.
             codes = np.clip(codes.view(np.int32), -(2**31) + 512, 2**31 - 512).astype(np.int32).view(np.uint32)
         tensors["zero_point"] = laid_out(structure.zero_point_dtype, codes, structure.parameter_layout)
     attributes: dict[str, Attribute] = {}

@@ -1,4 +1,4 @@
-"""Calls inside small graphs: what stands around the operator is drawn, and so is the call, from the structures of the walk."""
+"""Calls inside small random graphs. The calls have structures of the walk."""
 
 from __future__ import annotations
 
@@ -18,31 +18,34 @@ from xverify.strategies.structures import Linear, Structure, build
 from xverify.strategies.walk import cell_structures, shape_structures
 
 MOST_VALUES = 600
-"""Values of a call: a graph costs milliseconds before the first of them, and nothing in it depends on many."""
+"""Largest number of values in a call. A graph costs milliseconds anyway, and many values show nothing more."""
 
 PER_TENSOR = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
-"""Shapes for the lap's calls per tensor: room for most codes of a byte, and tails."""
+"""Shapes of calls per tensor, with tails and with room for most codes of a byte."""
 
 _NOT_MOVED = 0.35
 _MOVED_TWICE = 0.25
-"""Shares of operands before which nothing stands, and two operators; the same after the result."""
+"""Shares of operands with no operator and with two operators before them. The same holds after the result."""
 
 _PARAMETER_MOVED = 0.15
 _REQUANTIZED = 0.3
 _CONSTANT_SCALE = 0.5
 _OTHER_CONSTANT = 0.1
-"""Of other parameters: those that are no constant although the scale is one, or the other way round; and of x, one constant."""
+"""Share of parameters that differ from the scale in being a constant or not. Also the share of x that is a constant."""
 
 _SYMBOLIC = 0.15
 _DRAWN = 4
-"""Words that are drawn at most until one applies to the shape at hand, and does not stand for Identity."""
+"""Largest number of words to draw until one applies to the shape, so that it is more than Identity."""
 
 _SPELLED_FROM_THE_BACK = 0.3
 
 
 def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
-    """Allowed calls in surroundings, without end: the walk's small structures, those of its lap over the cells and the others in
-    turn, each in a drawn order, again and again with other values. None where an edition has no such call."""
+    """Allowed calls in surroundings, without end.
+
+    They have the walk's small structures. Those of the cells and the others take turns, each in a random order, again and again
+    with other values.
+    """
     rng = np.random.default_rng(seed)
     cells = (_reshaped(structure, rng) for structure in _without_end(_few_values(cell_structures(contract)), rng))
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
@@ -54,7 +57,7 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
 
 
 def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:
-    """Per tensor any shape will do: one with several axes, since of one there is little to move."""
+    """The structure, if per tensor, with a shape of several axes, since one axis leaves little to move."""
     if isinstance(structure, Linear) and structure.granularity != "per_tensor":
         return structure
     return replace(structure, shape=PER_TENSOR[int(rng.integers(len(PER_TENSOR)))])
@@ -66,16 +69,16 @@ def _few_values(structures: Iterable[Structure]) -> list[Structure]:
 
 def _without_end(pool: Sequence[Structure], rng: np.random.Generator) -> Iterator[Structure]:
     while pool:
-        for place in rng.permutation(len(pool)):
-            yield replace(pool[place], seed=int(rng.integers(2**31)))
+        for index in rng.permutation(len(pool)):
+            yield replace(pool[index], seed=int(rng.integers(2**31)))
 
 
 def words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
-    """What stands around a call, drawn: at least one operator or one constant."""
+    """Random surroundings of a call: at least one operator or one constant."""
     while True:
-        found = [*_before(call, rng), *_after(call, rng), *_constants(call, rng)]
-        if found:
-            return (*found, *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
+        drawn = [*_before(call, rng), *_after(call, rng), *_constants(call, rng)]
+        if drawn:
+            return (*drawn, *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
 
 
 def _number(rng: np.random.Generator) -> int:
@@ -90,7 +93,7 @@ def _several(rng: np.random.Generator) -> int:
 
 @cache
 def takes(name: str, opset: int, dtype: str) -> bool:
-    """Whether the operators of a word take that type, by their schemas in that version of ai.onnx."""
+    """True if the operators of a word accept a type, by their schemas in that version of ai.onnx."""
     from onnx import defs
 
     operators = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice")}.get(name, (name.capitalize(),))
@@ -100,12 +103,15 @@ def takes(name: str, opset: int, dtype: str) -> bool:
 
 
 _ONEDNN = ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity")
-"""What oneDNN has an operation for, which takes float32, bfloat16 and float16 only."""
+"""Words that oneDNN has an operation for. Its operations accept float32, bfloat16 and float16 only."""
 
 
 def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]:
-    """Of names of words those whose operators take the type. TensorFlow's take every type that its calls have; scales of
-    oneDNN's static operation are no tensors, before which something could stand."""
+    """The names of words whose operators accept a type.
+
+    TensorFlow's operators accept every type of its calls. The scales of oneDNN's static operation are no tensors, so no
+    operator can stand before them.
+    """
     if call.contract.startswith("tensorflow/"):
         return list(names)
     if call.contract.startswith("onednn/"):
@@ -117,7 +123,7 @@ def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]
 
 
 def _word(call: Call, beginning: str, names: Sequence[str], rng: np.random.Generator) -> str:
-    """A word of one of the names, of several that were drawn the first that applies to the call's shape."""
+    """A random word with one of these names. A word that applies to the shape of the call is preferred."""
     drawn = ""
     for _ in range(_DRAWN):
         name = rng.choice(names)
@@ -129,28 +135,28 @@ def _word(call: Call, beginning: str, names: Sequence[str], rng: np.random.Gener
 
 
 def _before(call: Call, rng: np.random.Generator) -> list[str]:
-    found = []
+    drawn = []
     for role, tensor in call.tensors.items():
-        many = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
-        known = _taken(call, role, BEFORE, tensor.dtype)
-        found += [_word(call, f"{role}<", known, rng) for _ in range(many if known else 0)]
-    return found
+        count = _several(rng) if tensor is call.data else int(rng.random() < _PARAMETER_MOVED)
+        names = _taken(call, role, BEFORE, tensor.dtype)
+        drawn += [_word(call, f"{role}<", names, rng) for _ in range(count if names else 0)]
+    return drawn
 
 
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
     out = call.attributes.get("output_dtype", call.tensors["scale"].dtype if "scale" in call.tensors else "float32")
-    known = _taken(call, "y", AFTER, str(out))
-    found = [_word(call, "y>", known, rng) for _ in range(_several(rng) if known else 0)]
+    names = _taken(call, "y", AFTER, str(out))
+    drawn = [_word(call, "y>", names, rng) for _ in range(_several(rng) if names else 0)]
     if rng.random() < _REQUANTIZED and requantizes(call):
-        found.insert(int(rng.integers(len(found) + 1)), "y>requantize:0")
-    return found
+        drawn.insert(int(rng.integers(len(drawn) + 1)), "y>requantize:0")
+    return drawn
 
 
 def _constants(call: Call, rng: np.random.Generator) -> list[str]:
     parameters = bool(rng.random() < _CONSTANT_SCALE)
-    found = []
+    constants = []
     for role, tensor in call.tensors.items():
         other = bool(rng.random() < _OTHER_CONSTANT)
         if other if tensor is call.data else parameters != other:
-            found.append(f"constant:{role}")
-    return found
+            constants.append(f"constant:{role}")
+    return constants

@@ -1,5 +1,8 @@
-"""A large pool of triples (x, zero point, scale) for the readings that remain of a linear formula: the probes of other seeds,
-every special scale, random mantissas and exponents, and triples that are solved for (see `xverify.strategies.ties`)."""
+"""A large pool of triples (x, zero point, scale) on which linear readings may differ.
+
+It has the probes of other seeds, every special scale, random mantissas and exponents, and solved triples (see
+`xverify.strategies.ties`).
+"""
 
 from __future__ import annotations
 
@@ -21,31 +24,35 @@ from xverify.strategies import ties, values
 from xverify.strategies.probes import WIDTH, Codes, Probes, pool
 
 RANDOM = 192
-"""Probes with any mantissa and exponent."""
+"""Number of probes with random mantissas and exponents."""
 
 SOLVED = 8
-"""Probes that are solved for, for each precision that a reading rounds to."""
+"""Number of solved probes for each precision to which a reading rounds."""
 
 TRIES = 600
-"""Numbers for which a factor next to a midpoint is looked for; few have one where much is rounded away."""
+"""Number of differences to try in the search of factors. Few have one where many bits are rounded away."""
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 
 @dataclass(frozen=True)
 class Aims:
-    """What is solved for. rounded: bits to which some reading rounds before the output type, more than its; mantissas: bits
-    of scales, as they are or as they are cast; differences: bits to which differences are rounded, 64 for not at all;
-    truncates, divides: whether some reading does."""
+    """The roundings for which triples are solved."""
 
     rounded: tuple[int, ...]
+    """Bits to which a reading rounds before the output type, where they are more than the output type has."""
     mantissas: tuple[int, ...]
+    """Bits of the scale, and of the scale after a cast."""
     differences: tuple[int, ...]
+    """Bits to which differences are rounded. 64 stands for no rounding."""
     truncates: bool
+    """True if a reading truncates its result."""
     divides: bool
+    """True if a reading divides by the scale or multiplies by its reciprocal."""
 
 
 def aims_of(types: Types, readings: Sequence[Stepwise]) -> Aims:
+    """The roundings in which some readings may differ."""
     kept = MANTISSA_BITS[types.out] + 1
     options: set[str] = {
         o for r in readings for o in (r.precision, r.difference, r.subtraction.removeprefix("operands-"))
@@ -66,6 +73,14 @@ def aims_of(types: Types, readings: Sequence[Stepwise]) -> Aims:
 
 @lru_cache(maxsize=256)
 def triples(types: Types, only_zero: bool, seed: int, aims: Aims) -> Probes:
+    """The pool for some types.
+
+    Args:
+        types: The types of the call.
+        only_zero: True if the zero point must be 0.
+        seed: Another seed gives another pool.
+        aims: The roundings for which triples are solved.
+    """
     rng = np.random.default_rng([seed, *map(ord, "".join((types.x, types.zero_point, types.scale, types.out)))])
     parts = [pool(types, 1 + seed), _random(types, rng)]
     solved = list(_solved(types, only_zero, aims, rng))
@@ -77,7 +92,7 @@ def triples(types: Types, only_zero: bool, seed: int, aims: Aims) -> Probes:
         zero_point = np.concatenate([part.zero_point for part in parts if part.zero_point is not None])
         zero_point = np.zeros_like(zero_point) if only_zero else zero_point
         if types.zero_point == "int32" and types.x != "int32":
-            # Keeps x - zero point inside int32 for every 8-bit x; past that the texts leave it open.
+            # This keeps x - zero point inside int32 for every 8-bit x. The texts leave other differences open.
             zero_point = np.clip(zero_point.view(np.int32), -(2**31) + 512, 2**31 - 512).view(np.uint32)
     return Probes(np.concatenate([p.x for p in parts]), zero_point, np.concatenate([p.scale for p in parts]))
 
@@ -87,7 +102,7 @@ def _any_codes(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> 
 
 
 def _probes(types: Types, x: Codes, zero_points: Codes, scales: Codes, rng: np.random.Generator) -> Probes:
-    """Probes of given triples, each filled up with any values of x."""
+    """Probes from triples. Random values of x fill each probe up."""
     filled = _any_codes(types.x, (len(x), WIDTH), rng)
     filled[:, 0] = x
     zero_point = zero_points.astype(code_dtype(types.zero_point)) if types.zero_point else None
@@ -95,7 +110,7 @@ def _probes(types: Types, x: Codes, zero_points: Codes, scales: Codes, rng: np.r
 
 
 def _random(types: Types, rng: np.random.Generator) -> Probes:
-    """Every special scale, then scales of any bits; zero points of any bits, and the ends."""
+    """Probes with every special scale, then with random ones. Zero points are random or extreme."""
     special = values.special_scales(types.scale)
     scales = np.concatenate([np.repeat(special, 4), _any_codes(types.scale, (RANDOM,), rng)])[:RANDOM]
     x = values.data(types.x, (RANDOM,), rng)
@@ -110,7 +125,7 @@ def _random(types: Types, rng: np.random.Generator) -> Probes:
 
 
 def _near(types: Types, x: Codes, rng: np.random.Generator) -> Codes:
-    """Zero points that are as near to values of x as their type allows: differences of few bits."""
+    """Zero points as near to values of x as their type allows, for differences of few bits."""
     numbers = decoded(types.x, x)
     with np.errstate(all="ignore"):
         numbers = np.where(np.isfinite(numbers), numbers + rng.integers(-3, 4, x.shape) * 2.0 ** _unit(types), 0.0)
@@ -124,51 +139,52 @@ Triple = tuple[int, int, int]
 
 
 def _solved(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:
-    """Triples whose product, or quotient, lies next to a midpoint of the output type, or for a reading that truncates next to
-    a number of it."""
+    """Triples whose product or quotient is next to a midpoint of the output type.
+
+    For readings that truncate, also those next to a number of the output type.
+    """
     if types.scale == "float8_e8m0fnu":
         return
     kept = MANTISSA_BITS[types.out] + 1
     x, zero_points, differences = differences_of(types, only_zero, rng)
     for rounded, bits, narrow in product(aims.rounded, aims.mantissas, aims.differences):
-        found = 0
-        for place, difference in enumerate(_rounded(differences, narrow).tolist()):
-            if found >= SOLVED:
+        count = 0
+        for index, difference in enumerate(_rounded(differences, narrow).tolist()):
+            if count >= SOLVED:
                 break
             for mantissa in ties.factors(difference, 1 << (bits - 1), 1 << bits, kept, rounded, rng, aims.truncates):
                 code = _scale_code(types, mantissa, difference, rng)
                 if code is not None:
-                    found += 1
-                    yield int(x[place]), int(zero_points[place]), code
+                    count += 1
+                    yield int(x[index]), int(zero_points[index]), code
     if types.x in ("int32", "uint32"):
         yield from _solved_differences(types, only_zero, aims, rng)
     if aims.divides and types.zero_point == "int32" and BITS[types.x] <= 8:
         yield from _exact_midpoints(types, kept, rng)
     if aims.divides:
         bits = aims.mantissas[0]
-        for place in range(min(SOLVED, len(differences))):
-            for mantissa in ties.divisors(int(differences[place]), bits, kept, rng)[:2].tolist():
-                code = _scale_code(types, mantissa, int(differences[place]), rng, divides=True)
+        for index in range(min(SOLVED, len(differences))):
+            for mantissa in ties.divisors(int(differences[index]), bits, kept, rng)[:2].tolist():
+                code = _scale_code(types, mantissa, int(differences[index]), rng, divides=True)
                 if code is not None:
-                    yield int(x[place]), int(zero_points[place]), code
+                    yield int(x[index]), int(zero_points[index]), code
 
 
 def _exact_midpoints(types: Types, kept: int, rng: np.random.Generator) -> Iterator[Triple]:
-    """Differences that are multiples of a midpoint, and scales that divide them: the quotient is the midpoint, a product with
-    the reciprocal is not."""
+    """Triples whose quotient is exactly a midpoint, while the product with the reciprocal is not."""
     for factor in range(3, 1 << (31 - kept - 1), 2):
         midpoints = 2 * rng.integers(1 << (kept - 1), 1 << kept, 256) + 1
         differences = midpoints * factor
         twice, once = encode(types.out, differences * (1.0 / factor)), encode(types.out, midpoints.astype(np.float64))
         off = np.flatnonzero((twice != once) & (differences < 1 << 31))
-        for place in off[:2].tolist():
+        for index in off[:2].tolist():
             x = int(rng.integers(0, 100))
-            zero_point = int(encode("int32", np.array(x - int(differences[place]))))
+            zero_point = int(encode("int32", np.array(x - int(differences[index]))))
             yield int(encode(types.x, np.array(x))), zero_point, int(encode(types.scale, np.array(float(factor))))
 
 
 def _rounded(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Whole numbers of at most 53 bits, rounded to so many."""
+    """Whole numbers of at most 53 bits, rounded to ``bits`` bits."""
     if bits >= 53:
         return numbers
     unit = np.exp2(np.maximum(np.floor(np.log2(numbers)) + 1 - bits, 0.0))
@@ -178,8 +194,19 @@ def _rounded(numbers: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
 def differences_of(
     types: Types, only_zero: bool, rng: np.random.Generator, every: bool = False
 ) -> tuple[Codes, Codes, NDArray[np.int64]]:
-    """Codes of x and of zero points, and the odd part of how far they are apart, in their unit: different ones above 1, those
-    with most bits first. ``every`` of them, of types of 8 bits, or so many as are tried."""
+    """Pairs of x and zero point with distinct odd parts of differences, the longest first.
+
+    All odd parts are above 1.
+
+    Args:
+        types: The types of the call.
+        only_zero: True if the zero point must be 0.
+        rng: Chooses codes of wide types.
+        every: True for all differences of 8-bit types, False for at most `TRIES`.
+
+    Returns:
+        Codes of x, codes of zero points, and the odd parts of their absolute differences in the unit of x.
+    """
     x = _any_codes(types.x, (TRIES,), rng)
     if BITS[types.x] <= 8:
         x = np.arange(1 << BITS[types.x], dtype=code_dtype(types.x))
@@ -207,20 +234,20 @@ def _unit(types: Types) -> int:
 
 
 def _solved_differences(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:
-    """Of integers of 32 bits the difference is the longer factor, so it is what is solved for."""
+    """Triples of 32-bit integers, solved for the difference, which is the longer factor there."""
     lowest, highest = integer_range(types.x)
     moves = types.zero_point == types.x and not only_zero
     start = lowest if moves else 0
     most, kept = highest - start + 1, MANTISSA_BITS[types.out] + 1
     for rounded, bits in product(aims.rounded, aims.mantissas):
-        found = 0
+        count = 0
         for mantissa in (rng.integers(1 << (bits - 1), 1 << bits, TRIES) | 1).tolist():
-            if found >= SOLVED:
+            if count >= SOLVED:
                 break
             for difference in ties.factors(mantissa, 1 << 24, most, kept, rounded, rng, aims.truncates):
                 code = _scale_code(types, mantissa, difference, rng)
                 if code is not None:
-                    found += 1
+                    count += 1
                     x, zero_point = (int(encode(types.x, np.array(n))) for n in (start + difference, start))
                     yield x, zero_point, code
 
@@ -228,8 +255,11 @@ def _solved_differences(types: Types, only_zero: bool, aims: Aims, rng: np.rando
 def _scale_code(
     types: Types, mantissa: int, difference: int, rng: np.random.Generator, divides: bool = False
 ) -> int | None:
-    """The code of a scale of that mantissa for which the result is a normal number of the output type; None where the
-    scale's type has no such number."""
+    """The code of a scale with that mantissa, for which the result is a normal number of the output type.
+
+    Returns:
+        None where the type of the scale has no such number.
+    """
     length = difference.bit_length()
     unit = _unit(types)
     goal = int(rng.integers(-8, 12))

@@ -1,6 +1,6 @@
-"""Values that discriminate: tables of special scales and ranges, and codes that cover their type.
+"""Values of calls: special scales and ranges, and codes that cover their type.
 
-Everything here is a function of a NumPy generator, so a call is reproduced from its structure and seed.
+Everything here is a function of a NumPy generator, so structure and seed reproduce a call.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ DOUBLE = 53
 SCALE_RECIPES = (
     "drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative", "near-tie",
 )  # fmt: skip
-"""How scales are chosen: "drawn" has random mantissas near 1; "table" and "special" are lists below; "near-tie" has one mantissa
-with many exponents, for which wide x are solved for (`near_ties`)."""
+"""Recipes for scales. "drawn" has random mantissas near 1, "table" and "special" take entries of the lists below.
+
+"near-tie" has one mantissa with many exponents, for which `near_ties` solves wide x.
+"""
 
 ONE_SPECIAL = "special-"
-"""With a number after it, the recipe that gives one entry of the list of special scales."""
+"""The recipe of one special scale. The number of its entry in the list follows."""
 
 EVERY_EXPONENT = "every-exponent"
-"""The recipe that gives every exponent in turn, with random mantissas and signs."""
+"""The recipe of every exponent in turn, with random mantissas and signs."""
 
 ZERO_POINT_RECIPES = ("random", "lowest", "highest", "zero", "middle")
 
@@ -53,7 +55,10 @@ _TABLE = (1.0, 0.1, 1 / 3, 2 / 3, 0.0078125, 1 / 127, 1 / 255, 3.1415927, 1e-3, 
 
 @cache
 def special_scales(dtype: str) -> NDArray[Any]:
-    """Codes: zeros, subnormals, the edges of the normal range, infinities, NaN; every 16th code of float8_e8m0fnu."""
+    """Codes of zeros, subnormals, the ends of the normal range, infinities and NaN.
+
+    For float8_e8m0fnu, codes over its whole range.
+    """
     if dtype == "float8_e8m0fnu":
         return np.array([0, 1, 2, 16, 64, 100, 120, 126, 127, 128, 140, 160, 200, 253, 254, 255], np.uint8)
     mantissa, bits = MANTISSA_BITS[dtype], BITS[dtype]
@@ -77,12 +82,12 @@ def special_scales(dtype: str) -> NDArray[Any]:
 
 
 def exponents_of(dtype: str) -> int:
-    """How many exponents the finite numbers of a scale dtype have, that of the subnormals included."""
+    """The number of exponents among the finite numbers of a scale dtype, that of the subnormals included."""
     return 255 if dtype == "float8_e8m0fnu" else ((1 << (BITS[dtype] - 1)) >> MANTISSA_BITS[dtype]) - 1
 
 
 def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
-    """Codes of scales in a scale dtype, by recipe."""
+    """Codes of scales by recipe."""
     count = int(np.prod(shape, dtype=np.int64))
     code = code_dtype(dtype)
     if recipe.startswith(ONE_SPECIAL):
@@ -101,7 +106,7 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
         return rng.choice(special_scales(dtype), count).reshape(shape)
     if recipe == "table":
         return encode(dtype, rng.choice(_TABLE, count)).reshape(shape)
-    # The span keeps most products of 8-bit differences inside the normal range of float16.
+    # This span keeps most products of 8-bit differences inside the normal range of float16.
     span = 3 if dtype == "float16" else 12
     powers = np.exp2(rng.integers(-span, span + 1, count).astype(np.float64))
     if recipe == "power-of-two":
@@ -117,15 +122,18 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
     if recipe == "near-tie":
         mantissas = np.full(count, 1.0 + rng.random())
         if dtype != "float16":
-            # Of a wide x products below 1 too, and such as float16 has as results.
+            # Wide x give products below 1 too then, and products in the range of float16.
             powers = np.exp2(rng.integers(-56, 25, count).astype(np.float64))
     sign = -1.0 if recipe == "negative" else 1.0
     return encode(dtype, sign * mantissas * powers).reshape(shape)
 
 
 def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
-    """Codes for x: of types of 8 bits or fewer a seeded permutation of all codes, over and over; of wider ones
-    the ends, what lies around powers of two, and random codes."""
+    """Codes of x.
+
+    A type of at most 8 bits gets a seeded permutation of all codes, over and over. A wider one gets codes near its ends and
+    near powers of two, and random codes.
+    """
     count = int(np.prod(shape, dtype=np.int64))
     code, bits = code_dtype(dtype), BITS[dtype]
     if bits <= 8:
@@ -143,16 +151,19 @@ def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
 def near_ties(
     x: NDArray[Any], dtype: str, scale: NDArray[Any], scale_dtype: str, out_dtype: str, rng: Generator
 ) -> NDArray[Any]:
-    """The codes of x, half of them replaced by numbers whose product with the first scale's mantissa lies so near a midpoint of
-    the output type that float64 holds the midpoint; as they are where no product of the types is longer than float64."""
+    """Codes of x, half of them replaced by numbers that are next to a tie with the first scale.
+
+    Their product with the scale's mantissa is so near a midpoint of the output type that float64 rounds it to the midpoint.
+    Where float64 holds all products of the types, x stays the same.
+    """
     bits = MANTISSA_BITS.get(scale_dtype, 0) + 1
     if BITS[dtype] - 1 + bits <= DOUBLE:
         return x
     mantissa, _ = np.frexp(decoded(scale_dtype, scale.reshape(-1)[0]))
-    known = int(np.ldexp(mantissa, bits))
+    factor = int(np.ldexp(mantissa, bits))
     limit, kept = 1 << (BITS[dtype] - 1), MANTISSA_BITS[out_dtype] + 1
-    # Several, since of a midpoint only one side rounds wrongly: the one away from its even neighbour.
-    solved = [number for _ in range(4) for number in ties.factors(known, 1, limit, kept, DOUBLE, rng)]
+    # Several, since only one side of a midpoint rounds wrongly: the one away from its even neighbour.
+    solved = [number for _ in range(4) for number in ties.factors(factor, 1, limit, kept, DOUBLE, rng)]
     if not solved:
         return x
     chosen = rng.choice(solved, x.shape) * rng.choice([-1, 1], x.shape)
@@ -160,11 +171,11 @@ def near_ties(
 
 
 def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArray[Any]:
-    """The codes of int32 x, a quarter of them replaced by numbers n for which n * end / (2^31 - 1), TensorFlow's SCALED range,
-    lies within half a unit of a midpoint of float32; as they are where this end has none.
+    """Codes of int32 x, a quarter of them replaced by numbers next to a tie in mode SCALED.
 
-    2^31 - 1 is a prime, so that for the end's mantissa m one n has n * m next to half of it; that is a midpoint where the
-    quotient has 24 bits before the point.
+    For these n, n * end / (2^31 - 1) is within half a unit of a midpoint of float32. Where this end has no such n, x stays
+    the same. 2^31 - 1 is a prime, so one n has n * m next to half of it, for the end's mantissa m. That is a midpoint where
+    the quotient has 24 bits before the point.
     """
     prime, mantissa = (1 << 31) - 1, int(np.ldexp(np.frexp(decoded("float32", end))[0], 24))
     inverse = pow(mantissa, -1, prime)
@@ -178,11 +189,17 @@ def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArra
 
 
 _LIMITS = (8, 11, 16, 23, 24, 24, 24, 25, 30)
-"""Powers of two about which zero points of 32 bits lie: to 2^8, 2^11 and 2^24 bfloat16, float16 and float32 have all integers."""
+"""Exponents of powers of two near which zero points of 32 bits lie.
+
+bfloat16, float16 and float32 hold all integers up to 2^8, 2^11 and 2^24.
+"""
 
 
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
-    """Codes of zero points, by recipe; of float types "lowest" and "highest" are the finite ends, "middle" is 1."""
+    """Codes of zero points by recipe.
+
+    For float types, "lowest" and "highest" are the finite ends, and "middle" is 1.
+    """
     if dtype not in INTEGERS:
         if recipe == "random":
             return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))
@@ -194,8 +211,8 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
         drawn = rng.integers(lowest, highest + 1, shape)
         if BITS[dtype] < 32:
             return encode(dtype, drawn)
-        # Of wide types nearly all drawn ones are large; kernels choose their arithmetic by whether all are small, and differences
-        # lose bits from where a type's integers do.
+        # Nearly all random numbers of a wide type are large. Small ones matter too, as kernels have other arithmetic for them.
+        # So do those near limits, as differences lose bits there.
         small = rng.integers(-300, 301, shape)
         limits = rng.choice([-1, 1], shape) * (np.exp2(rng.choice(_LIMITS, shape)).astype(np.int64) + small // 3)
         pick = rng.random(shape)
@@ -205,11 +222,13 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
 
 
 def ranges(count: tuple[int, ...], recipe: str, levels: int, rng: Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Codes of min_range and max_range in float32, each finite and ordered, by recipe.
+    """Codes of min_range and max_range in float32 by recipe.
+
+    All ranges are finite, and their ends are in order.
 
     "grid" puts min_range on a multiple of the step, where snapping it to the grid changes nothing. "near-tie" makes the step a
-    small whole number, and max_range next to 0: values lie beside ties of the narrower output types, by less than float64 can
-    hold, and in some by less than float32 has.
+    small whole number, and max_range almost 0. Values then lie next to ties of the narrower output types, by less than float64
+    can hold, and some by less than float32 can.
     """
     a = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))
     b = (1.0 + rng.random(count)) * np.exp2(rng.integers(-8, 9, count).astype(np.float64))

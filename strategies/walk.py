@@ -1,9 +1,9 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
-First one call for every cell, so that a budget that ends early has touched all; then every special scale; then every
-structure (rank, extent, axis, block) with every type of x, the other choices drawn from the structure's number (choices
-that went round at fixed strides met only some of their combinations: with 12 types and 6 layouts each type had one layout);
-then every exponent of a scale with every code.
+First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, every structure
+(rank, extent, axis, block) with every type of x, and every exponent of a scale with every code. The other choices of a
+structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts
+each type had one layout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from xverify.strategies.values import (
 T = TypeVar("T")
 
 TAILS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 1000, 1023, 4099)
-"""Extents around the widths of vectors and of their unrolled loops."""
+"""Extents near the widths of vectors and of unrolled loops."""
 
 SHAPES: tuple[tuple[int, ...], ...] = (
     (),
@@ -55,49 +55,54 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (2, 1, 3, 2, 2, 17),
     (16, 1025),
 )
-"""Ranks 0 to 6, empty, ones, tails, extents past 256, and sizes at which implementations begin to split the work."""
+"""Shapes of rank 0 to 6: empty ones, ones, tails, extents past 256, and sizes that implementations split among threads."""
 
 LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65599,), (2, 80031), (40031, 2, 1))
-"""An extent past 65 536, several such rows, and a split in the middle of small ones; a half, a quarter, ... a sixteenth of each
-is odd, so that no thread's share is whole vectors. One costs as much as a hundred other calls:
-every type of x has the first and one of the others, and the granularities (or modes) go round."""
+"""Large shapes: an extent past 65 536, two such rows, and many short rows.
+
+A half, a quarter, ... a sixteenth of each size is odd, so no thread's share is a number of whole vectors. Such a call costs
+as much as a hundred others. Each type of x therefore gets the first shape and one of the others.
+"""
 
 WIDE, TIES_EACH = ("int32",), 12
-"""Types of x whose products float64 does not hold, and how many calls beside ties they get for each pair of scale and output."""
+"""Types of x whose products float64 cannot hold, and the number of calls next to ties for each pair of scale and output."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
-"""Shapes with room for all 256 codes, for the lap over the cells."""
+"""Shapes with room for all 256 codes, for the calls of the cells."""
 
 
 def scale_outputs(domain: Domain) -> tuple[tuple[str, str], ...]:
-    """Every pair (scale dtype, output_dtype attribute or "" for none) that the domain admits."""
+    """Every pair (scale dtype, attribute output_dtype) that the domain admits. "" stands for no attribute."""
     plain = [(scale, "") for scale in domain.scale_dtypes if scale in domain.output_dtypes]
-    given = product(domain.scale_dtypes, domain.output_dtypes) if domain.output_dtype_attribute else ()
-    return (*plain, *given)
+    with_attribute = product(domain.scale_dtypes, domain.output_dtypes) if domain.output_dtype_attribute else ()
+    return (*plain, *with_attribute)
 
 
 def zero_point_choices(domain: Domain, x_dtype: str) -> tuple[str, ...]:
-    """The zero point dtypes of a type of x, and "" where it may be absent."""
+    """The zero point dtypes beside a type of x, and "" if the zero point may be absent."""
     return (*domain.zero_points_for(x_dtype), *(() if domain.zero_point_required else ("",)))
 
 
 def axes(domain: Domain, granularity: str, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Axes a structure can have: the default where it fits, each from the front, and from the back where allowed; none of extent
-    0 for blocks, of which no text says what shape their scale has."""
+    """The axes that a structure may have. None stands for a call without the attribute.
+
+    There is each axis counted from the front, and from the back where the edition allows it. Blocks have no axis of extent 0,
+    since no text gives the shape of their scale.
+    """
     if granularity == "per_tensor":
-        # Ignored there by ONNX's text, even out of range; elsewhere not given.
+        # ONNX's text ignores the axis of such a call, even out of range. Other calls leave it out.
         return (
             (None, 0, -7, 9)
             if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain)
             else (None,)
         )
     usable = [axis for axis, extent in enumerate(shape) if extent or granularity != "blocked"]
-    given: list[int | None] = [*usable]
+    choices: list[int | None] = [*usable]
     if domain.default_axis is not None:
-        given += [axis - len(shape) for axis in usable]
+        choices += [axis - len(shape) for axis in usable]
         if domain.default_axis in usable:
-            given.append(None)
-    return tuple(given)
+            choices.append(None)
+    return tuple(choices)
 
 
 def _qtype(domain: Domain) -> bool:
@@ -105,29 +110,32 @@ def _qtype(domain: Domain) -> bool:
 
 
 def block_sizes(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    """Block sizes around an extent: dividing it, leaving a remainder, a few long ones, equal to it, past it."""
+    """Block sizes for an extent: divisors, some with a remainder, and some near the extent or past it."""
     extent = shape[axis]
     sizes = (1, 2, 3, 16, 32, 128, extent // 3, extent // 2, extent - 1, extent, extent + 1, 2 * extent + 5)
     return tuple(sorted({size for size in sizes if size >= least_block(shape)}))
 
 
 def least_block(shape: Sequence[int]) -> int:
-    """Of rank 1, blocks of one element are a scale per element: whether that is per axis or blocked is open."""
+    """The smallest block size.
+
+    In rank 1, blocks of one element could be per axis too, which the texts leave open.
+    """
     return 2 if len(shape) == 1 else 1
 
 
 def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
-    """Whether a shape can be quantized with that granularity under the contract."""
+    """True if the contract allows that granularity for a shape."""
     if granularity == "per_tensor":
         return True
     if not shape or (granularity == "blocked" and (not any(shape) or max(shape) < least_block(shape))):
         return False
-    # Version 19 says of rank 1 that per-tensor quantization is applied: open, so not for valid calls.
+    # For rank 1, version 19 says that per-tensor quantization applies. That leaves the call open, so it is not valid.
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
 
 
 def cell_structures(contract: Contract) -> Iterator[Structure]:
-    """One structure for every cell."""
+    """One structure for each cell."""
     domain = contract.domain
     turn = count()
     if domain.family == "range":
@@ -159,7 +167,7 @@ def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
 
 
 def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """For each type of x the first large shape and one of the others, each with the kinds that fit in turn."""
+    """The first large shape and one of the others for each type of x. The kinds that fit take turns."""
     first, *others = LARGE_SHAPES
     for i, x_dtype in enumerate(contract.domain.x_dtypes):
         for j, shape in enumerate((first, others[i % len(others)])):
@@ -169,7 +177,7 @@ def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int
 
 
 class Picks:
-    """Choices that follow from a number and look drawn; each call makes the next one."""
+    """Pseudo-random choices that follow from a number. Each call makes the next choice."""
 
     def __init__(self, number: int) -> None:
         self._bits = int.from_bytes(hashlib.sha256(str(number).encode()).digest())
@@ -180,7 +188,7 @@ class Picks:
 
 
 def shape_structures(contract: Contract) -> Iterator[Structure]:
-    """Every shape and granularity with every type of x, the other choices going round."""
+    """Every shape and granularity with every type of x. A hash gives the other choices."""
     domain = contract.domain
     pairs, turn = scale_outputs(domain), count()
     if domain.family == "range":
@@ -200,18 +208,20 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
         pick = Picks(n)
         scale, out = pick(pairs)
         axis = pick(axes(domain, granularity, shape))
-        place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
+        from_front = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
         yield Linear(
             x_dtype, scale, granularity, shape,
             pick(zero_point_choices(domain, x_dtype)), out, axis,
-            pick(block_sizes(shape, place)) if granularity == "blocked" else 0,
+            pick(block_sizes(shape, from_front)) if granularity == "blocked" else 0,
             pick(LAYOUTS), pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES), 1000 + n, pick(LAYOUTS),
         )  # fmt: skip
 
 
 def special_structures(contract: Contract) -> Iterator[Structure]:
-    """Every special scale in every pair of scale and output types, per tensor if that is admitted; a drawn one seldom meets
-    it. Then values beside ties, where float64 does not hold the product."""
+    """Every special scale in every pair of scale and output types, per tensor if the edition admits that.
+
+    A random scale is seldom special. Then come values next to ties, where float64 cannot hold the product.
+    """
     domain = contract.domain
     if domain.family == "range":
         return
@@ -247,25 +257,28 @@ def special_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def exponent_structures(contract: Contract) -> Iterator[Structure]:
-    """Every exponent that a scale can have beside every code of a small type: what a kernel does from some exponent on is seldom
-    met by scales that are drawn. For each type of x and of scale once with a scale for what lies in a row, per axis or blocked,
-    and once with one for each column; not where a tensor can have one scale only."""
+    """Every exponent of a scale with every code of a small type.
+
+    Random scales seldom reach the exponents from which on a kernel computes in another way. Each type of x and of scale comes
+    once with a scale for each row, per axis or blocked, and once with a scale for each column. There is none for editions that
+    are per tensor only.
+    """
     domain = contract.domain
     in_rows = [granularity for granularity in domain.granularities if granularity != "per_tensor"]
     if domain.family == "range" or not in_rows:
         return
     pairs, turn = scale_outputs(domain), count()
-    plain, given = ([pair for pair in pairs if bool(pair[1]) == is_given] for is_given in (False, True))
+    plain, explicit = ([pair for pair in pairs if bool(pair[1]) == has_output] for has_output in (False, True))
     for x_dtype in domain.x_dtypes:
-        of_given = [given[next(turn) % len(given)]] if given else []
-        for (scale, out), is_column in product((*plain, *of_given), (False, True)):
+        next_explicit = [explicit[next(turn) % len(explicit)]] if explicit else []
+        for (scale, out), is_column in product((*plain, *next_explicit), (False, True)):
             n = next(turn)
             granularity = "per_axis" if is_column else in_rows[n // 2 % len(in_rows)]
             if granularity not in in_rows:
                 continue
             exponents, codes = exponents_of(scale), 1 << min(BITS[x_dtype], 8)
             zero_points = zero_point_choices(domain, x_dtype)
-            # Every integer has a next one, but of floats only those without a zero point are all met by their size.
+            # A zero point hides some sizes of float codes, so floats have none here if they may have none.
             zero_point = Picks(-100_000 - n)(zero_points if x_dtype in INTEGERS else zero_points[-1:])
             shape = (codes, exponents) if is_column else (exponents, codes)
             if granularity == "blocked":
@@ -278,7 +291,7 @@ def exponent_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def walk(contract: Contract) -> Iterator[Call]:
-    """The whole list: the lap over the cells, then those over the special scales, over the structures and over exponents."""
+    """The whole walk: cells, special scales, structures, then exponents."""
     for n, structure in enumerate(cell_structures(contract)):
         yield build(contract, structure, f"walk cell {n}")
     for n, structure in enumerate(special_structures(contract)):
@@ -290,8 +303,10 @@ def walk(contract: Contract) -> Iterator[Call]:
 
 
 def simplest(contract: Contract, cell: Cell) -> Call:
-    """The simplest allowed call of a cell: two values, scale of about 1, zero point 0; a refusal of it makes the cell
-    unsupported."""
+    """The simplest allowed call of a cell: two values, a scale near 1 and zero point 0.
+
+    An implementation that refuses it does not support the cell.
+    """
     if contract.domain.family == "range":
         mode, _, narrow = cell.variant.partition(" ")
         structure: Structure = Range(

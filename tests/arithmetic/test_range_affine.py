@@ -5,7 +5,7 @@ from __future__ import annotations
 import exact_ranges
 import numpy as np
 import pytest
-from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
+from range_operands import DTYPES, RANGES, codes_of, compositions, elements_of, ends_of, operands_of
 
 from xverify import contracts
 from xverify.arithmetic.range_affine import Affine
@@ -31,14 +31,14 @@ def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
     """Each recipe meets two of the types; which codes, ranges and options it meets there is drawn."""
     for place, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
         rng = np.random.default_rng((turn, place))
-        dtype, told = DTYPES[(place + turn) % 5], bool(rng.integers(2))
+        dtype, narrow_range = DTYPES[(place + turn) % 5], bool(rng.integers(2))
         out = "float32" if recipe.out == "nearest" and rng.integers(4) else "bfloat16"
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
-        operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, told, out)
+        operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, out)
         got = canonical(np.asarray(recipe.evaluate(operands)), out)
-        for given, code in zip(givens_of(operands), got, strict=True):
-            want = np.array([exact_ranges.affine(recipe, given)], got.dtype)
-            assert canonical(want, out)[0] == code, f"{recipe.name}: {given}"
+        for element, code in zip(elements_of(operands), got, strict=True):
+            want = np.array([exact_ranges.affine(recipe, element)], got.dtype)
+            assert canonical(want, out)[0] == code, f"{recipe.name}: {element}"
 
 
 def same(a: Reading, b: Reading, call: Call) -> bool:
@@ -60,9 +60,11 @@ def test_the_admitted_readings_that_are_compositions_give_the_same_bits() -> Non
         assert same(first, MinFirst(), call), (dtype, recipe)
 
 
-def value(recipe: Affine, dtype: str, code: int, low: float, high: float, told: bool = False) -> float:
+def value(recipe: Affine, dtype: str, code: int, low: float, high: float, narrow_range: bool = False) -> float:
     bottom, top = ends_of(((low, high),))
-    operands = operands_of(dtype, np.array([code], dtype).view("u" + dtype.lstrip("u")), bottom, top, told, "float32")
+    operands = operands_of(
+        dtype, np.array([code], dtype).view("u" + dtype.lstrip("u")), bottom, top, narrow_range, "float32"
+    )
     return float(np.asarray(recipe.evaluate(operands)).view(np.float32)[0])
 
 
@@ -75,8 +77,8 @@ def test_values_worked_out_by_hand() -> None:
     assert value(Affine("lowest-folded"), "int8", 27, 10.0, 265.0) == 165.0
     assert value(Affine(form="values"), "uint8", 3, 0.0, 256.0) == 3.0
     assert value(Affine("zero", clamp="clamped"), "int8", -128, 10.0, 265.0) == 10.0
-    assert value(Affine("lowest", narrow="as-told"), "int8", -127, 10.0, 264.0, told=True) == 10.0
-    assert value(Affine("lowest", narrow="as-told"), "int8", -127, 10.0, 265.0, told=False) == 11.0
+    assert value(Affine("lowest", narrow="as-told"), "int8", -127, 10.0, 264.0, narrow_range=True) == 10.0
+    assert value(Affine("lowest", narrow="as-told"), "int8", -127, 10.0, 265.0, narrow_range=False) == 11.0
     assert value(Affine("lowest", narrow="always"), "int8", -126, 10.0, 264.0) == 11.0
     assert value(Affine("lowest", narrow="levels-always"), "int8", -127, 10.0, 264.0) == 11.0
     assert value(Affine(snap="snapped"), "uint8", 0, -1.5, 253.5) == -2.0

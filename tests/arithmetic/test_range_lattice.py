@@ -15,11 +15,11 @@ from xverify.arithmetic.reading import Operands
 from xverify.core.bits import canonical
 
 
-def table(dtype: str, told: bool, out: str, seed: int = 1) -> Operands:
+def table(dtype: str, narrow_range: bool, out: str, seed: int = 1) -> Operands:
     """Many codes, and every code of 8 bits, in every special range."""
     low, high = ends_of(RANGES)
     codes = codes_of(dtype, 96, np.random.default_rng(seed))
-    return operands_of(dtype, codes, low[:, None], high[:, None], told, out)
+    return operands_of(dtype, codes, low[:, None], high[:, None], narrow_range, out)
 
 
 def test_names_and_words_tell_the_recipes_apart_and_names_find_them() -> None:
@@ -35,9 +35,9 @@ def test_names_and_words_tell_the_recipes_apart_and_names_find_them() -> None:
 def test_a_simplified_recipe_gives_the_same_bits(dtype: str, out: str) -> None:
     left_out = 0
     others = compositions(Affine, 100, len(dtype)) + compositions(Scaled, 100, len(dtype))
-    for told, searched in zip((False, True), (RANGE_READINGS[::2], RANGE_READINGS[1::2]), strict=True):
+    for narrow_range, searched in zip((False, True), (RANGE_READINGS[::2], RANGE_READINGS[1::2]), strict=True):
         some = (*searched, *others)
-        operands = table(dtype, told, out)
+        operands = table(dtype, narrow_range, out)
         simple = {reading: reading.simplified(operands) for reading in some}
         changed = [reading for reading in some if simple[reading] != reading]
         left_out += len(changed)
@@ -55,9 +55,9 @@ def test_a_simplified_recipe_gives_the_same_bits(dtype: str, out: str) -> None:
     assert left_out > 500
 
 
-@pytest.mark.parametrize(("dtype", "told"), [*product(DTYPES, (False, True))])
-def test_the_lattice_has_one_recipe_of_each_class_in_order(dtype: str, told: bool) -> None:
-    operands = table(dtype, told, "float32")
+@pytest.mark.parametrize(("dtype", "narrow_range"), [*product(DTYPES, (False, True))])
+def test_the_lattice_has_one_recipe_of_each_class_in_order(dtype: str, narrow_range: bool) -> None:
+    operands = table(dtype, narrow_range, "float32")
     lattice = range_lattice(operands)
     assert len({reading.simplified(operands) for reading in lattice}) == len(lattice) < len(RANGE_READINGS) * 0.7
     places = {reading: place for place, reading in enumerate(RANGE_READINGS)}
@@ -70,7 +70,9 @@ def test_the_lattice_has_one_recipe_of_each_class_in_order(dtype: str, told: boo
 def test_types_and_narrow_range_decide_which_recipes_differ_and_codes_do_not() -> None:
     assert range_lattice(table("int8", False, "float32", 1)) is range_lattice(table("int8", False, "float32", 2))
     sizes = {
-        (dtype, told): len(range_lattice(table(dtype, told, "float32"))) for dtype in DTYPES for told in (False, True)
+        (dtype, narrow_range): len(range_lattice(table(dtype, narrow_range, "float32")))
+        for dtype in DTYPES
+        for narrow_range in (False, True)
     }
     assert sizes["uint8", False] < sizes["uint8", True] < sizes["int8", False] < sizes["int32", False]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import exact_ranges
 import numpy as np
 import pytest
-from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
+from range_operands import DTYPES, RANGES, codes_of, compositions, elements_of, ends_of, operands_of
 
 from xverify.arithmetic.range_readings import ScaledByFloat
 from xverify.arithmetic.range_scaled import SCALED_RECIPES, Scaled
@@ -17,18 +17,20 @@ def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
     """Each recipe meets three of the types; which codes, ranges and options it meets there is drawn."""
     for place, recipe in enumerate((*SCALED_RECIPES, *compositions(Scaled, 200, turn))):
         rng = np.random.default_rng((turn, place))
-        dtype, told = DTYPES[(place + turn) % 5], bool(rng.integers(2))
+        dtype, narrow_range = DTYPES[(place + turn) % 5], bool(rng.integers(2))
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
-        operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, told, "float32")
+        operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, "float32")
         got = canonical(np.asarray(recipe.evaluate(operands)), "float32")
-        for given, code in zip(givens_of(operands), got, strict=True):
-            want = np.array([exact_ranges.scaled(recipe, given)], np.uint32)
-            assert canonical(want, "float32")[0] == code, f"{recipe.name}: {given}"
+        for element, code in zip(elements_of(operands), got, strict=True):
+            want = np.array([exact_ranges.scaled(recipe, element)], np.uint32)
+            assert canonical(want, "float32")[0] == code, f"{recipe.name}: {element}"
 
 
-def value(recipe: Scaled, dtype: str, code: int, low: float, high: float, told: bool = False) -> float:
+def value(recipe: Scaled, dtype: str, code: int, low: float, high: float, narrow_range: bool = False) -> float:
     bottom, top = ends_of(((low, high),))
-    operands = operands_of(dtype, np.array([code], dtype).view("u" + dtype.lstrip("u")), bottom, top, told, "float32")
+    operands = operands_of(
+        dtype, np.array([code], dtype).view("u" + dtype.lstrip("u")), bottom, top, narrow_range, "float32"
+    )
     return float(np.asarray(recipe.evaluate(operands)).view(np.float32)[0])
 
 
@@ -50,9 +52,9 @@ def test_values_worked_out_by_hand() -> None:
 
 def test_of_an_unsigned_type_only_a_narrow_range_has_a_lowest_value_to_divide_by() -> None:
     larger = Scaled("larger")
-    assert value(larger, "uint8", 100, 0.75, 1.0, told=True) == 75.0
+    assert value(larger, "uint8", 100, 0.75, 1.0, narrow_range=True) == 75.0
     assert value(larger, "uint8", 51, 0.75, 5.0) == 1.0
-    assert value(Scaled(), "uint8", 51, 0.75, 5.0, told=True) == 1.0
+    assert value(Scaled(), "uint8", 51, 0.75, 5.0, narrow_range=True) == 1.0
 
 
 def test_equal_quotients_give_the_first_ones_sign() -> None:

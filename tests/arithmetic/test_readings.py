@@ -213,7 +213,7 @@ def test_an_admitted_recipe_is_its_stages(identity: str) -> None:
                 t = triple(call, index)
                 zero_point = t.zero_point if "zero_point" in call.tensors else None
                 x, scale = call.tensors["x"].dtype, call.tensors["scale"].dtype
-                given_stages = exact_stages.Given(t.x, zero_point, t.scale, x, scale, t.out)
+                given_stages = exact_stages.TypedTriple(t.x, zero_point, t.scale, x, scale, t.out)
                 assert exact_stages.by_stages(reading, given_stages) == exact.LINEAR[reading.name](t), (
                     f"{reading} of {t}"
                 )

@@ -23,10 +23,12 @@ from xverify.core.dtypes import QUANTIZED, encode
 decode = cache(exact.decode)
 
 
-def given(operands: Operands, place: int) -> exact_stages.Given:
+def triple_at(operands: Operands, place: int) -> exact_stages.TypedTriple:
     number = {role: decode(dtype, int(operands.codes[role][place])) for role, dtype in operands.dtypes.items()}
     dtypes, out = operands.dtypes, operands.output_dtype
-    return exact_stages.Given(number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out)
+    return exact_stages.TypedTriple(
+        number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out
+    )
 
 
 def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
@@ -35,7 +37,7 @@ def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
     assert codes.shape == operands.shape
     compared = range(operands.shape[0]) if places is None else places
     for place in compared:
-        one = given(operands, place)
+        one = triple_at(operands, place)
         got, want = int(codes[place]), exact_stages.by_stages(reading, one)
         same = got == want or decode(out, got) == decode(out, want) == "nan"
         assert same, f"{reading.name} of {one}: got {got:#x}, expected {want:#x}"
@@ -132,7 +134,7 @@ def test_a_fused_product_in_float64_is_not_rounded(out: str) -> None:
     """A product of 31 and 24 bits does not fit in float64 either."""
     operands = one(replace(INT32, out=out), 1101521725, 1101521725, 1.0 + 2.0**-23)
     reading = Stepwise(operation="fused", precision="float64")
-    assert exact_stages.by_stages(reading, given(operands, 0)) != 0
+    assert exact_stages.by_stages(reading, triple_at(operands, 0)) != 0
     compare(reading, operands)
 
 

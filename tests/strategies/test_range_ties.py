@@ -24,26 +24,26 @@ decode = cache(exact.decode)
 Triple = tuple[int, float, float]
 
 
-def operands_of(dtype: str, triples: Iterable[Triple], out: str, told: bool | None = False) -> Operands:
-    """told: narrow_range; None where it is not given."""
+def operands_of(dtype: str, triples: Iterable[Triple], out: str, narrow_range: bool | None = False) -> Operands:
+    """Operands of a range call. narrow_range: None leaves the attribute out."""
     x, low, high = (np.array(column) for column in zip(*triples, strict=True))
     codes = {"input": encode(dtype, x), "min_range": encode("float32", low), "max_range": encode("float32", high)}
     types = {"input": dtype, "min_range": "float32", "max_range": "float32"}
-    return Operands(codes, types, out, x.shape, {} if told is None else {"narrow_range": told})
+    return Operands(codes, types, out, x.shape, {} if narrow_range is None else {"narrow_range": narrow_range})
 
 
 def check(readings: Iterable[Any], operands: Operands) -> None:
     """Every value of every reading, against fractions."""
     dtype, out = operands.dtypes["input"], operands.output_dtype
     x, low, high = (operands.codes[role] for role in ("input", "min_range", "max_range"))
-    told = bool(operands.options.get("narrow_range", False))
+    narrow_range = bool(operands.options.get("narrow_range", False))
     with np.errstate(all="raise"):
         given = [(reading.name, reading.evaluate(operands)) for reading in readings]
     for name, codes in given:
         assert codes.shape == operands.shape
         for place, got in enumerate(codes.tolist()):
             ends = (decode("float32", int(side[place])) for side in (low, high))
-            one = exact.Ranged(dtype, decode(dtype, int(x[place])), *ends, told, out)
+            one = exact.Ranged(dtype, decode(dtype, int(x[place])), *ends, narrow_range, out)
             want = exact.RANGED[name](one)
             assert got == want or decode(out, got) == decode(out, want) == "nan", f"{name}: {got:#x} {want:#x} {one}"
 
@@ -137,8 +137,8 @@ def test_subnormal_factors_on_the_middle_of_two_float32() -> None:
     """An odd multiple of 2^-119 by 2^31, which is what 2^31 - 1 is as a float32; by itself it would be above the middle."""
     ends = [(2 * k + 1) * 2.0**-119 for k in (0, 1, 2, 3, 4, 6, 100, 2**20)]
     triples = [(x, *end) for x in (1, 3, -5, 2**30) for high in ends for end in ((0.0, high), (-high, 0.0))]
-    for told in (False, True):
-        check(SCALED, operands_of("int32", triples, "float32", told))
+    for narrow_range in (False, True):
+        check(SCALED, operands_of("int32", triples, "float32", narrow_range))
 
 
 def test_ranges_from_zero_just_beside_the_middle_of_two_float32() -> None:
@@ -186,16 +186,16 @@ def test_results_of_twice_min_just_beside_the_middle_of_two_float32() -> None:
 # -- ends of every kind -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("told", [None, False, True])
+@pytest.mark.parametrize("narrow_range", [None, False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_range_with_and_without_narrow_range(dtype: str, told: bool | None) -> None:
+def test_every_range_with_and_without_narrow_range(dtype: str, narrow_range: bool | None) -> None:
     rng = np.random.default_rng(4)
     x = [int(decode(dtype, int(code))) for code in rng.choice(codes_of(dtype, 64, rng), 12, replace=False)]
     zeros = ((0.0, -1.0), (-0.0, -1.0), (-0.0, 0.0), (0.0, -0.0), (-0.0, 1.0), (1.0, -0.0), (-1.0, 0.0))
     lowest = 0 if dtype.startswith("u") else -(1 << (int(dtype.lstrip("uint")) - 1))
     triples = [(code, low, high) for code in (lowest, 0, lowest + 1, *x) for low, high in (*RANGES, *zeros)]
     for out in OUTPUTS:
-        check((*LINEAR_IN_X, *SCALED), operands_of(dtype, triples, out, told))
+        check((*LINEAR_IN_X, *SCALED), operands_of(dtype, triples, out, narrow_range))
 
 
 @pytest.mark.parametrize("out", OUTPUTS)

@@ -1,4 +1,4 @@
-"""Floats to round, drawn beside what matters to an output type; their values as fractions."""
+"""Random floats to round, near numbers and midpoints of output types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTPUTS = ("float32", "float16", "bfloat16")
 
 
 def as_value(number: float) -> exact.Value:
-    """A float in the form of the exact oracle, with the sign of zero."""
+    """A float as a value of `exact`, with the sign of zero."""
     if math.isnan(number):
         return "nan"
     if math.isinf(number):
@@ -25,7 +25,7 @@ def as_value(number: float) -> exact.Value:
 
 @st.composite
 def float64s(draw: st.DrawFn) -> float:
-    """Any float64, or one at, or a few float64 steps beside, a number or a midpoint of an output type."""
+    """Any float64, or one within a few steps of a number or midpoint of an output type."""
     if draw(st.integers(0, 3)) == 0:
         return draw(st.floats(width=64))
     dtype = draw(st.sampled_from(OUTPUTS))
@@ -33,7 +33,7 @@ def float64s(draw: st.DrawFn) -> float:
     code = draw(st.integers(0, (1 << (width - 1)) - 1))
     below, above = exact.decode(dtype, code), exact.decode(dtype, code + 1)
     if isinstance(below, str) or isinstance(above, str):
-        # Beside the threshold of overflow: halfway from the largest number to the next power of two.
+        # The threshold of overflow is halfway from the largest number to the next power of two.
         mantissa = dtypes.MANTISSA_BITS[dtype]
         number = 2.0 ** (16 if dtype == "float16" else 128) * (1 - 2.0 ** -(mantissa + 2))
     else:

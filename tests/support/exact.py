@@ -1,4 +1,4 @@
-"""Dequantization in rational numbers: slow, obvious, and written without a look at the code that it tests.
+"""Dequantization in rational numbers: slow, obvious and independent of the code that it tests.
 
 A value is a Fraction (0 is +0), or one of "-0", "inf", "-inf", "nan".
 """
@@ -15,13 +15,17 @@ Value = Fraction | str
 
 @dataclass(frozen=True)
 class Format:
-    """A binary format. ``specials``: "ieee" (all-ones exponent: infinities and NaN), "fn" (all ones: NaN),
-    "fnuz" (only the sign bit: NaN, and no -0), "none" (every code is finite)."""
+    """A binary format."""
 
     exponent_bits: int
     mantissa_bits: int
     bias: int
     specials: str
+    """The codes that are not finite.
+
+    "ieee": an exponent of all ones stands for infinities and NaN. "fn": all ones stand for NaN. "fnuz": a lone sign bit stands
+    for NaN, and there is no -0. "none": every code is finite.
+    """
 
 
 FORMATS = {
@@ -40,7 +44,7 @@ NAN = {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloa
 
 @lru_cache(1 << 16)
 def decode(dtype: str, code: int) -> Value:
-    """The value of one code; bits above the type's width are ignored."""
+    """The value of one code. Bits above the type's width do not count."""
     if dtype == "float8_e8m0fnu":
         return "nan" if code == 0xFF else _shifted(1, code - 127)
     if dtype.startswith(("int", "uint")):
@@ -73,7 +77,10 @@ def _shifted(number: int, exponent: int) -> Fraction:
 
 
 def round_to(dtype: str, value: Value) -> int:
-    """The code of float64, float32, float16 or bfloat16 nearest to the value, ties to even; NaN is NAN[dtype]."""
+    """The nearest code of a float type, ties to even. NaN is NAN[dtype].
+
+    dtype: float64, float32, float16 or bfloat16.
+    """
     form = FORMATS[dtype]
     sign = 1 << (form.exponent_bits + form.mantissa_bits)
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
@@ -171,14 +178,14 @@ def linear(
     out: str,
     by_division: bool = False,
 ) -> int:
-    """The code of (x - zero_point) * scale (or / scale), exact and rounded once; all operands are codes."""
+    """The code of (x - zero_point) * scale (or / scale), rounded once. All operands are codes."""
     offset = Fraction(0) if zero_point is None else decode(zero_point_dtype, zero_point)
     difference = subtract(decode(x_dtype, x), offset)
     return round_to(out, (divide if by_division else multiply)(difference, decode(scale_dtype, scale)))
 
 
 def min_combined(x_dtype: str, x: int, low: int, high: int, out: str = "float32") -> int:
-    """TensorFlow's MIN_COMBINED for the codes of an input and of finite float32 ends, exact and rounded once."""
+    """TensorFlow's MIN_COMBINED for codes of an input and of finite float32 ends, rounded once."""
     bits = int(x_dtype.lstrip("uint"))
     least, most, count = _number(decode("float32", low)), _number(decode("float32", high)), _number(decode(x_dtype, x))
     if x_dtype == "int8":
@@ -187,7 +194,7 @@ def min_combined(x_dtype: str, x: int, low: int, high: int, out: str = "float32"
 
 
 def min_first(x_dtype: str, x: int, low: int, high: int) -> int:
-    """TensorFlow's MIN_FIRST: Python's floats are float64, each step is rounded as the text writes it."""
+    """TensorFlow's MIN_FIRST in Python's float64, each step rounded as the text writes it."""
     bits = int(x_dtype.lstrip("uint"))
     least, most = float(_number(decode("float32", low))), float(_number(decode("float32", high)))
     lowest = -(1 << (bits - 1)) if x_dtype.startswith("int") else 0
@@ -205,7 +212,10 @@ def scaled_symmetric(x_dtype: str, x: int, low: int, high: int) -> int:
 
 
 def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool = False) -> int:
-    """The installed text's SCALED: ``const float scale_factor`` is float / float(int); the product is rounded once."""
+    """The installed text's SCALED with the factor in float32 and a product that is rounded once.
+
+    The text's ``const float scale_factor`` is float / float(int).
+    """
     bits = int(x_dtype.lstrip("uint"))
     signed = x_dtype.startswith("int")
 
@@ -222,7 +232,7 @@ def scaled_factor(x_dtype: str, x: int, low: int, high: int, narrow_range: bool 
 
 
 def rounded(dtype: str, value: Value) -> Value:
-    """One step of arithmetic: the value rounded to 24, 53, 11 or 8 bits."""
+    """One step of arithmetic: the value rounded to a type."""
     return decode(dtype, round_to(dtype, value))
 
 

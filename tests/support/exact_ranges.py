@@ -1,6 +1,6 @@
-"""Composed recipes of TensorFlow's ranges in rational numbers, one value at a time, by the meaning of their stages.
+"""Composed recipes of TensorFlow's ranges, in rational numbers and one value at a time.
 
-Values are those of `exact`: a Fraction, or "-0", "inf", "-inf", "nan". ``reading`` has the stages by their names.
+Values are those of `exact`: a Fraction, or "-0", "inf", "-inf", "nan". ``reading`` has the options of stages by name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ Step = Callable[[Value], Value]
 
 
 @dataclass(frozen=True)
-class Given:
-    """The code of an input, the codes of float32 ends, whether narrow_range is set, and the output type."""
+class RangeElement:
+    """One element of a range call."""
 
     dtype: str
     code: int
+    """The code of the input."""
     low: int
+    """The float32 code of min_range."""
     high: int
-    told: bool
+    """The float32 code of max_range."""
+    narrow_range: bool
     out: str
 
     @property
@@ -40,7 +43,7 @@ class Given:
 
 
 def number(value: Value) -> Fraction:
-    """A value that orders as the value does; NaN is not asked for."""
+    """A fraction with the same order as the value, which must not be NaN."""
     far = Fraction(1 << 2000)
     return value if isinstance(value, Fraction) else {"-0": Fraction(0), "inf": far, "-inf": -far}[value]
 
@@ -66,7 +69,7 @@ def without_subnormals(value: Value) -> Value:
 
 
 def steps_of(reading: Any) -> tuple[Step, Step, Callable[[str], Step]]:
-    """Rounding of inputs, of float32 results, and of results in a named precision."""
+    """The rounding of inputs, of float32 results, and of results in a certain precision."""
     inputs = reading.subnormals == "flushed"
     results = reading.subnormals in ("flushed", "results-flushed")
 
@@ -83,16 +86,16 @@ def steps_of(reading: Any) -> tuple[Step, Step, Callable[[str], Step]]:
     return taken, single, lambda precision: single if is_single(precision) else double
 
 
-def ended(reading: Any, given: Given, result: Value, ends: tuple[Value, Value], how: str) -> int:
-    """The output's code of a result, clamped if the recipe says so.
+def ended(reading: Any, element: RangeElement, result: Value, ends: tuple[Value, Value], how: str) -> int:
+    """The output code of a result, clamped if the recipe clamps.
 
-    A result that is a float32 already takes no step to become one, so that an end of the range stays subnormal.
+    A result that is a float32 already needs no step to become one, so an end of the range stays subnormal.
     """
     _, single, _ = steps_of(reading)
     wide = not is_single(reading.steps)
     if reading.clamp == "clamped":
         result = ends[0] if less(result, ends[0]) else ends[1] if less(ends[1], result) else result
-    if given.out == "float32":
+    if element.out == "float32":
         return round_to("float32", single(result) if wide else result)
     if how == "truncated" and result != "nan":
         return round_to("float32", single(result) if wide else result) >> 16
@@ -101,20 +104,20 @@ def ended(reading: Any, given: Given, result: Value, ends: tuple[Value, Value], 
 
 
 def away_from_zero(value: Value) -> Value:
-    """To the nearest integer, halves away from zero, the sign kept."""
+    """The nearest integer, with halves rounded away from zero. The sign stays."""
     if not isinstance(value, Fraction):
         return value
     whole = (abs(value) + Fraction(1, 2)).__floor__()
     return Fraction(whole if value > 0 else -whole) if whole or value >= 0 else "-0"
 
 
-def affine(reading: Any, given: Given) -> int:
+def affine(reading: Any, element: RangeElement) -> int:
     """The output code of a recipe of base + (input - origin) * step."""
     taken, single, to = steps_of(reading)
-    low, high = (taken(decode("float32", code)) for code in (given.low, given.high))
-    narrow = "always" in reading.narrow or ("told" in reading.narrow and given.told)
-    levels = Fraction(given.levels - narrow)
-    lowest = Fraction(given.lowest + (narrow and "levels" not in reading.narrow))
+    low, high = (taken(decode("float32", code)) for code in (element.low, element.high))
+    narrow = "always" in reading.narrow or ("told" in reading.narrow and element.narrow_range)
+    levels = Fraction(element.levels - narrow)
+    lowest = Fraction(element.lowest + (narrow and "levels" not in reading.narrow))
     stage, last = to(reading.step), to(reading.steps)
 
     distance = to(reading.span)(subtract(high, low))
@@ -127,17 +130,17 @@ def affine(reading: Any, given: Given) -> int:
     if reading.snap != "kept" and not (low == high or {low, high} == {Fraction(0), "-0"}):
         at = single if reading.snap == "snapped-float32" or reading.step != "float64" else to("float64")
         base = last(at(multiply(away_from_zero(at(divide(low, at(unit)))), at(unit))))
-    moved = last(decode(given.dtype, given.code))
+    moved = last(decode(element.dtype, element.code))
     if reading.origin == "lowest-folded":
         base = last(subtract(base, last(multiply(last(lowest), last(unit)))))
     elif reading.origin == "lowest-in-integers":
-        moved = last(decode(given.dtype, given.code) - lowest)  # type: ignore[operator]
+        moved = last(decode(element.dtype, element.code) - lowest)  # type: ignore[operator]
     else:
         origin = {
             "lowest": lowest,
-            "lowest-of-int8": lowest if given.dtype == "int8" else Fraction(0),
+            "lowest-of-int8": lowest if element.dtype == "int8" else Fraction(0),
             "zero": Fraction(0),
-            "half": Fraction(-(given.levels + 1), 2),
+            "half": Fraction(-(element.levels + 1), 2),
             "above-lowest": lowest + Fraction(1, 2),
             "below-lowest": lowest - Fraction(1, 2),
         }[reading.origin]
@@ -149,11 +152,11 @@ def affine(reading: Any, given: Given) -> int:
     else:
         product = multiply(moved, last(unit))
         term = product if reading.steps == "fused" else last(product)
-    return ended(reading, given, last(added(base, term)), (low, high), reading.out)
+    return ended(reading, element, last(added(base, term)), (low, high), reading.out)
 
 
 def stage_step(form: str, distance: Value, levels: Fraction, stage: Step) -> tuple[Value, Value]:
-    """The step from one code to the next, and its inverse where the form has one (else a NaN)."""
+    """The step from one code to the next, and its inverse, or NaN if the form has none."""
     count, most = stage(levels + 1), stage(levels)
     if form == "values":
         return stage(divide(distance, count)), "nan"
@@ -167,14 +170,14 @@ def stage_step(form: str, distance: Value, levels: Fraction, stage: Step) -> tup
     return stage(divide(distance, most)), "nan"
 
 
-def scaled(reading: Any, given: Given) -> int:
+def scaled(reading: Any, element: RangeElement) -> int:
     """The output code of a recipe of input * factor."""
     taken, single, to = steps_of(reading)
-    low, high = (taken(decode("float32", code)) for code in (given.low, given.high))
-    narrow = reading.narrow == "always" or (reading.narrow == "as-told" and given.told)
+    low, high = (taken(decode("float32", code)) for code in (element.low, element.high))
+    narrow = reading.narrow == "always" or (reading.narrow == "as-told" and element.narrow_range)
     wide, last = to(reading.factor), to(reading.steps)
-    x = last(decode(given.dtype, given.code))
-    lowest, highest, levels = given.lowest + narrow, given.lowest + given.levels, given.levels - narrow
+    x = last(decode(element.dtype, element.code))
+    lowest, highest, levels = element.lowest + narrow, element.lowest + element.levels, element.levels - narrow
 
     def divisors() -> tuple[Fraction, Fraction, Fraction]:
         if reading.divisor == "bound":
@@ -184,7 +187,7 @@ def scaled(reading: Any, given: Given) -> int:
         fixed = {
             "levels": Fraction(levels),
             "half-levels": Fraction(levels, 2),
-            "signed-bound": Fraction((1 << (given.bits - 1)) - 1),
+            "signed-bound": Fraction((1 << (element.bits - 1)) - 1),
             "none": Fraction(1),
         }[reading.divisor]
         return (-fixed if lowest < 0 else fixed), fixed, fixed
@@ -218,11 +221,11 @@ def scaled(reading: Any, given: Given) -> int:
 
     side = reading.source
     if side in ("larger-if-signed", "larger", "smaller", "lowest"):
-        if given.lowest == 0 and (side == "larger-if-signed" or not narrow):
+        if element.lowest == 0 and (side == "larger-if-signed" or not narrow):
             side = "highest"
         elif side != "lowest":
             form = reading.form if "reciprocal" in reading.form else "quotient"
             first, second = quotient("lowest", form), quotient("highest", form)
             takes_second = less(second, first) if side == "smaller" else less(first, second)
             side = "highest" if takes_second else "lowest"
-    return ended(reading, given, product(side), (low, high), "nearest")
+    return ended(reading, element, product(side), (low, high), "nearest")

@@ -1,5 +1,7 @@
-"""Every composition of the stages of y = (x - zero point) * scale in rational numbers, a third statement of what each
-stage means; see `exact` for the values."""
+"""Every composition of the stages of y = (x - zero point) * scale, in rational numbers.
+
+This is a third statement of the stages. See `exact` for the values.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ LEAST_NORMAL = {dtype: Fraction(2) ** (1 - FORMATS[dtype].bias) for dtype in ("f
 
 
 @dataclass(frozen=True)
-class Given:
-    """One triple and its types; no zero point is None."""
+class TypedTriple:
+    """One triple and its types. The zero point may be None."""
 
     x: Value
     zero_point: Value | None
@@ -27,21 +29,21 @@ class Given:
     out: str
 
 
-def by_stages(reading: Any, given: Given) -> int:
-    """The output code of a recipe composed of stages: ``reading`` has their names."""
-    out = given.out
-    # Only x * scale - zero point * scale with a zero point, and a subtraction that can be done there, has two products.
+def by_stages(reading: Any, triple: TypedTriple) -> int:
+    """The output code of a recipe that is composed of stages. ``reading`` has the options by name."""
+    out = triple.out
+    # Two products need a zero point, and a subtraction that x * scale - zero point * scale can do.
     two_products = (
         reading.operation in ("folded", "fused")
-        and given.zero_point is not None
+        and triple.zero_point is not None
         and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     )
-    without_zero_point = given.zero_point is None or reading.subtraction == "ignored"
-    x, zero_point = given.x, Fraction(0) if without_zero_point else given.zero_point
+    without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
+    x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
     if reading.subtraction.startswith("operands-"):
         kind = named(reading.subtraction.removeprefix("operands-"), out)
         x, zero_point = rounded(kind, x), rounded(kind, zero_point)
-    scale = scale_of(reading, given)
+    scale = scale_of(reading, triple)
     step = step_of(reading, out)
     if two_products:
         base = step(multiply(zero_point, scale))
@@ -49,8 +51,8 @@ def by_stages(reading: Any, given: Given) -> int:
         result = step(subtract(product if reading.operation == "fused" else step(product), base))
     else:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
-        difference = bounded(reading.subtraction, subtract(x, zero_point), given.x_dtype)
-        # A formula without a difference rounds none, also where there is no zero point.
+        difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
+        # A formula without a difference rounds none, also without a zero point.
         if reading.difference != "exact" and not (reading.operation in ("folded", "fused") and folds):
             difference = rounded(named(reading.difference, out), difference)
         if reading.operation == "divide":
@@ -66,12 +68,12 @@ def named(option: str, out: str) -> str:
     return out if option == "output" else option
 
 
-def scale_of(reading: Any, given: Given) -> Value:
-    """The scale cast, and taken for zero where it is subnormal in the type that it then has."""
-    kind = given.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, given.out)
-    scale = given.scale if reading.scale_cast == "none" else rounded(kind, given.scale)
+def scale_of(reading: Any, triple: TypedTriple) -> Value:
+    """The scale after its cast and flushing."""
+    kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
+    scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):
-        # float8_e8m0fnu is computed with as float32, whose subnormal 2^-127 is.
+        # The arithmetic on float8_e8m0fnu is in float32, where 2^-127 is subnormal.
         scale = without_subnormals("float32" if kind == "float8_e8m0fnu" else kind, scale)
     return scale
 
@@ -97,7 +99,7 @@ def bounded(subtraction: str, difference: Value, x_dtype: str) -> Value:
 
 
 def step_of(reading: Any, out: str) -> Step:
-    """How the operation rounds each of its results."""
+    """The rounding of each result of the operation."""
     precision = named(reading.precision, out)
     if precision == "once":
         if reading.operation in ("multiply", "divide"):
@@ -113,7 +115,7 @@ def step_of(reading: Any, out: str) -> Step:
 
 
 def finish(reading: Any, result: Value, out: str) -> int:
-    """The final cast, what becomes of subnormal numbers, and of the sign of zero."""
+    """The final cast, then the flushing of subnormals and the sign of zero."""
     if reading.final == "truncated":
         code = toward_zero(out, result)
     elif reading.final == "saturated":
@@ -129,7 +131,7 @@ def finish(reading: Any, result: Value, out: str) -> int:
 
 
 def toward_zero(dtype: str, value: Value) -> int:
-    """The code of the number of the largest magnitude that is not beyond the value; of infinity and NaN their own."""
+    """The code of a value, rounded toward zero. Infinity and NaN have codes of their own."""
     if isinstance(value, str):
         return round_to(dtype, value)
     code = round_to(dtype, value)

@@ -1,4 +1,4 @@
-"""Calls whose codes tell places apart, and what each mistake of an index makes of them, by loops over single elements."""
+"""Calls with distinct codes, and the result of each indexing mistake, by loops over elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARAMETERS = ("scale", "zero_point")
 
 
 def codes(dtype: str, shape: tuple[int, ...], first: int = 0) -> Any:
-    """Codes that differ from their neighbours, and all from one another where the type has enough."""
+    """Codes that differ from their neighbours. All differ where the type has enough codes."""
     numbers = np.arange(first, first + prod(shape)) * 7 % (1 << min(BITS[dtype], 16))
     return numbers.astype(code_dtype(dtype)).reshape(shape)
 
@@ -50,7 +50,7 @@ def spread(operands: Operands, role: str) -> Any:
 
 
 class Param:
-    """A scale or zero point of more than one element, and how it lies along x, in plain Python."""
+    """A scale or zero point of several elements, and its placement along x, in plain Python."""
 
     def __init__(self, call: Call, role: str) -> None:
         self.codes = call.tensors[role].codes
@@ -64,7 +64,7 @@ class Param:
         self.full = self.extent // self.block if self.block else 0
 
     def at(self, where: Where, number: int) -> int:
-        """The element of that number along the axis (the nearest there is), for a value of x."""
+        """The element at an index along the axis, or the nearest one, for a value of x."""
         number = min(max(number, 0), self.count - 1)
         if not self.block:
             return self.flat[number]
@@ -74,7 +74,7 @@ class Param:
         return self.flat[min(number, len(self.flat) - 1)]
 
     def position(self, where: Where, shape: tuple[int, ...] | None = None) -> int:
-        """The number in C order of an element of x, or of a tensor of another shape."""
+        """The flat index in C order of an element of x, or of a tensor of another shape."""
         number = 0
         for index, extent in zip(where, self.shape if shape is None else shape, strict=True):
             number = number * extent + index
@@ -180,17 +180,17 @@ WRONG: dict[str, Wrong] = {
 }
 
 
-# -- places in memory -------------------------------------------------------------------------------------
+# -- indices in memory ------------------------------------------------------------------------------------
 
 
 def neighbours(items: list[int], group: int, order: list[int], padding: bool) -> list[int]:
-    """Groups of elements of one byte, each read in that order."""
+    """The elements, read in a wrong order within each group of one byte."""
     result = []
     for start in range(0, len(items), group):
         own = items[start : start + group]
         full = own + [0] * (group - len(own))
-        for place, number in enumerate(order[: len(own)]):
-            result.append(full[number] if padding or number < len(own) else own[place])
+        for index, number in enumerate(order[: len(own)]):
+            result.append(full[number] if padding or number < len(own) else own[index])
     return result
 
 

@@ -1,4 +1,4 @@
-"""Triples (x, zero point, scale) for the tests of linear readings: special ones and drawn ones, of every type."""
+"""Triples (x, zero point, scale) for tests of linear readings: special and random, of all types."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MIXED = (
     ("int4", "uint4"), ("uint4", "int4"), ("int8", "int32"), ("uint8", "int32"), ("int8", "uint8"), ("uint8", "int8"),
     *((x, zero_point) for x in SMALL_FLOATS for zero_point in SMALL_FLOATS if x != zero_point),
 )  # fmt: skip
-"""Types of x and of a zero point that is not of the type of x."""
+"""Types of x and of a zero point that has another type."""
 
 
 def drawn_reading(rng: np.random.Generator, plain: float = 0.4) -> Stepwise:
-    """A composition: each stage is the plain one with that probability, or any."""
+    """A random composition. ``plain`` is the probability of the plain option of a stage."""
     return Stepwise(
         **{
             name: options[0] if rng.random() < plain else options[rng.integers(len(options))]
@@ -45,7 +45,7 @@ def drawn_reading(rng: np.random.Generator, plain: float = 0.4) -> Stepwise:
 
 
 def drawn_types(rng: np.random.Generator, mixed: float = 0.2) -> Types:
-    """Types of a linear call; with that probability x and the zero point have different ones."""
+    """Random types of a linear call. ``mixed`` is the probability of a zero point of another type."""
     if rng.random() < mixed:
         x, zero_point = MIXED[rng.integers(len(MIXED))]
     else:
@@ -55,12 +55,12 @@ def drawn_types(rng: np.random.Generator, mixed: float = 0.2) -> Types:
 
 
 def some_codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Codes of a type of x: all of a small one in turn, else ends, what is about powers of two, and any."""
+    """Codes of x: all codes of a small type, or codes near ends and powers of two, and random ones."""
     return values.data(dtype, (count,), rng)
 
 
 def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Special scales, those of every recipe, and any codes, shuffled."""
+    """Special scales, scales of every recipe, and random codes, shuffled."""
     special = values.special_scales(dtype)
     each = count // (len(values.SCALE_RECIPES) + 3) + 1
     drawn = [values.scales(dtype, (each,), recipe, rng) for recipe in values.SCALE_RECIPES]
@@ -69,7 +69,7 @@ def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any
 
 
 def triples(types: Types, count: int, seed: int) -> Operands:
-    """So many triples, 1-D: among them zero points next to x, so that differences are small."""
+    """``count`` triples, 1-D. Some zero points are next to x, so that differences are small."""
     rng = np.random.default_rng(seed)
     codes = {"x": some_codes(types.x, count, rng), "scale": some_scales(types.scale, count, rng)}
     dtypes = {"x": types.x, "scale": types.scale}
@@ -85,9 +85,9 @@ def triples(types: Types, count: int, seed: int) -> Operands:
 
 
 def crossed(types: Types, count: int, seed: int) -> Operands:
-    """Every special scale with so many pairs of x and zero point, 1-D."""
+    """Every special scale with ``count`` pairs of x and zero point, 1-D."""
     special = values.special_scales(types.scale)
-    given = triples(types, count, seed)
-    codes = {role: np.repeat(listed, len(special)) for role, listed in given.codes.items() if role != "scale"}
+    pairs = triples(types, count, seed)
+    codes = {role: np.repeat(listed, len(special)) for role, listed in pairs.codes.items() if role != "scale"}
     codes["scale"] = np.tile(special, count)
-    return Operands(codes, given.dtypes, types.out, (count * len(special),))
+    return Operands(codes, pairs.dtypes, types.out, (count * len(special),))

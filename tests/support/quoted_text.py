@@ -1,4 +1,4 @@
-"""Whether a document has the sentences that a contract quotes."""
+"""Search of a document for the sentences that a contract quotes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from xverify.contracts.model import Contract
 
 
 def folded(text: str) -> str:
-    """White space, bullets and quotation marks made alike."""
+    """The text with plain white space, bullets and quotation marks."""
     for odd, plain in (("‘", "'"), ("’", "'"), ("`", ""), ("•", " "), ("::", ":")):
         text = text.replace(odd, plain)
-    return re.sub(r"\( | (?=\))", lambda found: found.group().strip(), re.sub(r"\s+", " ", text)).strip()
+    return re.sub(r"\( | (?=\))", lambda match: match.group().strip(), re.sub(r"\s+", " ", text)).strip()
 
 
 def quoted_but_absent(contract: Contract, document: str) -> list[str]:
-    """Sentences of the contract that the document does not have; " ... " in a quotation skips something."""
+    """Quotations that are not in the document. " ... " in a quotation skips words."""
     whole = folded(document)
     absent = []
     for clause in contract.clauses.values():
-        place = 0
+        position = 0
         for part in filter(None, folded(clause.text).split(" ... ")):
-            place = whole.find(part, place)
-            if place < 0:
+            position = whole.find(part, position)
+            if position < 0:
                 absent.append(f"{clause.id}: {part}")
                 break
     return absent

@@ -1,4 +1,4 @@
-"""Operands of range calls for the tests of range recipes: special codes, special ranges; and compositions at random."""
+"""Operands of range calls for tests: special codes, special ranges, and random recipes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ RANGES = (
     (2.0, 1.0),
     (1.5, 1.5),
 )
-"""(min, max): of either sign, far from zero, wide enough to overflow, subnormal, reversed, equal."""
+"""Pairs (min, max) of either sign, far from zero, wide enough to overflow, subnormal, reversed or equal."""
 
 
 def codes_of(dtype: str, count: int, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:
-    """All 256 codes of 8 bits; of wider types those at the ends and about zero, and others at random."""
+    """All 256 codes of 8 bits. For wider types, codes at the ends, near zero, and random ones."""
     kind = code_dtype(dtype)
     bits = 8 * kind.itemsize
     if bits == 8:
@@ -56,25 +56,25 @@ def ends_of(ranges: tuple[tuple[float, float], ...]) -> tuple[NDArray[np.uint32]
     return low, high
 
 
-def operands_of(dtype: str, codes: Codes, low: Codes, high: Codes, told: bool, out: str) -> Operands:
+def operands_of(dtype: str, codes: Codes, low: Codes, high: Codes, narrow_range: bool, out: str) -> Operands:
     shape = np.broadcast_shapes(codes.shape, low.shape, high.shape)
     types = {"input": dtype, "min_range": "float32", "max_range": "float32"}
     tensors = {"input": codes, "min_range": low, "max_range": high}
-    return Operands(tensors, types, out, shape, {"mode": "SCALED", "narrow_range": told})
+    return Operands(tensors, types, out, shape, {"mode": "SCALED", "narrow_range": narrow_range})
 
 
-def givens_of(operands: Operands) -> list[exact_ranges.Given]:
-    """The same call value by value."""
+def elements_of(operands: Operands) -> list[exact_ranges.RangeElement]:
+    """The elements of a call."""
     x, low, high = np.broadcast_arrays(*(operands.codes[role] for role in ("input", "min_range", "max_range")))
-    dtype, told, out = operands.dtypes["input"], bool(operands.options["narrow_range"]), operands.output_dtype
+    dtype, narrow_range, out = operands.dtypes["input"], bool(operands.options["narrow_range"]), operands.output_dtype
     return [
-        exact_ranges.Given(dtype, int(a), int(b), int(c), told, out)
+        exact_ranges.RangeElement(dtype, int(a), int(b), int(c), narrow_range, out)
         for a, b, c in zip(x.flat, low.flat, high.flat, strict=True)
     ]
 
 
 def compositions(recipe: Any, count: int, seed: int) -> list[Any]:
-    """Recipes of that class with every stage chosen at random, also such as are not searched."""
+    """Random recipes of a class, also some that no search tries."""
     rng = np.random.default_rng(seed)
     choices = {stage: get_args(literal) for stage, literal in get_type_hints(recipe).items()}
     return [recipe(**{stage: of[rng.integers(len(of))] for stage, of in choices.items()}) for _ in range(count)]

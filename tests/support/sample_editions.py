@@ -1,4 +1,4 @@
-"""The editions of the report that is made by hand."""
+"""The editions of the hand-made sample report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every edition's coverage walk, for tests that look at all of it."""
+"""Every edition's coverage walk, for tests that need all of it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def walked(identity: str) -> list[Call]:
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
-    """Each file that imports it lets go of the walks after its tests: they are large."""
+    """Free the walks after the tests of each file that imports this, as they are large."""
     yield
     walked.cache_clear()

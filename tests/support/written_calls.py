@@ -1,4 +1,4 @@
-"""Calls written in a line, drawn by chance, and made from those of the walk."""
+"""Calls from a line of text, random calls, and changed calls of the walk."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ ROLES = {"zp": "zero_point", "min": "min_range", "max": "max_range"}
 
 
 def call_of(identity: str, text: str) -> Call:
-    """A call from a line like "x=int8[2,3] scale=float32[3] axis=1"; "=5" after a shape fills it."""
+    """A call from a line such as "x=int8[2,3] scale=float32[3] axis=1".
+
+    "=5" after a shape fills the tensor with 5.
+    """
     tensors, attributes = {}, {}
     for name, value in (part.split("=", 1) for part in text.split()):
-        found = re.fullmatch(r"(\w+)\[([\d,]*)\](?:=(.+))?", value)
-        if not found:
+        match = re.fullmatch(r"(\w+)\[([\d,]*)\](?:=(.+))?", value)
+        if not match:
             attributes[name] = (
                 int(value) if re.fullmatch(r"-?\d+", value) else {"True": True, "False": False}.get(value, value)
             )
             continue
-        dtype, shape, number = found.groups()
+        dtype, shape, number = match.groups()
         extents = tuple(int(extent) for extent in shape.split(",") if extent)
         fill = float(number or {"scale": 1, "max": 1}.get(name, 0))
         tensors[ROLES.get(name, name)] = tensor(dtype, np.full(extents, fill))
@@ -58,7 +61,7 @@ E8M0 = (*F, "float8_e8m0fnu")
 
 
 TYPES = {10: (T8, F[:1]), 13: (T8, F[:1]), 19: (T19, F), 21: (T21, F), 23: (T23, F), 24: (T23, E8M0), 25: (T25, E8M0)}
-"""The issue's table: types of x and of the scale by version; here a copy on purpose, in the contracts from the schemas."""
+"""Types of x and of the scale by version, written by hand. The contracts read them from the schemas."""
 
 
 def pick(rng: np.random.Generator, *options: object) -> object:
@@ -66,16 +69,16 @@ def pick(rng: np.random.Generator, *options: object) -> object:
 
 
 def random_call(version: int, rng: np.random.Generator) -> Call:
-    """A call that is about as often allowed as not."""
+    """A random call. About half of them are allowed."""
     x_types, scale_types = TYPES[version]
     shape = tuple(int(e) for e in rng.choice([0, 1, 2, 3, 5], rng.integers(0, 4)))
     x_dtype = str(rng.choice(x_types if rng.random() < 0.92 else list(BITS)))
     scale_dtype = str(rng.choice(scale_types if rng.random() < 0.92 else list(BITS)))
     attributes: dict[str, int | str] = {}
     axis, block = int(rng.integers(-len(shape) - 1, len(shape) + 2)), int(pick(rng, 1, 2, 3, 7, 0, -1))
-    place = axis % len(shape) if shape else 0
-    blocks = tuple(-(-e // max(block, 1)) if i == place else e for i, e in enumerate(shape))
-    like: tuple[int, ...] = pick(rng, (), (), shape[place : place + 1], blocks, blocks, (1,), shape, (2,))
+    from_front = axis % len(shape) if shape else 0
+    blocks = tuple(-(-e // max(block, 1)) if i == from_front else e for i, e in enumerate(shape))
+    like: tuple[int, ...] = pick(rng, (), (), shape[from_front : from_front + 1], blocks, blocks, (1,), shape, (2,))
     if rng.random() < (0.7 if version >= 13 else 0.05):
         attributes["axis"] = axis
     if rng.random() < (0.6 if version >= 21 else 0.05):
@@ -94,10 +97,10 @@ def random_call(version: int, rng: np.random.Generator) -> Call:
 
 
 def changed_calls(contract: Contract) -> list[Call]:
-    """Calls spoiled and opened in each way, from some calls of the walk."""
-    found = []
+    """Forbidden and unspecified calls of each kind, made from some calls of the walk."""
+    changed = []
     for seed, call in enumerate(list(walk(contract))[::37]):
         for names, change in ((breakable(contract), spoiled), (openable(contract), opened)):
             made = (change(contract, call, name, np.random.default_rng(seed)) for name in names)
-            found += [call for call in made if call is not None]
-    return found
+            changed += [call for call in made if call is not None]
+    return changed

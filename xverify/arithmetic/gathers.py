@@ -52,12 +52,15 @@ class Placement:
         return self.codes.take(index, self.axis, mode="clip")
 
     def flat(self, index: Index) -> Codes:
-        """The elements at these indices in C order, one for each value of x. An index outside means the nearest end."""
+        """The elements at these indices in C order, one for each value of x.
+
+        An index outside means the nearest end.
+        """
         return self.codes.reshape(-1).take(index, mode="clip").reshape(self.shape)
 
 
 def placement_of(call: Call, right: Operands, role: str) -> Placement | None:
-    """The placement of a parameter, or None if it has one element or x is empty: no index can be wrong then."""
+    """The placement of a parameter, or None where no index can be wrong: one element, or an empty x."""
     codes, shape = call.tensors[role].codes, right.shape
     rank = len(shape)
     if codes.size < 2 or 0 in shape:

@@ -1,4 +1,4 @@
-"""A search for the readings that give some values, over every composition of the stages of a linear formula.
+"""A search for readings that give some values, over all compositions of the linear stages.
 
 The search evaluates one stage after the other, for all compositions at once. Common stages are computed once, and equal
 intermediate results are merged. Compositions too far from every admitted reading are left out before their evaluation.
@@ -124,7 +124,7 @@ class _Before:
 
 @dataclass(frozen=True, eq=False)
 class _Composed:
-    """The results of every composition on some operands. A search compares them with the codes that it wants."""
+    """The results of every composition on some operands, for searches to compare with codes."""
 
     types: Types
     start: tuple[Stepwise, ...]

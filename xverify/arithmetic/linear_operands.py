@@ -1,4 +1,4 @@
-"""Operands of linear calls: the triple (x, scale, zero point) of each output value, for every granularity."""
+"""Operands of linear calls: the triple (x, scale, zero point) of each output value."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _lattice(dtype: str, out: str, narrow_range: bool) -> tuple[Reading, ...]:
 
 
 def range_lattice(operands: Operands) -> tuple[Reading, ...]:
-    """The range readings that may differ for the operands' types and narrow_range, in the order of the search.
+    """The range readings that may differ for the operands' types and options, in search order.
 
     Of readings with equal simplified forms, only the first is there.
     """

@@ -21,7 +21,7 @@ Precision = Literal["exact", "float32", "float64"]
 
 @dataclass(frozen=True)
 class Inputs:
-    """The operands as numbers: the input as integers, and the ends of the range as float64. All have one shape."""
+    """The operands as numbers, in one shape: the input as integers, the ends of the range as float64."""
 
     codes: NDArray[np.int64]
     low: F64
@@ -177,7 +177,7 @@ class MinFirst(Irreducible):
 
 @dataclass(frozen=True)
 class ScaledSymmetric(Irreducible):
-    """SCALED in the older text: input * s, where s = 2 m / (max_fixed - min_fixed) and m = max(|min|, |max|).
+    """SCALED in the older text: input * 2 m / (max_fixed - min_fixed), where m = max(|min|, |max|).
 
     Source: TensorFlow 1's Dequantize, mode SCALED. The fixed range of a signed type is symmetric (-127..127), as its prose
     says.

@@ -1,4 +1,4 @@
-"""Stages that the composed range recipes share: the span, subnormals, the fused sum, the clamp and the cast.
+"""Stages that the composed range recipes share: span, subnormals, fused sum, clamp and cast.
 
 A stage is a function of a bench and of the choices that name it. The bench evaluates it once for those choices, so recipes
 with common stages share their results.
@@ -68,7 +68,7 @@ def real(precision: str) -> Any:
 
 
 def settled(numbers: Any, subnormals: Subnormals) -> Numbers:
-    """The results of a step, with zeros of the same sign in place of float32 subnormals unless they are kept."""
+    """The results of a step. Unless float32 subnormals are kept, they become zeros of the same sign."""
     result = np.asarray(numbers)
     if subnormals == "kept" or result.dtype != np.float32:
         return result

@@ -111,7 +111,7 @@ def _plain_product(reading: StageOptions) -> bool:
 
 
 def _folds_exactly(reading: StageOptions, types: Types) -> bool:
-    """True if x * scale, zero point * scale and their difference are exact: products by powers of two in float64.
+    """True if both products with the scale are exact, as products by powers of two in float64 are.
 
     A scale that is flushed to zero or cast to infinity would show.
     """
@@ -124,9 +124,9 @@ def _folds_exactly(reading: StageOptions, types: Types) -> bool:
 
 
 def _scaled_by_power(reading: StageOptions) -> StageOptions:
-    """The reading with an exact difference, where a power of two scales a difference that was rounded to bfloat16.
+    """The reading with an exact difference, where the scale is a power of two.
 
-    The product is then rounded to bfloat16 instead. A result is subnormal only if the difference is 1 or 0.
+    The product is then rounded to bfloat16 instead of the difference. A result is subnormal only if the difference is 1 or 0.
     """
     if reading.operation != "multiply" or reading.scale_cast != "none":
         return reading
@@ -297,7 +297,7 @@ def _simpler_end(reading: StageOptions, types: Types) -> StageOptions:
 
 
 def _is_exact(reading: StageOptions, types: Types) -> bool:
-    """True if the final cast changes neither an infinity nor a finite number in the range of the output type."""
+    """True if the final cast changes no infinity and no finite number in the output type's range."""
     out, scale = types.out, _scale_type(reading, types)
     if out == "float16" or _product_bits(reading, types) > _PRECISION[out]:
         return False
@@ -337,7 +337,10 @@ def _with_flushing(
 
 
 def _never_negative_zero(reading: StageOptions, types: Types, scale: str) -> bool:
-    """True if no result is -0: scales are positive, and no difference is negative or no product underflows."""
+    """True if no result is -0.
+
+    Scales are positive here, and no difference is negative or no product underflows.
+    """
     if types.scale != "float8_e8m0fnu" or not (types.x in INTEGERS or types.x.endswith("fnuz")):
         return False
     low, _ = _difference_ends(reading.subtraction, types)

@@ -204,7 +204,7 @@ def resolved(option: Any, out: str) -> Any:
 
 
 def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
-    """The operands of the subtraction: x, and the zero point or 0.0 where there is none or it is ignored."""
+    """The operands of the subtraction. A zero point that is absent or ignored is 0.0."""
     x, zero_point = triples.x, np.asarray(0.0)
     if triples.zero_point is not None and subtraction != "ignored":
         zero_point = triples.zero_point
@@ -292,8 +292,9 @@ def combined(
 def folded(
     triples: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
 ) -> F64:
-    """x * scale - zero_point * scale, each step rounded to ``precision``, where "once" means the output type.
+    """x * scale - zero_point * scale, each step rounded to ``precision``.
 
+    precision: "once" stands for the output type here.
     fused: x * scale is not rounded before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)

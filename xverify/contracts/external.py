@@ -1,4 +1,4 @@
-"""Editions from a Python file that the user names. The file runs here, and its editions are checked first.
+"""Editions from a Python file of the user. The file runs here, and its editions are checked first.
 
 The file defines ``contract() -> Contract``, or several of them as ``CONTRACTS``. Field ``like`` of a Contract names the
 built-in edition whose calls have the same form. Implementations get the calls under that edition.

@@ -1,4 +1,4 @@
-"""oneDNN DynamicDequantize-1: two documents that name no release, and the developer guide of the library's releases.
+"""oneDNN DynamicDequantize-1: two documents without a release, and the developer guide.
 
 The formulas of the first two disagree: one multiplies by the scale, and the other divides. From release 3.7 on, the guide
 lists more types.

@@ -1,4 +1,4 @@
-"""oneDNN Dequantize-1, the static operation: its scales and zero points are attributes instead of operands.
+"""oneDNN Dequantize-1, the static operation, whose scales and zero points are attributes.
 
 In a call they are the 1-D tensors scale and zero_point, as for DynamicDequantize-1. The list zps holds s64. A call has its
 numbers as int32, for which the arithmetic here is exact, or as int64 where they are wider.
@@ -124,8 +124,10 @@ def _operands(call: Call) -> Operands:
 
 
 def _readings(call: Call) -> tuple[Reading, ...]:
-    """``round`` in the first formula is taken for the rounding to f32, which the second has not either: see
-    `_text_checks`."""
+    """The admitted readings. ``round`` in the first formula counts as the rounding to f32.
+
+    The second formula does not write that rounding, see `_text_checks`.
+    """
     return EXACT, FLOAT32
 
 

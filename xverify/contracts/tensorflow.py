@@ -1,4 +1,4 @@
-"""TensorFlow Dequantize: the seed document (TensorFlow 1), and the docstring of the installed TensorFlow."""
+"""TensorFlow Dequantize: the seed document (TensorFlow 1), and the installed docstring."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Calls, outcomes, dtypes, bits: what every floor above speaks in."""
+"""Calls, outcomes, dtypes, bits and errors, which every other floor uses."""

@@ -1,4 +1,4 @@
-"""Comparing codes: equality of bits, and distance in units in the last place."""
+"""Comparison of codes: equality of bits, and distance in units in the last place (ULP)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from xverify.core.dtypes import MANTISSA_BITS
 
 
 def is_nan(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """Which codes of float32, float16 or bfloat16 are NaN."""
+    """True for each code of float32, float16 or bfloat16 that is NaN."""
     return np.asarray(_magnitude(codes, dtype) > codes.dtype.type(_infinity(dtype)))
 
 
 def kinds(codes: NDArray[Any], dtype: str) -> tuple[bool, bool]:
-    """Whether any of the codes is NaN, and whether any is a subnormal number, in less time than it takes to say which."""
+    """True if any code is NaN, and True if any is subnormal. This is faster than finding out which."""
     magnitude = _magnitude(codes, dtype)
     has_nan = bool(magnitude.max(initial=0) > _infinity(dtype))
-    magnitude -= codes.dtype.type(1)  # then zero is the largest number of all
+    magnitude -= codes.dtype.type(1)  # zero wraps around to the largest number
     return has_nan, bool(magnitude.min(initial=_infinity(dtype)) < (1 << MANTISSA_BITS[dtype]) - 1)
 
 
 def _magnitude(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """The codes without their signs, in memory of their own."""
+    """The codes without their signs, in new memory."""
     return np.asarray(codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1))
 
 
@@ -35,15 +35,16 @@ def _infinity(dtype: str) -> int:
 
 
 def canonical(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """The codes with every NaN replaced by one: any NaN equals any NaN, -0 and +0 differ."""
+    """The codes, with the same code for every NaN. Any NaN then equals any NaN, while -0 and +0 differ."""
     nan = is_nan(codes, dtype)
     return np.where(nan, codes.dtype.type((1 << BITS[dtype]) - 1), codes) if nan.any() else codes
 
 
 def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int64]:
-    """How many representable numbers lie between two codes; -1 where exactly one is NaN, 0 where both are.
+    """The distance of codes in representable numbers.
 
-    -0 and +0 count as one apart, since they differ in bits.
+    Returns:
+        -1 where exactly one code is NaN, and 0 where both are. -0 and +0 are one apart, since their bits differ.
     """
     sign = np.int64(1 << (BITS[dtype] - 1))
 
@@ -57,9 +58,9 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int
 
 
 def subnormals_work() -> bool:
-    """Canary: whether this process still computes with subnormals.
+    """True if this process still computes with subnormals.
 
-    Loading a library built with -ffast-math turns on flush-to-zero for the whole process; a legal set computed then
-    is wrong. One control bit flushes all precisions, so that one of them tells.
+    Loading a library built with -ffast-math turns on flush-to-zero for the whole process. Legal sets computed after that are
+    wrong. One control bit flushes all precisions, so a test of float32 is enough.
     """
     return bool(np.float32(2.0**-126) * np.float32(0.5) != 0)

@@ -1,10 +1,10 @@
-"""A call, its tensors and its outcome, and their form on the wire.
+"""A call, its tensors and its outcome, and their wire form.
 
-With `surroundings` and `moves` this is all of ours that a worker process imports, and a worker may be another Python
-with another version of a framework: so it needs the standard library and NumPy, and nothing else.
+A worker process may be another Python with another version of a framework. Of xverify, it imports this module, `surroundings`
+and `moves` only. So they need the standard library and NumPy, and nothing else.
 
-Tensors carry *codes*: the bits of each element as an unsigned integer, one element an array item, also for
-types of 4 and 2 bits (in the low bits, the others 0). Dtype names are NumPy's and ml_dtypes'.
+Tensors hold *codes*: the bits of each element as an unsigned integer. Elements of 4 and 2 bits have an array item of their
+own too, with their bits lowest and the other bits 0. Names of dtypes are those of NumPy and ml_dtypes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ BITS: dict[str, int] = {
     "int32": 32, "uint32": 32, "float32": 32,
     "int64": 64, "uint64": 64, "float64": 64,
 }  # fmt: skip
-"""Every dtype that a call or an outcome can hold, and its width in bits."""
+"""The width in bits of every dtype that a call or an outcome can hold."""
 
 LAYOUTS = ("C", "F", "reversed", "strided", "offset", "read-only", "misaligned", "broadcast")
-"""How the array that an implementation is given lies in memory; the values are the same. Misaligned: from one byte past
-an aligned address. Broadcast: with stride 0 along each axis on which the values are constant, where there is one."""
+"""Memory layouts of the array that an implementation gets. The values are the same in all of them.
+
+"misaligned" begins one byte past an aligned address. "broadcast" has stride 0 along each axis on which the values are
+constant.
+"""
 
 _WIRE_MAGIC = b"xvc1"
 
@@ -44,38 +47,45 @@ def code_dtype(dtype: str) -> np.dtype[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """Codes of one dtype in one shape; ``layout`` says how an implementation is to be given them."""
+    """Codes of one dtype in one shape."""
 
     dtype: str
     codes: np.ndarray[Any, Any]
+    """The codes, as unsigned integers of `code_dtype`."""
     layout: str = "C"
+    """The memory layout in which an implementation gets the tensor, one of `LAYOUTS`."""
 
     def __post_init__(self) -> None:
         if self.dtype not in BITS:
-            raise ValueError("unknown dtype %r" % (self.dtype,))
+            raise ValueError("unknown dtype %r; expected one of %s" % (self.dtype, ", ".join(BITS)))
         if self.codes.dtype != code_dtype(self.dtype):
-            raise ValueError("codes of %s must be %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype))
+            raise ValueError(
+                "codes of %s must have dtype %s, not %s" % (self.dtype, code_dtype(self.dtype), self.codes.dtype)
+            )
         if self.layout not in LAYOUTS:
-            raise ValueError("unknown layout %r" % (self.layout,))
+            raise ValueError("unknown layout %r; expected one of %s" % (self.layout, ", ".join(LAYOUTS)))
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The extents of the tensor."""
         return tuple(self.codes.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return int(self.codes.size)
 
     def laid_out(self) -> np.ndarray[Any, Any]:
-        """A fresh array of the codes in this tensor's layout."""
+        """A new array of the codes, in the layout of this tensor."""
         return lay_out(self.codes, self.layout)
 
     def same_bits(self, other: Tensor) -> bool:
+        """True if dtype, shape and codes are equal. Layouts may differ."""
         return self.dtype == other.dtype and self.shape == other.shape and self.codes.tobytes() == other.codes.tobytes()
 
 
 def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
-    """A fresh array equal to ``array`` that lies in memory as ``layout`` says."""
+    """A new array with the values of ``array``, in a memory layout of `LAYOUTS`."""
     result: np.ndarray[Any, Any]
     if layout == "misaligned":
         memory = np.zeros(array.nbytes + 1, np.uint8)
@@ -96,9 +106,9 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         result = flat.reshape(array.shape)
         result[...] = array
     elif layout == "broadcast":
-        still = constant_axes(array)
-        few = np.array(array[tuple(slice(1) if one else slice(None) for one in still)], order="C")
-        strides = tuple(0 if one else few.strides[axis] for axis, one in enumerate(still))
+        is_constant = constant_axes(array)
+        few = np.array(array[tuple(slice(1) if constant else slice(None) for constant in is_constant)], order="C")
+        strides = tuple(0 if constant else few.strides[axis] for axis, constant in enumerate(is_constant))
         result = np.ndarray(array.shape, array.dtype, few, strides=strides)
     else:
         result = np.array(array, order="C")
@@ -108,30 +118,32 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def constant_axes(array: np.ndarray[Any, Any]) -> tuple[bool, ...]:
-    """For each axis whether it is longer than 1 and all elements along it are equal; of an empty array none is."""
+    """True for each axis that is longer than 1 and along which a non-empty array is constant."""
     extents = enumerate(array.shape)
     return tuple(n > 1 and array.size > 0 and bool((array == array.take([0], axis)).all()) for axis, n in extents)
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One application of an operator: tensors and attributes under one edition.
-
-    ``tensors`` are named x, scale, zero_point (linear operators) or input, min_range, max_range
-    (TensorFlow); an absent optional tensor or attribute has no entry. ``origin`` says what made the call
-    and is not part of its identity. ``around``: what stands around the operator in a small graph, in words that
-    `xverify.core.surroundings` explains; what it is to give is what the operator gives alone.
-    """
+    """One application of an operator: tensors and attributes under one edition."""
 
     contract: str
+    """The id of the edition."""
     tensors: Mapping[str, Tensor]
+    """Tensors by role: x, scale, zero_point, or TensorFlow's input, min_range, max_range. An absent one has no entry."""
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    """Attributes by name. An absent one has no entry."""
     origin: str = ""
+    """A note on what made the call. It is not part of the call's identity."""
     around: tuple[str, ...] = ()
+    """The surroundings of the operator in a small graph, in words of `xverify.core.surroundings`.
+
+    The expected result is that of the operator alone.
+    """
 
     @property
     def values(self) -> int:
-        """Elements of the quantized tensor."""
+        """The number of elements of the quantized tensor."""
         return self.data.size
 
     @property
@@ -144,31 +156,38 @@ class Call:
         return replace(self, contract=contract)
 
     def digest(self) -> str:
-        """32 hex digits that identify the call: SHA-256 of its wire form without the origin."""
+        """32 hex digits that identify the call.
+
+        They are the beginning of the SHA-256 of its wire form without the origin.
+        """
         return hashlib.sha256(encode_call(replace(self, origin=""))).hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a call.
-
-    kind: "tensor", "rejected", "unsupported" (refused by an exception whose type says not implemented),
-    "crash" (the process died) or "hang" (no answer in time). ``error`` is the exception's type,
-    ``notes`` what was seen besides: "input-written", "output-aliases-input".
-    """
+    """The outcome of a call."""
 
     kind: str
+    """One of "tensor", "rejected", "unsupported", "crash" (the process died) and "hang" (no answer in time).
+
+    "unsupported" is a refusal by an exception whose type says that something is not implemented.
+    """
     tensor: Tensor | None = None
+    """The result, for the kind "tensor"."""
     error: str = ""
+    """The type of the exception."""
     message: str = ""
+    """The message of the exception."""
     notes: tuple[str, ...] = ()
+    """Further observations, such as "input-written" or "output-aliases-input"."""
 
     @property
     def refused(self) -> bool:
+        """True if the implementation refused the call."""
         return self.kind in ("rejected", "unsupported")
 
     def same(self, other: Outcome) -> bool:
-        """The same answer: equal bits, or a refusal of the same kind (messages may differ)."""
+        """True if two outcomes have equal bits, or are of the same kind without a tensor. Messages may differ."""
         if self.kind != other.kind:
             return False
         if self.tensor is None or other.tensor is None:
@@ -184,7 +203,7 @@ def _pack(header: dict[str, Any], tensors: list[tuple[str, Tensor]]) -> bytes:
 
 def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if blob[:4] != _WIRE_MAGIC or len(blob) < 8:
-        raise ValueError("not a call of xverify: it does not begin with %r" % (_WIRE_MAGIC,))
+        raise ValueError("these bytes are no call of xverify: they do not begin with %r" % (_WIRE_MAGIC,))
     (length,) = struct.unpack_from("<I", blob, 4)
     try:
         header = json.loads(blob[8 : 8 + length].decode())
@@ -206,7 +225,7 @@ def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def encode_call(call: Call) -> bytes:
-    """The call as bytes: a JSON header, then each tensor's codes in C order, little-endian."""
+    """The wire form of a call: a JSON header, then the codes of each tensor in C order, little-endian."""
     header: dict[str, Any] = {"contract": call.contract, "attributes": dict(call.attributes), "origin": call.origin}
     if call.around:
         header["around"] = list(call.around)
@@ -214,21 +233,29 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_call(blob: bytes) -> Call:
-    """Inverse of `encode_call`; the tensors are read-only views of ``blob``. ValueError when damaged."""
+    """Read a call from its wire form. The tensors are read-only views of ``blob``.
+
+    Raises:
+        ValueError: The bytes are damaged.
+    """
     header, tensors = _unpack(blob)
     around = read_around(header.get("around", []))
     return Call(header["contract"], tensors, header["attributes"], header["origin"], around)
 
 
 def read_around(words: Any) -> tuple[str, ...]:
-    """What stands around a call, from JSON. ValueError when that is no list of strings."""
+    """Read the surroundings of a call from JSON.
+
+    Raises:
+        ValueError: They are no list of strings.
+    """
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError("what stands around a call is a list of strings, not %r" % (words,))
+        raise ValueError("the surroundings of a call must be a list of strings, not %r" % (words,))
     return tuple(words)
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """The outcome as bytes, in the form of `encode_call`."""
+    """The wire form of an outcome, like that of `encode_call`."""
     header = {
         "kind": outcome.kind,
         "error": outcome.error,
@@ -239,6 +266,10 @@ def encode_outcome(outcome: Outcome) -> bytes:
 
 
 def decode_outcome(blob: bytes) -> Outcome:
-    """Inverse of `encode_outcome`. ValueError when damaged."""
+    """Read an outcome from its wire form.
+
+    Raises:
+        ValueError: The bytes are damaged.
+    """
     header, tensors = _unpack(blob)
     return Outcome(header["kind"], tensors.get("y"), header["error"], header["message"], tuple(header["notes"]))

@@ -1,4 +1,7 @@
-"""Calls and outcomes as JSON, for reports, witnesses and replay files: read as data, limited in size, never pickled."""
+"""Calls and outcomes as JSON, for reports, witnesses and replay files.
+
+Files are read as data. They are limited in size and never unpickled.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,18 @@ from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.errors import DamagedFileError
 
 MOST_INLINE = 4096
-"""Tensors of more values than this are named by generator and digest, with a file beside the report."""
+"""Largest number of values of a tensor inside JSON. Larger ones lie in a file beside the report."""
 
 MOST_BYTES = 256 << 20
-"""Files larger than this are refused."""
+"""Largest size of a file that is read, in bytes."""
 
 
 def read_json(path: Path, limit: int = MOST_BYTES) -> Any:
-    """The JSON in a file. Raises DamagedFileError when it cannot be read, is too large, or is not JSON."""
+    """Read the JSON in a file.
+
+    Raises:
+        DamagedFileError: The file cannot be read, is too large, or is not JSON.
+    """
     try:
         size = path.stat().st_size
         if size > limit:
@@ -39,16 +46,19 @@ def read_json(path: Path, limit: int = MOST_BYTES) -> Any:
         return json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
     except OSError as error:
         raise DamagedFileError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, which Python does not read
+    except (ValueError, RecursionError) as error:  # Python also refuses numbers of thousands of digits.
         raise DamagedFileError(f"{path} is not JSON: {error}") from None
 
 
 def _no_number(name: str) -> Any:
-    raise ValueError(f"it has {name} for a number")
+    raise ValueError(f"it has {name}, which is no number of JSON")
 
 
 def tensor_to_json(tensor: Tensor, generator: str = "", file: str = "", digest: str = "") -> dict[str, Any]:
-    """A tensor as dtype, shape, layout, decimals and bits in hex; a large one as generator, digest and file."""
+    """A tensor as dtype, shape, layout, decimals and bits in hex.
+
+    A large tensor has generator, digest and file in place of its values.
+    """
     head = {"dtype": tensor.dtype, "shape": list(tensor.shape), "layout": tensor.layout}
     if tensor.size > MOST_INLINE:
         return {**head, "generator": generator, "digest": digest, "file": file}
@@ -61,7 +71,7 @@ def tensor_to_json(tensor: Tensor, generator: str = "", file: str = "", digest: 
 
 
 def call_to_json(call: Call, file: str = "") -> dict[str, Any]:
-    """A call as JSON; ``file`` names the file beside it that holds the call when a tensor is too large to be inline."""
+    """A call as JSON. ``file`` is the name of the file beside it that holds a call with large tensors."""
     digest = call.digest()
     return {
         "contract": call.contract,
@@ -73,12 +83,12 @@ def call_to_json(call: Call, file: str = "") -> dict[str, Any]:
 
 
 def is_large(call: Call) -> bool:
-    """Whether some tensor of the call is too large to be inline."""
+    """True if a tensor of the call is too large for JSON."""
     return any(tensor.size > MOST_INLINE for tensor in call.tensors.values())
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON; a large result is given by its digest only, since the call gives it again."""
+    """An outcome as JSON. A large result has no values there, since the call gives them again."""
     tensor = None if outcome.tensor is None else tensor_to_json(outcome.tensor, "the implementation's result")
     return {
         "kind": outcome.kind,
@@ -90,14 +100,18 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def tensor_from_json(entry: Mapping[str, Any]) -> Tensor:
-    """Inverse of `tensor_to_json` for inline tensors; only the bits are read. ValueError when damaged."""
+    """Read a tensor from JSON with its values. Only the bits count, not the decimals.
+
+    Raises:
+        ValueError: The entry is damaged.
+    """
     dtype, shape, layout = entry["dtype"], entry["shape"], entry.get("layout", "C")
     if dtype not in BITS:
         raise ValueError(f"unknown dtype {dtype!r}")
     if layout not in LAYOUTS:
         raise ValueError(f"unknown layout {layout!r}")
     if not isinstance(shape, list) or not all(isinstance(e, int) and 0 <= e < 2**31 for e in shape) or len(shape) > 32:
-        raise ValueError(f"a shape is a list of extents, not {shape!r}")
+        raise ValueError(f"a shape must be a list of extents, not {shape!r}")
     codes = [int(text, 16) for text in entry["hex"]]
     if any(not 0 <= code < 1 << BITS[dtype] for code in codes):
         raise ValueError(f"a code is outside the {BITS[dtype]} bits of {dtype}")
@@ -105,9 +119,14 @@ def tensor_from_json(entry: Mapping[str, Any]) -> Tensor:
 
 
 def call_from_json(entry: Any, directory: Path) -> Call:
-    """Inverse of `call_to_json`; files are looked for in ``directory`` only.
+    """Read a call from JSON.
 
-    Raises DamagedFileError when the entry is not a call, or a file is missing or is not the one that was written.
+    Args:
+        entry: The JSON.
+        directory: The only folder with files of large calls.
+
+    Raises:
+        DamagedFileError: The entry is no call, or its file is missing or was changed.
     """
     try:
         large = [t for t in entry["tensors"].values() if "hex" not in t]
@@ -115,7 +134,7 @@ def call_from_json(entry: Any, directory: Path) -> Call:
             return _call_from_file(directory / Path(large[0]["file"]).name, large[0]["digest"])
         attributes = dict(entry["attributes"])
         if not all(isinstance(v, (int, str, bool)) for v in attributes.values()):
-            raise ValueError("an attribute is a whole number, a string or a boolean")
+            raise ValueError("an attribute must be a whole number, a string or a boolean")
         tensors = {str(role): tensor_from_json(t) for role, t in entry["tensors"].items()}
         if not tensors.keys() & {"x", "input"}:
             raise ValueError("it has no quantized tensor")
@@ -141,5 +160,5 @@ def _call_from_file(path: Path, digest: str) -> Call:
 
 
 def write_call(call: Call, path: Path) -> None:
-    """Write a call in its wire form."""
+    """Write the wire form of a call to a file."""
     path.write_bytes(encode_call(call))

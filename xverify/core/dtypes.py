@@ -1,7 +1,7 @@
-"""What the codes of each dtype mean, exactly.
+"""The exact values of codes, for each dtype.
 
-Every number that a quantized type can hold is an integer times a power of two that depends on the type only,
-so operands are decoded to int64 *units* without rounding; floats wider than 8 bits are decoded to float64.
+Each number of a quantized type is an integer times a power of two that depends on the type only. float64 holds all values of
+all types here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FLOATS = ("float32", "float16", "bfloat16")
 
 MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
-"""Of the smallest normal number: 2 ** MIN_EXPONENT."""
+"""Exponent of the smallest normal number, which is 2 ** this."""
 
 UNIT_EXPONENT = {
     "float4_e2m1fn": -1,
@@ -33,7 +33,7 @@ UNIT_EXPONENT = {
     "float8_e5m2": -16,
     "float8_e5m2fnuz": -17,
 }
-"""Each finite value of the type is an integer times 2 ** this; the value of its smallest subnormal."""
+"""Exponent of the smallest subnormal, which is 2 ** this. Each finite value of the type is a multiple of it."""
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -65,9 +65,9 @@ def _small_float_table(dtype: str) -> NDArray[np.float64]:
 
 
 def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
-    """The values of a float dtype's codes; exact, since float64 holds every value of the narrower types."""
+    """The exact values of a float dtype's codes as float64."""
     if dtype in FLOATS:
-        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is converted
+        with np.errstate(invalid="ignore"):  # The conversion of a signalling NaN warns.
             if dtype == "bfloat16":
                 return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
             return codes.view(dtype).astype(np.float64)
@@ -77,11 +77,12 @@ def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def is_float(dtype: str) -> bool:
+    """True for a float dtype of any width."""
     return dtype in FLOATS or dtype.startswith("float")
 
 
 def values(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:
-    """The values of any dtype's codes as float64 (exact: no integer type here is wider than 32 bits)."""
+    """The values of a dtype's codes as float64. They are exact, except for integers of 64 bits."""
     if is_float(dtype):
         return floats(dtype, codes)
     if BITS[dtype] < 8:
@@ -97,9 +98,9 @@ def _small_integer_table(dtype: str) -> NDArray[np.float64]:
 
 
 def encode(dtype: str, numbers: ArrayLike) -> NDArray[Any]:
-    """Codes of representable numbers: integers by value, floats by NumPy's or ml_dtypes' conversion.
+    """Codes of representable numbers: integers by value, floats by the conversion of NumPy or ml_dtypes.
 
-    For making inputs and not for judging results: conversions that must round rightly are in `rounding`.
+    Use this to make inputs only. Conversions that must round correctly are in `rounding`.
     """
     if not is_float(dtype):
         if BITS[dtype] == 64:
@@ -111,12 +112,12 @@ def encode(dtype: str, numbers: ArrayLike) -> NDArray[Any]:
 
 
 def tensor(dtype: str, numbers: ArrayLike, layout: str = "C") -> Tensor:
-    """A tensor of those numbers; see `encode`."""
+    """A tensor of these numbers, see `encode`."""
     return Tensor(dtype, np.asarray(encode(dtype, numbers)), layout)
 
 
 def decimal(dtype: str, code: int) -> str:
-    """The shortest decimal that identifies the value of one code, or nan, inf, -inf, -0.0."""
+    """The shortest decimal that identifies the value of a code, or nan, inf, -inf, -0.0."""
     codes = np.array([code], code_dtype(dtype))
     if dtype in INTEGERS or dtype == "int64":
         return str(int(integers(dtype, codes)[0]))
@@ -130,5 +131,5 @@ def decimal(dtype: str, code: int) -> str:
 
 
 def hexadecimal(dtype: str, code: int) -> str:
-    """The bits of one code, e.g. 0x3f800000 for float32's 1."""
+    """The bits of a code in hex, such as 0x3f800000 for 1 in float32."""
     return f"0x{code:0{max(1, (BITS[dtype] + 3) // 4)}x}"

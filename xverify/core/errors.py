@@ -1,30 +1,30 @@
-"""Exceptions of xverify: each message is a sentence for the user."""
+"""Exceptions of xverify. Each message is a sentence for the user."""
 
 from __future__ import annotations
 
 
 class UsageError(ValueError):
-    """The user asked for something that is not there; the message says what to do next."""
+    """A request for something that does not exist. The message says what to do next."""
 
 
 class UnableError(Exception):
-    """What was asked for cannot be done here; the message is a sentence."""
+    """A request that cannot be fulfilled on this machine."""
 
 
 class DamagedFileError(ValueError):
-    """A file is not what it should be; the message is a sentence that says which file and why."""
+    """A file with wrong content. The message says which file, and what is wrong."""
 
 
 class DocumentError(Exception):
-    """A document cannot be read: its package is not installed, or does not answer."""
+    """A document that cannot be read, since its package is not installed or does not answer."""
 
 
 class ContractFileError(ValueError):
-    """A file is not one of an edition; the message says where and why, and is for the author of the file."""
+    """A mistake in a file of an edition. The message tells the author of the file where it is."""
 
 
 class UnknownEditionError(KeyError):
-    """No built-in edition has that id; the message is a sentence."""
+    """An id that no built-in edition has."""
 
     def __str__(self) -> str:
         return (
@@ -34,38 +34,41 @@ class UnknownEditionError(KeyError):
 
 
 class UnknownRecipeError(KeyError):
-    """No recipe has that name; the message is a sentence."""
+    """A name that no recipe has."""
 
     def __str__(self) -> str:
         return f"no recipe of arithmetic is called {self.args[0]!r}; reports and the lines of a gate name those that there are"
 
 
 class BrokenEnvironmentError(RuntimeError):
-    """This process flushes subnormals, so nothing that it computes can be trusted."""
+    """A process that flushes subnormals, so its results cannot be trusted."""
 
 
 class NotStartedError(RuntimeError):
-    """The process could not be started; the message says why."""
+    """A process that could not be started. The message says why."""
 
 
 class WorkerFailedError(RuntimeError):
-    """The worker could not be started, or died again and again; the message is a sentence."""
+    """A worker that could not be started, or died repeatedly."""
 
 
 class EnvironmentFailedError(RuntimeError):
-    """An environment cannot be made or used; the message is a sentence."""
+    """An environment that cannot be made or used."""
 
 
 class RefusedError(UnableError):
-    """The implementation answers no call of the domain; the message is a sentence."""
+    """An implementation that answers no call of a domain."""
 
 
 class FlushingError(UnableError):
-    """This process no longer computes with subnormals, so nothing that it expects is right."""
+    """A process that began to flush subnormals, so its expected results are wrong."""
 
 
 class WrongFieldError(ValueError):
-    """A field is not what it should be. keys: the way to it from the entry's table, () for the entry as a whole."""
+    """A field with a wrong value.
+
+    keys: The keys that lead from the entry's table to the field. () stands for the whole entry.
+    """
 
     def __init__(self, keys: tuple[str, ...], message: str) -> None:
         super().__init__(message)

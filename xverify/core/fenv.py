@@ -1,9 +1,12 @@
-"""The floating-point environment of a thread: rounding, and whether subnormals are flushed to zero.
+"""The floating-point environment of a thread: its rounding, and its flushing of subnormals.
 
-Loading a library that was built with ``-ffast-math`` turns flushing on for the thread that loads it, and a kernel may turn
-it on for itself. Where a user's code runs in the same process as ours, each has an environment of its own, and the two
-are exchanged around every call. C's fenv.h does that (C11, 7.6.4): a ``fenv_t`` of glibc, musl and macOS holds MXCSR on x86-64
-and FPCR on AArch64, which are the registers that flush. Elsewhere nothing is done, and `available` says so.
+Loading a library that was built with ``-ffast-math`` turns flushing on in the loading thread, and a kernel may turn it on
+itself. A user's code that runs in our process therefore has an environment of its own, which is set around every call.
+
+The registers that flush are MXCSR on x86-64 and FPCR on AArch64. A ``fenv_t`` of glibc, musl and macOS holds them. On other
+systems nothing happens, and `available` is False.
+
+Source: C11, 7.6.4 (fenv.h).
 """
 
 from __future__ import annotations
@@ -16,23 +19,24 @@ from dataclasses import dataclass
 from functools import cache
 
 _MOST_BYTES = 256
-"""More than the largest ``fenv_t``; that of glibc on x86-64 has 32 bytes."""
+"""More bytes than any ``fenv_t`` has. glibc's has 32 on x86-64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Environment:
-    """A thread's floating-point environment at some moment; empty where there is no access to it."""
+    """A copy of a thread's floating-point environment."""
 
     memory: ctypes.Array[ctypes.c_char] | None
+    """A ``fenv_t``, or None on systems without access to it."""
 
 
 def available() -> bool:
-    """Whether environments can be read and set here."""
+    """True if this system can read and set environments."""
     return _library() is not None
 
 
 def current() -> Environment:
-    """The calling thread's environment as it is now."""
+    """Copy the calling thread's environment."""
     library = _library()
     if library is None:
         return Environment(None)
@@ -42,7 +46,7 @@ def current() -> Environment:
 
 
 def enter(environment: Environment) -> None:
-    """Make an environment, as `current` gave it, that of the calling thread."""
+    """Set the calling thread's environment to a copy from `current`."""
     library = _library()
     if library is not None and environment.memory is not None:
         library.fesetenv(environment.memory)
@@ -50,7 +54,7 @@ def enter(environment: Environment) -> None:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """The calling thread's environment is the same after as before."""
+    """Restore the calling thread's environment at the end of the block."""
     before = current()
     try:
         yield
@@ -60,7 +64,10 @@ def preserved() -> Iterator[None]:
 
 @contextmanager
 def standard() -> Iterator[None]:
-    """Inside, the environment that a process begins with: to nearest, ties to even, subnormals kept; after, that of before."""
+    """Use the default environment inside the block, and restore the old one after it.
+
+    The default rounds to nearest, ties to even, and keeps subnormals.
+    """
     library = _library()
     with preserved():
         if library is not None:
@@ -70,7 +77,7 @@ def standard() -> Iterator[None]:
 
 @cache
 def _library() -> ctypes.CDLL | None:
-    """What has the functions of fenv.h, None where there is no such thing or ``fenv_t`` is not known to hold the register."""
+    """The C library with fenv.h's functions, or None where its ``fenv_t`` may lack the register."""
     if sys.platform not in ("linux", "darwin"):
         return None
     for name in (None, "libm.so.6"):
@@ -85,7 +92,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _initial(library: ctypes.CDLL) -> int:
-    """FE_DFL_ENV: the address of an object on macOS, a value that stands for it with glibc and musl."""
+    """C's FE_DFL_ENV: the address of an object on macOS, a special value in glibc and musl."""
     if sys.platform == "darwin":
         return ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV"))
     return ctypes.c_void_p(-1).value or 0

@@ -1,12 +1,12 @@
-"""A call as one line of text that people can read, paste and keep, and back.
+"""Calls as lines of text that people can read, paste and keep.
 
     ai.onnx/DequantizeLinear-25 x=int8[2,3]:80,7f,00*3,ff scale=float32[]:3f800000 zero_point=int8[]:7f axis=1
 
-Words are parted by spaces. The first is the edition. A tensor is ``role=dtype[shape]@layout:codes``, where ``@layout``
-is left out for C order and the codes are in C order, in hex, each of as many digits as the dtype needs;
-``00*3`` is the same code three times. An attribute is ``name=value``: a whole number, true, false, or a string, which is in
-double quotes with JSON's escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` says
-what stands around the operator in a small graph (see `xverify.core.surroundings`). What made the call (its origin) is left out.
+Spaces separate words. The first word is the edition. A tensor is ``role=dtype[shape]@layout:codes``. ``@layout`` is absent for
+C order. The codes are in C order and in hex, each with as many digits as the dtype needs. ``00*3`` is the same code three
+times. An attribute is ``name=value``. Its value is a whole number, true, false, or a string. A string is in double quotes with
+JSON's escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` describes the surroundings of
+the operator in a small graph (see `xverify.core.surroundings`). The origin of the call is left out.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import numpy as np
 from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Tensor, code_dtype
 
 MOST_CHARACTERS = 1 << 20
-"""Lines longer than this are neither written nor read."""
+"""Largest length of a line, to write and to read."""
 
 MOST_VALUES = 1 << 20
-"""Values of all tensors together; more are neither written nor read."""
+"""Largest number of values of all tensors together, to write and to read."""
 
 _LEAST_RUN = 3
-"""Equal codes in a row from which on they are counted."""
+"""Smallest number of equal codes in a row that are written as a count."""
 
 _MOST_RANK = 32
 _WORD = re.compile(r'(?:[^\s"]++|"(?:[^"\\]++|\\.)*+"|"(?s:.*))++')
-"""What stands between spaces that are not in quotes; a quote that is not closed reaches to the end."""
+"""A word: the text between spaces outside quotes. An open quote reaches to the end of the line."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EDITION = re.compile(r"[A-Za-z0-9_.@/+-]+")
@@ -42,7 +42,11 @@ _RUN = re.compile(r"([0-9a-f]+)(?:\*([1-9][0-9]{0,6}))?")
 
 
 def call_to_line(call: Call) -> str:
-    """The call as one line of ASCII text; ValueError when it is too large or has a name that no line can hold."""
+    """Write a call as one line of ASCII text.
+
+    Raises:
+        ValueError: The call is too large, or has a name that no line can hold.
+    """
     if sum(tensor.size for tensor in call.tensors.values()) > MOST_VALUES:
         raise ValueError(f"the call has more than {MOST_VALUES} values, which no line holds")
     if twice := call.tensors.keys() & call.attributes.keys():
@@ -60,9 +64,10 @@ def call_to_line(call: Call) -> str:
 
 
 def call_from_line(text: str) -> Call:
-    """Inverse of `call_to_line`, without origin.
+    """Read a call from a line. The call has no origin.
 
-    ValueError when damaged: the message says which word, what was expected and what was found.
+    Raises:
+        ValueError: The line is damaged. The message says which word, and what was expected instead.
     """
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"the line has {len(text)} characters; more than {MOST_CHARACTERS} are refused")
@@ -74,7 +79,7 @@ def call_from_line(text: str) -> Call:
     attributes: dict[str, Attribute] = {}
     around: list[str] = []
     room = MOST_VALUES
-    for place, word in enumerate(words[1:], 2):
+    for number, word in enumerate(words[1:], 2):
         if _AROUND.fullmatch(word):
             around.append(word)
             continue
@@ -84,14 +89,14 @@ def call_from_line(text: str) -> Call:
                 raise ValueError("expected role=tensor or name=value")
             if name in tensors or name in attributes:
                 raise ValueError(f"{name!r} was given before")
-            found = _tensor_from_text(value, room) if _TENSOR.fullmatch(value) else _attribute_from_text(value)
-            if isinstance(found, Tensor):
-                tensors[name] = found
-                room -= found.size
+            parsed = _tensor_from_text(value, room) if _TENSOR.fullmatch(value) else _attribute_from_text(value)
+            if isinstance(parsed, Tensor):
+                tensors[name] = parsed
+                room -= parsed.size
             else:
-                attributes[name] = found
+                attributes[name] = parsed
         except ValueError as error:
-            raise ValueError(f"word {place}, {_shown(word)}: {error}") from None
+            raise ValueError(f"word {number}, {_shown(word)}: {error}") from None
     if not tensors.keys() & {"x", "input"}:
         raise ValueError(
             f"after {_shown(words[0])} a quantized tensor is expected, x=... or input=..., but there is none"
@@ -155,12 +160,12 @@ def _attribute_from_text(text: str) -> Attribute:
 
 def _string(text: str) -> str:
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
-        found = None
-    if not isinstance(found, str):
+        parsed = None
+    if not isinstance(parsed, str):
         raise ValueError("expected a string that ends with a double quote, with JSON's escapes in it")
-    return found
+    return parsed
 
 
 # -- tensors ----------------------------------------------------------------------------------------------
@@ -204,7 +209,7 @@ def _shape(text: str) -> tuple[int, ...]:
     if len(extents) > _MOST_RANK or not all(extent and len(extent) <= 10 for extent in extents):
         raise ValueError(f"expected a shape of at most {_MOST_RANK} extents such as [2,3], not {_shown(f'[{text}]')}")
     shape = tuple(map(int, extents))
-    # With an extent of 0 the others take no room, but NumPy refuses shapes whose other extents overflow.
+    # Beside an extent of 0 the others need no memory, but NumPy still refuses a product that overflows.
     if math.prod(max(extent, 1) for extent in shape) >= 1 << 48:
         raise ValueError(f"the extents of [{text}] are too large")
     return shape
@@ -215,11 +220,11 @@ def _codes(dtype: str, listed: str, size: int) -> np.ndarray[tuple[int], np.dtyp
     codes: list[int] = []
     counts: list[int] = []
     left = size
-    for place, run in enumerate(listed.split(",") if listed else [], 1):
+    for number, run in enumerate(listed.split(",") if listed else [], 1):
         match = _RUN.fullmatch(run)
         if match is None or len(match.group(1)) != digits or int(match.group(1), 16) >= bound:
             raise ValueError(
-                f"code {place} of {dtype} is {_shown(run)}; expected {digits} hex digit{'s' * (digits > 1)} in lower case "
+                f"code {number} of {dtype} is {_shown(run)}; expected {digits} hex digit{'s' * (digits > 1)} in lower case "
                 f"below {bound:x}, with *count after it or not"
             )
         codes.append(int(match.group(1), 16))

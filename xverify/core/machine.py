@@ -1,4 +1,4 @@
-"""The machine and the versions of packages, for whoever reads a result elsewhere."""
+"""The machine and the versions of packages, as a report states them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _INSTRUCTIONS = (
     "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8",
     "amx_bf16", "asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 )  # fmt: skip
-"""Those by which libraries choose among their kernels, as Linux names them: where one lacks, another kernel answers."""
+"""Instruction sets by which libraries choose among their kernels, by their names in Linux."""
 
 
 def machine() -> dict[str, Any]:
-    """System, architecture, processor, the vector instructions it has as far as they are known, and the number of its cores."""
-    told = _told_of_processor()
-    has = (told.get("flags") or told.get("Features") or "").split()
-    instructions = " ".join(name for name in _INSTRUCTIONS if name in has)
+    """System, architecture, processor, vector instructions if they are known, and number of cores."""
+    processor = _processor_entry()
+    flags = (processor.get("flags") or processor.get("Features") or "").split()
+    instructions = " ".join(name for name in _INSTRUCTIONS if name in flags)
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
-        "processor": told.get("model name") or platform.processor() or platform.machine(),
+        "processor": processor.get("model name") or platform.processor() or platform.machine(),
         **({"instructions": instructions} if instructions else {}),
         "cores": os.cpu_count(),
     }
 
 
-def _told_of_processor() -> dict[str, str]:
-    """What Linux tells of the first core, by name; nothing elsewhere."""
+def _processor_entry() -> dict[str, str]:
+    """The entry of the first core in Linux's /proc/cpuinfo. Empty on other systems."""
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").strip().split("\n\n")[0]
     except OSError:
@@ -40,14 +40,15 @@ def _told_of_processor() -> dict[str, str]:
 
 
 MISSING = "not installed"
+"""The version of a distribution that is not installed."""
 
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Of these distributions; `MISSING` where one is not."""
-    found = {}
+    """The versions of distributions by name, `MISSING` for one that is not installed."""
+    installed = {}
     for name in distributions:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = MISSING
-    return found
+            installed[name] = MISSING
+    return installed

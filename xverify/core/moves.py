@@ -1,4 +1,4 @@
-"""Operators that only move data, by their names in ONNX: each written for a shape at hand, and run on arrays."""
+"""Operators that only move data, by their names in ONNX."""
 
 # ruff: noqa: B905
 
@@ -19,34 +19,39 @@ _TO_THE_END = 2**31 - 1
 
 @dataclass(frozen=True)
 class Node:
-    """An operator by its name in ONNX; whether its lists of whole numbers are attributes or inputs is for who renders it.
-
-    of_call: it is of the call's own domain and edition."""
+    """One operator of a graph."""
 
     operator: str
+    """The name in ONNX."""
     inputs: tuple[str, ...]
+    """Names of the inputs, without lists of whole numbers: some frameworks take those as inputs too."""
     output: str
+    """The name of the output."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
+    """Attributes by name, lists of whole numbers included."""
     of_call: bool = False
+    """True if the operator has the domain and the edition of the call."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """An operator that moves data from one shape to another. pieces: extents of what is joined, for Concat."""
+    """An operator that moves data from one shape to another."""
 
     operator: str
-    given: Shape
+    source_shape: Shape
+    """The shape of the input."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
     pieces: tuple[int, ...] = ()
+    """For Concat, the extents of the joined pieces along its axis."""
 
 
 # -- moves ------------------------------------------------------------------------------------------------
 
 
 def axis_of(number: int, rank: int) -> int:
-    """The axis that a number means; a negative one is spelled from the back."""
-    place = number % rank
-    return place - rank if number < 0 else place
+    """The axis for a number, modulo the rank. A negative number gives an axis counted from the back."""
+    from_front = number % rank
+    return from_front - rank if number < 0 else from_front
 
 
 def _permutations(rank: int) -> list[Shape]:
@@ -58,14 +63,14 @@ def _permutations(rank: int) -> list[Shape]:
 def _transpose(shape: Shape, number: int, before: bool) -> Move | None:
     if len(shape) < 2:
         return None
-    known = _permutations(len(shape))
-    order = known[number % len(known)]
-    given = tuple(shape[order.index(axis)] for axis in range(len(shape))) if before else shape
-    return Move("Transpose", given, {"perm": order})
+    orders = _permutations(len(shape))
+    order = orders[number % len(orders)]
+    source_shape = tuple(shape[order.index(axis)] for axis in range(len(shape))) if before else shape
+    return Move("Transpose", source_shape, {"perm": order})
 
 
 def _reshape(shape: Shape, number: int, before: bool) -> Move | None:
-    if 0 in shape:  # 0 in a target shape means the extent of what is reshaped
+    if 0 in shape:  # In a target shape, 0 stands for the extent of the input.
         return None
     size = int(np.prod(shape, dtype=np.int64))
     others = [(size,), (1, *shape), (*shape, 1)] + ([(shape[0] * shape[1], *shape[2:])] if len(shape) > 1 else [])
@@ -75,8 +80,8 @@ def _reshape(shape: Shape, number: int, before: bool) -> Move | None:
 
 def _inserted(shape: Shape, number: int) -> tuple[Shape, int]:
     axis = axis_of(number, len(shape) + 1)
-    place = axis % (len(shape) + 1)
-    return (*shape[:place], 1, *shape[place:]), axis
+    from_front = axis % (len(shape) + 1)
+    return (*shape[:from_front], 1, *shape[from_front:]), axis
 
 
 def _removed(shape: Shape, number: int) -> tuple[Shape, int] | None:
@@ -89,17 +94,17 @@ def _removed(shape: Shape, number: int) -> tuple[Shape, int] | None:
 
 def _squeeze(shape: Shape, number: int, before: bool) -> Move | None:
     if before:
-        given, axis = _inserted(shape, number)
-        return Move("Squeeze", given, {"axes": (axis,)})
-    found = _removed(shape, number)
-    return None if found is None else Move("Squeeze", shape, {"axes": (found[1],)})
+        source_shape, axis = _inserted(shape, number)
+        return Move("Squeeze", source_shape, {"axes": (axis,)})
+    removed = _removed(shape, number)
+    return None if removed is None else Move("Squeeze", shape, {"axes": (removed[1],)})
 
 
 def _unsqueeze(shape: Shape, number: int, before: bool) -> Move | None:
     if not before:
         return Move("Unsqueeze", shape, {"axes": (_inserted(shape, number)[1],)})
-    found = _removed(shape, number)
-    return None if found is None else Move("Unsqueeze", found[0], {"axes": (found[1],)})
+    removed = _removed(shape, number)
+    return None if removed is None else Move("Unsqueeze", removed[0], {"axes": (removed[1],)})
 
 
 def _flatten(shape: Shape, number: int, before: bool) -> Move | None:
@@ -108,12 +113,12 @@ def _flatten(shape: Shape, number: int, before: bool) -> Move | None:
         return Move("Flatten", shape, {"axis": axis - len(shape) if number < 0 and axis < len(shape) else axis})
     if len(shape) != 2:
         return None
-    given = [(shape[0], 1, shape[1]), (1, *shape), (*shape, 1)][number % 3]
-    return Move("Flatten", given, {"axis": 2 if number % 3 == 1 else 1})
+    source_shape = [(shape[0], 1, shape[1]), (1, *shape), (*shape, 1)][number % 3]
+    return Move("Flatten", source_shape, {"axis": 2 if number % 3 == 1 else 1})
 
 
 def _slice(shape: Shape, number: int, before: bool) -> Move | None:
-    """One axis turned round."""
+    """One axis in reverse order."""
     if not shape:
         return None
     lists = {"starts": (-1,), "ends": (-_TO_THE_END,), "axes": (axis_of(number, len(shape)),), "steps": (-1,)}
@@ -121,20 +126,21 @@ def _slice(shape: Shape, number: int, before: bool) -> Move | None:
 
 
 def _cut(shape: Shape, number: int, before: bool) -> Move | None:
-    """A window of an axis that is longer by one at each end. After the result see `_widened`."""
+    """A window of an axis that is longer by one at each end. For one after the result, see `_widened`."""
     if not shape or not before:
         return None
     axis = axis_of(number, len(shape))
-    given = tuple(extent + 2 if place == axis % len(shape) else extent for place, extent in enumerate(shape))
-    return Move("Slice", given, window(shape, axis))
+    source_shape = tuple(extent + 2 if i == axis % len(shape) else extent for i, extent in enumerate(shape))
+    return Move("Slice", source_shape, window(shape, axis))
 
 
 def window(shape: Shape, axis: int) -> dict[str, Value]:
+    """The attributes of a Slice that cuts one slice off each end of an axis, down to ``shape``."""
     return {"starts": (1,), "ends": (1 + shape[axis],), "axes": (axis,), "steps": (1,)}
 
 
 def _gather(shape: Shape, number: int, before: bool) -> Move | None:
-    """The slices of one axis in another order: the first comes last."""
+    """The slices of one axis in another order, with the first one last."""
     if not shape or not shape[number % len(shape)]:
         return None
     axis = axis_of(number, len(shape))
@@ -146,12 +152,12 @@ def _pick(shape: Shape, number: int, before: bool) -> Move | None:
     if not shape or not before or not shape[number % len(shape)]:
         return None
     axis = axis_of(number, len(shape))
-    given = tuple(2 * extent if place == axis % len(shape) else extent for place, extent in enumerate(shape))
-    return Move("Gather", given, {"indices": tuple(range(1, 2 * shape[axis], 2)), "axis": axis})
+    source_shape = tuple(2 * extent if i == axis % len(shape) else extent for i, extent in enumerate(shape))
+    return Move("Gather", source_shape, {"indices": tuple(range(1, 2 * shape[axis], 2)), "axis": axis})
 
 
 def _concat(shape: Shape, number: int, before: bool) -> Move | None:
-    """Two pieces joined; after the result they are cut from it."""
+    """Two joined pieces. After the result, they are cut from it first."""
     axis = number % len(shape) if shape else 0
     if not shape or shape[axis] < 2:
         return None
@@ -172,45 +178,51 @@ MOVES: dict[str, Callable[[Shape, int, bool], Move | None]] = {
     "concat": _concat,
     "identity": lambda shape, number, before: None,
 }
+"""For each word, a function of a shape, a number and True for a move before an operand. None stands for Identity."""
 
 BEFORE = tuple(MOVES)
-"""Names of what may stand before an operand."""
+"""Names of the moves that may stand before an operand."""
 
 AFTER = tuple(name for name in MOVES if name != "pick")
-"""Names of what may stand after the result, besides requantize."""
+"""Names of the moves that may stand after the result, where requantize may stand too."""
 
 
 # -- running ----------------------------------------------------------------------------------------------
 
 
 def run(nodes: Sequence[Node], arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """What every name of a graph holds when only data is moved: what quantizes or dequantizes leaves it in place."""
-    known: dict[str, Array] = dict(arrays)
+    """Run a graph as far as it moves data, and return the array of each name.
+
+    Operators that quantize or dequantize leave the data in place.
+    """
+    results: dict[str, Array] = dict(arrays)
     for node in nodes:
-        known[node.output] = _moved(node, known)
-    return known
+        results[node.output] = _moved(node, results)
+    return results
 
 
-def _moved(node: Node, known: Mapping[str, Array]) -> Array:
-    array, given = known[node.inputs[0]], node.attributes
+def _moved(node: Node, arrays: Mapping[str, Array]) -> Array:
+    array, attributes = arrays[node.inputs[0]], node.attributes
     if node.operator == "Transpose":
-        return np.transpose(array, given["perm"])
+        return np.transpose(array, attributes["perm"])
     if node.operator == "Reshape":
-        return array.reshape(given["shape"])
+        return array.reshape(attributes["shape"])
     if node.operator == "Squeeze":
-        return np.squeeze(array, given["axes"])
+        return np.squeeze(array, attributes["axes"])
     if node.operator == "Unsqueeze":
-        return np.expand_dims(array, given["axes"][0])
+        return np.expand_dims(array, attributes["axes"][0])
     if node.operator == "Flatten":
-        axis = given["axis"] % len(array.shape) if given["axis"] < 0 else given["axis"]
+        axis = attributes["axis"] % len(array.shape) if attributes["axis"] < 0 else attributes["axis"]
         return array.reshape(int(np.prod(array.shape[:axis])), int(np.prod(array.shape[axis:])))
     if node.operator == "Slice":
         index: list[Any] = [slice(None)] * len(array.shape)
-        for start, end, axis, step in zip(given["starts"], given["ends"], given["axes"], given["steps"]):
+        for start, end, axis, step in zip(
+            attributes["starts"], attributes["ends"], attributes["axes"], attributes["steps"]
+        ):
             index[axis] = slice(start, None if end == -_TO_THE_END else end, step)
         return array[tuple(index)]
     if node.operator == "Gather":
-        return np.take(array, given["indices"], given["axis"])
+        return np.take(array, attributes["indices"], attributes["axis"])
     if node.operator == "Concat":
-        return np.concatenate([known[name] for name in node.inputs], given["axis"])
+        return np.concatenate([arrays[name] for name in node.inputs], attributes["axis"])
     return array

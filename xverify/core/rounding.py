@@ -1,6 +1,6 @@
-"""Roundings that happen once: exact products and quotients, and casts of float64 to narrower floats.
+"""Single roundings: exact products and quotients, and casts of float64 to narrower floats.
 
-Conventions: nearest, ties to even; subnormals kept; overflow to infinity; NaN becomes the quiet NaN of the type.
+Casts round to nearest, ties to even. They keep subnormals and overflow to infinity. NaN becomes the quiet NaN of the type.
 """
 
 from __future__ import annotations
@@ -20,51 +20,55 @@ F64 = NDArray[np.float64]
 
 
 def to_float32(numbers: F64) -> NDArray[np.float32]:
-    """float64 to float32, rounded once."""
+    """Cast float64 to float32 with one rounding."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return numbers.astype(np.float32)
 
 
 def cast(numbers: F64, dtype: str) -> NDArray[Any]:
-    """Codes of float64 numbers in float32, float16 or bfloat16, rounded once."""
+    """Cast float64 numbers to codes of float32, float16 or bfloat16 with one rounding."""
     if dtype == "float32":
         codes: NDArray[Any] = np.asarray(to_float32(numbers)).view(np.uint32)
     elif dtype in ("float16", "bfloat16"):
         codes = _to_16_bits(np.asarray(numbers), dtype)
     else:
-        raise ValueError(f"no cast to {dtype}")
+        raise ValueError(f"there is no cast to {dtype}; expected float32, float16 or bfloat16")
     nan = np.isnan(numbers)
     return np.where(nan, codes.dtype.type(_QUIET_NAN[dtype]), codes) if nan.any() else codes
 
 
 def _to_16_bits(numbers: F64, dtype: str) -> NDArray[np.uint16]:
-    """Codes of numbers that are not NaN. NumPy's own float16 is slow where numbers overflow or underflow, since it raises a flag
-    for each, and ml_dtypes' bfloat16 rounds twice (1 + 2^-8 + 2^-40 becomes 1).
+    """Codes of numbers that are not NaN.
 
-    With m bits of mantissa, numbers in [2^e, 2^(e+1)) are multiples of 2^(e-m), subnormal ones of those of the least e. The sum
-    of such a number and 2^(e-m+52) is rounded to a multiple of that by float64, ties to even, and how many it is stands in the
-    sum's last bits: IEEE 754-2019, 3.4 and 4.3.1. What is beyond the largest number has a code beyond infinity's.
+    NumPy's own float16 is slow where numbers overflow or underflow, since it raises a flag for each. ml_dtypes' bfloat16
+    rounds twice: 1 + 2^-8 + 2^-40 becomes 1.
+
+    With m bits of mantissa, numbers in [2^e, 2^(e+1)) are multiples of 2^(e-m), and subnormals have the least e. float64 rounds
+    the sum of such a number and 2^(e-m+52) to a multiple of 2^(e-m), ties to even. The last bits of the sum hold the multiple.
+    Numbers beyond the largest one have codes beyond that of infinity.
+
+    Source: IEEE 754-2019, 3.4 and 4.3.1.
     """
     mantissa, least = MANTISSA_BITS[dtype], 1023 + MIN_EXPONENT[dtype]
     infinity = 0x7FFF & ~((1 << mantissa) - 1)
     magnitude = np.asarray(np.abs(numbers))
     exponent = np.minimum(np.maximum(magnitude.view(np.int64) >> 52, least), least + (infinity >> mantissa))
     unit = np.asarray((exponent + (52 - mantissa)) << 52)
-    with np.errstate(invalid="ignore"):  # a signalling NaN says so
+    with np.errstate(invalid="ignore"):  # A signalling NaN warns.
         multiples = np.asarray(magnitude + unit.view(np.float64)).view(np.int64) - unit
     codes = np.minimum(((exponent - least) << mantissa) + multiples, infinity)
     return np.asarray(codes | ((numbers.view(np.int64) >> 63) & 0x8000)).astype(np.uint16)
 
 
 def cast_toward_zero(numbers: F64, dtype: str) -> NDArray[Any]:
-    """Codes of float64 numbers, truncated; so what is finite stays finite."""
+    """Cast float64 numbers to codes, rounding toward zero. Finite numbers stay finite."""
     nearest = cast(numbers, dtype)
     too_far = np.abs(floats(dtype, nearest)) > np.abs(numbers)
     return np.asarray(nearest - too_far.astype(nearest.dtype))
 
 
 def cast_saturated(numbers: F64, dtype: str) -> NDArray[Any]:
-    """Codes of float64 numbers, rounded to nearest, with the largest finite number in the place of infinity."""
+    """Cast float64 numbers to the nearest codes, with the largest finite number for infinity."""
     codes = cast(numbers, dtype)
     sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
     infinity = codes.dtype.type(((1 << (8 * codes.dtype.itemsize - 1)) - 1) & ~((1 << MANTISSA_BITS[dtype]) - 1))
@@ -72,15 +76,19 @@ def cast_saturated(numbers: F64, dtype: str) -> NDArray[Any]:
 
 
 def to_dtype(numbers: F64, dtype: str) -> F64:
-    """The float64 numbers, each rounded once to ``dtype``."""
+    """Round float64 numbers to ``dtype`` once. The result is float64."""
     return floats(dtype, cast(numbers, dtype))
 
 
 def product_to_odd(difference: F64, exponent: int, factor: F64) -> F64:
-    """difference * factor as float64, exact or rounded to odd; so one more rounding is harmless.
+    """difference * factor as float64, exact or rounded to odd, so that one more rounding is harmless.
 
-    difference is an integer below 2^35 times 2**exponent, or not finite; factor is a float32 or narrower: each half of the
-    integer has a product with it that float64 holds. Zeros, infinities and NaN follow IEEE 754.
+    Zeros, infinities and NaN follow IEEE 754.
+
+    Args:
+        difference: Integers below 2^35 times 2**exponent, or numbers that are not finite.
+        exponent: The exponent of the unit of the differences.
+        factor: Values of float32 or a narrower type. float64 holds their products with each half of the integer.
     """
     with np.errstate(all="ignore"):
         plain = np.asarray(difference * factor)
@@ -90,7 +98,7 @@ def product_to_odd(difference: F64, exponent: int, factor: F64) -> F64:
 
 
 def quotient_to_odd(difference: F64, exponent: int, divisor: F64) -> F64:
-    """difference / divisor as float64, exact or rounded to odd; operands as in `product_to_odd`."""
+    """difference / divisor as float64, exact or rounded to odd. Operands as in `product_to_odd`."""
     with np.errstate(all="ignore"):
         plain = difference / divisor
     regular = np.isfinite(plain) & (plain != 0.0)
@@ -107,15 +115,20 @@ def quotient_to_odd(difference: F64, exponent: int, divisor: F64) -> F64:
 
 
 def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
-    """a + b + c as float64, exact or rounded to odd; so one more rounding is harmless.
+    """a + b + c as float64, exact or rounded to odd, so that one more rounding is harmless.
 
-    The errors of the sums are exact (Knuth's TwoSum); not finite where an operand is not.
+    The result is not finite where an operand is not.
+
+    Source: Knuth's TwoSum gives the exact error of each sum.
     """
     return sums(a, b, c)[1]
 
 
 def sums(a: F64, b: F64, c: F64) -> tuple[F64, F64]:
-    """a + b + c as float64: to nearest, where it needs no more than 64 bits; and to odd, see `sum_to_odd`."""
+    """a + b + c as float64, rounded to nearest, and rounded to odd as in `sum_to_odd`.
+
+    The first is right if the sum needs at most 64 bits.
+    """
     first, low = _two_sum(a, b)
     second, rest = _two_sum(first, c)
     third, last = _two_sum(second, low)
@@ -124,10 +137,10 @@ def sums(a: F64, b: F64, c: F64) -> tuple[F64, F64]:
 
 
 def _to_odd(total: F64, error: F64) -> F64:
-    """total + error rounded to odd; total is their sum to nearest, and error what that leaves out."""
+    """total + error rounded to odd, where total is the sum rounded to nearest and error is its exact rest."""
     bits = np.asarray(total, np.float64).view(np.int64)
     even = (bits & 1) == 0
-    # One unit toward the error where it was rounded away from it; the code of a negative number grows away from zero.
+    # One unit toward the error. The code of a negative number grows away from zero.
     toward = np.where((error > 0) == (total > 0), 1, -1)
     odd = np.where((error != 0) & even & np.isfinite(total), bits + toward, bits)
     return np.asarray(odd.view(np.float64))
@@ -140,7 +153,7 @@ def _two_sum(a: F64, b: F64) -> tuple[F64, F64]:
 
 
 def fraction_to_odd(value: Fraction) -> float:
-    """A fraction as float64, exact or rounded to odd. The value must be in float64's normal range."""
+    """A fraction as float64, exact or rounded to odd. It must be in the normal range of float64."""
     numerator, denominator = abs(value.numerator), value.denominator
     if numerator == 0:
         return 0.0
@@ -152,10 +165,10 @@ def fraction_to_odd(value: Fraction) -> float:
 
 
 def is_subnormal(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """Which codes of an output dtype are subnormal numbers (zero is not)."""
+    """True for each code of an output dtype that is subnormal. Zero is not subnormal."""
     code = code_dtype(dtype).type
     magnitude = np.asarray(codes & code((1 << (8 * codes.dtype.itemsize - 1)) - 1))
-    magnitude -= code(1)  # then zero is the largest number of all
+    magnitude -= code(1)  # zero wraps around to the largest number
     return np.asarray(magnitude < code((1 << MANTISSA_BITS[dtype]) - 1))
 
 

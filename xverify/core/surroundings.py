@@ -1,19 +1,19 @@
-"""What stands around a call in a small graph: nodes that only move data, pairs that quantize and dequantize, constants.
+"""The surroundings of a call in a small graph: moves of data, requantization and constants.
 
-Users never run a lone operator, and optimisers rewrite what stands around it. `Call.around` says what does, in words:
+Users never run a lone operator, and optimisers rewrite its surroundings. `Call.around` describes them in words:
 
-    x<transpose:1    before the operand x (scale, zero_point, ...) stands a Transpose
-    y>reshape:0      after the result y stands a Reshape
+    x<transpose:1    a Transpose before the operand x (scale, zero_point, ...)
+    y>reshape:0      a Reshape after the result y
     y>requantize:0   the result is quantized with the same scale and zero point, and dequantized again
-    constant:scale   that operand (or what is moved to make it) is a constant of the graph
+    constant:scale   the operand (or the data that is moved to make it) is a constant of the graph
     shapes:symbolic  inputs are declared with names for extents instead of numbers
 
-Words of one operand are in the order in which data flows. A word's number is relative to the shape at hand (an axis is
-the number modulo the rank; a negative number spells it from the back), and a word that does not apply to the shape stands
-for Identity, so that every word means something for every call, however small it was made.
+Words of one operand are in the order of the data flow. The number of a word is relative to the shape. It stands for the axis
+number % rank, and a negative number writes the axis from the back. A word that does not apply to the shape stands for
+Identity. So every word has a meaning for every call, also for small ones that shrinking makes.
 
-What is fed is chosen such that the operands are those of the lone call, and the result is moved back: the outcome
-is that of the lone call. Where each value goes is not derived by hand: the graph is run on the values' numbers.
+The inputs of the graph are chosen so that the operator gets the operands of the lone call. The result is moved back. The
+outcome is therefore that of the lone call. To find out where each value goes, the graph runs on the indices of the values.
 """
 
 # ruff: noqa: B905
@@ -31,38 +31,41 @@ from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, axis_of, run, window
 
 OPERATOR = "DequantizeLinear"
-"""What stands for the call's own operator; TensorFlow's has another name for who renders it."""
+"""The name of the call's own operator in a graph. TensorFlow's oracle writes another operator for it."""
 
 _ORDER = ("x", "scale", "zero_point", "input", "min_range", "max_range")
-"""Operands as operators list them."""
+"""Operands in the order of the operators' inputs."""
 
 _PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24}
-"""Bits of the significand, the hidden one counted."""
+"""Bits of the significand, with the hidden bit."""
 
 _NORMAL = {"float16": (2.0**-14, 65504.0), "bfloat16": (2.0**-126, 3.38e38), "float32": (2.0**-126, 3.40e38)}
-"""The normal range; of the large ones a little less."""
+"""Ends of the normal range. The upper ends are a little smaller than the largest numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A call in its surroundings.
-
-    nodes: in an order in which they can be run. inputs, constants: tensors by name. symbolic: whether inputs are declared without
-    extents. output: the name of the result, whose shape is ``shape``; places: for each value of the lone call's result, in C
-    order, its place in this one.
-    """
+    """A call in its surroundings."""
 
     nodes: tuple[Node, ...]
+    """The nodes, in an order in which they can run."""
     inputs: Mapping[str, Tensor]
+    """The inputs by name."""
     constants: Mapping[str, Tensor]
+    """The constants by name."""
     symbolic: bool
+    """True if inputs are declared with names for extents."""
     output: str
+    """The name of the result."""
     shape: Shape
+    """The shape of the result."""
     places: Array
+    """For each value of the lone call's result, in C order, its flat index in the graph's result."""
     lone_shape: Shape
+    """The shape of the lone call's result."""
 
     def back(self, result: Tensor) -> Tensor:
-        """The lone call's result from the graph's. One of another shape is given as it is: it is wrong already."""
+        """Move the graph's result back to that of the lone call. A result of a wrong shape stays the same."""
         if result.shape != self.shape:
             return result
         return Tensor(result.dtype, result.codes.reshape(-1)[self.places].reshape(self.lone_shape))
@@ -71,7 +74,7 @@ class Graph:
 # -- graphs -----------------------------------------------------------------------------------------------
 
 _Moves = List[Tuple[str, int]]
-"""Names of moves and their numbers."""
+"""Name and number of each move."""
 
 _WORD = re.compile(r"(\w+)(<|>|:)(\w+)(?::(-?\d{1,9}))?")
 
@@ -85,9 +88,14 @@ class _Words:
 
 
 def surround(call: Call, negative_axes: bool = True) -> Graph:
-    """The graph of a call in its surroundings; without any, of one node.
+    """Make the graph of a call in its surroundings. Without any, it has one node.
 
-    negative_axes: whether axes may be spelled from the back. ValueError for a word that means nothing.
+    Args:
+        call: The call.
+        negative_axes: False to write all axes from the front.
+
+    Raises:
+        ValueError: A word has no meaning.
     """
     words = _read(call.around, negative_axes)
     wide, numbers, cut = _widened(call, words.after)
@@ -95,22 +103,22 @@ def surround(call: Call, negative_axes: bool = True) -> Graph:
     inputs: dict[str, Tensor] = {}
     constants: dict[str, Tensor] = {}
     for role, tensor in wide.tensors.items():
-        made, fed = _brought(role, tensor, words.before.get(role, []))
-        nodes += made
-        (constants if role in words.constants else inputs).update(fed)
+        moves, sources = _before_operand(role, tensor, words.before.get(role, []))
+        nodes += moves
+        (constants if role in words.constants else inputs).update(sources)
     operands = tuple(role for role in _ORDER if role in wide.tensors)
     nodes.append(Node(OPERATOR, operands, "y", dict(wide.attributes), True))
-    made, zeros, output, moved = _taken(wide, numbers, words.after, cut)
+    moves, zeros, output, moved = _after_result(wide, numbers, words.after, cut)
     constants.update(zeros)
     places = np.empty(call.values, np.int64)
     places[moved[moved >= 0]] = np.flatnonzero(moved.reshape(-1) >= 0)
     return Graph(
-        (*nodes, *made), inputs, constants, words.symbolic, output, moved.shape, places, tuple(call.data.shape)
+        (*nodes, *moves), inputs, constants, words.symbolic, output, moved.shape, places, tuple(call.data.shape)
     )
 
 
 def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
-    found = _Words()
+    words = _Words()
     for word in around:
         match = _WORD.fullmatch(word)
         if match is None:
@@ -118,32 +126,35 @@ def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
         target, mark, name, number = match.groups()
         step = (name, int(number or 0) if negative_axes else abs(int(number or 0)))
         if mark == "<" and name in BEFORE:
-            found.before.setdefault(target, []).append(step)
+            words.before.setdefault(target, []).append(step)
         elif mark == ">" and target == "y" and name in (*AFTER, "requantize"):
-            found.after.append(step)
+            words.after.append(step)
         elif mark == ":" and target == "constant" and number is None:
-            found.constants.append(name)
+            words.constants.append(name)
         elif word == "shapes:symbolic":
-            found.symbolic = True
+            words.symbolic = True
         else:
             raise ValueError(f"{word!r} does not say what stands around a call: see xverify/core/surroundings.py")
-    return found
+    return words
 
 
 def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
-    """Where the result is cut first, the call with one slice more at each end of an axis along which the parameters do not
-    change. With it the numbers of the values, -1 those of none, and the cut."""
+    """The call, longer by one slice at each end of an axis, if the result is cut first.
+
+    The parameters do not change along that axis. The result also has the indices of the values (-1 for the added ones) and the
+    cut.
+    """
     shape = call.data.shape
     numbers = np.arange(call.values, dtype=np.int64).reshape(shape)
     ranks = [len(tensor.shape) for tensor in call.tensors.values() if tensor is not call.data]
     if not after or after[0][0] != "cut" or not shape or max(ranks) > 1:
         return call, numbers, None
     axis = axis_of(after[0][1], len(shape))
-    place = axis % len(shape)
+    from_front = axis % len(shape)
     quantized = call.attributes.get("axis", 1) if max(ranks) else None
-    if not shape[place] or (quantized is not None and int(quantized) % len(shape) == place):
+    if not shape[from_front] or (quantized is not None and int(quantized) % len(shape) == from_front):
         return call, numbers, None
-    ends = [(1, 1) if i == place else (0, 0) for i in range(len(shape))]
+    ends = [(1, 1) if i == from_front else (0, 0) for i in range(len(shape))]
     role = "x" if "x" in call.tensors else "input"
     data = Tensor(call.data.dtype, np.pad(call.data.codes, ends, mode="edge"), call.data.layout)
     cut = Move("Slice", data.shape, window(shape, axis))
@@ -151,33 +162,33 @@ def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
     return replace(call, tensors={**call.tensors, role: data}), padded, cut
 
 
-def _brought(role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
-    """The nodes that make an operand, and what they are fed."""
+def _before_operand(role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
+    """The nodes that make an operand, and the tensors that they begin with."""
     nodes: list[Node] = []
     shape, name = tensor.shape, role
-    fed: dict[str, Shape] = {role: shape}
-    for place, (kind, number) in enumerate(reversed(moves)):
+    shapes: dict[str, Shape] = {role: shape}
+    for index, (kind, number) in enumerate(reversed(moves)):
         move = MOVES[kind](shape, number, True) or Move("Identity", shape)
-        source = f"{role}_{len(moves) - place}"
-        fed = {source: move.given}
-        if move.pieces and place == len(moves) - 1:  # nothing comes before: the pieces are fed
+        source = f"{role}_{len(moves) - index}"
+        shapes = {source: move.source_shape}
+        if move.pieces and index == len(moves) - 1:  # The first node of the graph: its pieces are inputs.
             axis = int(move.attributes["axis"]) % len(shape)
-            fed = {
+            shapes = {
                 f"{source}_{end}": tuple(extent if i == axis else e for i, e in enumerate(shape))
                 for end, extent in zip("ab", move.pieces)
             }
-            nodes.insert(0, Node("Concat", tuple(fed), name, move.attributes))
+            nodes.insert(0, Node("Concat", tuple(shapes), name, move.attributes))
         else:
             nodes[:0] = _written(move, source, name)
-        shape, name = move.given, source
-    return nodes, _filled(tensor, role, nodes, fed) if moves else {role: tensor}
+        shape, name = move.source_shape, source
+    return nodes, _filled(tensor, role, nodes, shapes) if moves else {role: tensor}
 
 
-def _filled(tensor: Tensor, role: str, nodes: list[Node], fed: Mapping[str, Shape]) -> dict[str, Tensor]:
-    """What is fed so that the nodes make the tensor of it; where they leave something out, another value."""
+def _filled(tensor: Tensor, role: str, nodes: list[Node], shapes: Mapping[str, Shape]) -> dict[str, Tensor]:
+    """Inputs of these shapes from which the nodes make the tensor. Dropped elements get another value."""
     numbers: dict[str, Array] = {}
     total = 0
-    for name, shape in fed.items():
+    for name, shape in shapes.items():
         size = int(np.prod(shape, dtype=np.int64))
         numbers[name] = np.arange(total, total + size, dtype=np.int64).reshape(shape)
         total += size
@@ -185,35 +196,35 @@ def _filled(tensor: Tensor, role: str, nodes: list[Node], fed: Mapping[str, Shap
     other = codes[0] ^ codes.dtype.type((1 << (BITS[tensor.dtype] - 1)) | 1) if codes.size else 0
     flat = np.full(total, other, codes.dtype)
     flat[run(nodes, numbers)[role].reshape(-1)] = codes
-    return {name: Tensor(tensor.dtype, flat[which], tensor.layout) for name, which in numbers.items()}
+    return {name: Tensor(tensor.dtype, flat[indices], tensor.layout) for name, indices in numbers.items()}
 
 
-def _taken(
+def _after_result(
     call: Call, numbers: Array, after: _Moves, cut: Move | None
 ) -> tuple[list[Node], dict[str, Tensor], str, Array]:
-    """The nodes after the result, the constants they need, the last one's name, and where the numbers have gone."""
+    """The nodes after the result, their constants, the name of the last output, and the moved indices."""
     nodes: list[Node] = []
     constants: dict[str, Tensor] = {}
     name, in_place = "y", True
-    for place, (kind, number) in enumerate(after):
-        target = f"y_{place + 1}"
+    for index, (kind, number) in enumerate(after):
+        target = f"y_{index + 1}"
         move = MOVES[kind](numbers.shape, number, False) if kind != "requantize" else None
-        if place == 0 and cut is not None:
-            made = _written(cut, name, target)
+        if index == 0 and cut is not None:
+            added = _written(cut, name, target)
         elif kind == "requantize" and (in_place or _per_tensor(call)) and requantizes(call):
-            made, zeros = _pair(call, name, target)
+            added, zeros = _pair(call, name, target)
             constants.update(zeros)
         else:
-            made = _written(move or Move("Identity", numbers.shape), name, target)
+            added = _written(move or Move("Identity", numbers.shape), name, target)
             in_place = in_place and move is None
-        numbers = run(made, {name: numbers})[target]
-        nodes += made
+        numbers = run(added, {name: numbers})[target]
+        nodes += added
         name = target
     return nodes, constants, name, numbers
 
 
 def _written(move: Move, source: str, target: str) -> list[Node]:
-    """A move as nodes; what is joined is cut from the source first."""
+    """A move as nodes. Pieces to join are cut from the source first."""
     if not move.pieces:
         return [Node(move.operator, (source,), target, move.attributes)]
     axis = int(str(move.attributes["axis"]))
@@ -227,7 +238,7 @@ def _written(move: Move, source: str, target: str) -> list[Node]:
 
 
 def opset_beside(call: Call) -> int:
-    """The version of ai.onnx that stands around a call: its own, or of another domain's one that has the types."""
+    """The version of ai.onnx for the surroundings of a call. In another domain, one with its types."""
     domain, operator = call.contract.split("/")
     if domain == "ai.onnx":
         return int(operator.partition("@")[0].rpartition("-")[2])
@@ -242,8 +253,10 @@ def _per_tensor(call: Call) -> bool:
 
 
 def _pair(call: Call, source: str, target: str) -> tuple[list[Node], dict[str, Tensor]]:
-    """A QuantizeLinear and a DequantizeLinear with the call's parameters. Where the call has no zero point, a zero says the type,
-    unless it is the default."""
+    """A QuantizeLinear and a DequantizeLinear with the call's parameters.
+
+    Without a zero point, a zero tells the type to quantize to, unless that is the default.
+    """
     data, scale = call.tensors["x"], call.tensors["scale"]
     zeros: dict[str, Tensor] = {}
     parameters = tuple(role for role in _ORDER[1:3] if role in call.tensors)
@@ -251,21 +264,22 @@ def _pair(call: Call, source: str, target: str) -> tuple[list[Node], dict[str, T
     if "zero_point" not in call.tensors and data.dtype != "uint8":
         zeros = {"zero": Tensor(data.dtype, np.zeros(scale.shape, data.codes.dtype))}
         quantizing = (*parameters, "zero")
-    given = {name: value for name, value in call.attributes.items() if name != "output_dtype"}
+    attributes = {name: value for name, value in call.attributes.items() if name != "output_dtype"}
     quantized = target + "_q"
     return [
-        Node("QuantizeLinear", (source, *quantizing), quantized, given, True),
+        Node("QuantizeLinear", (source, *quantizing), quantized, attributes, True),
         Node(OPERATOR, (quantized, *parameters), target, dict(call.attributes), True),
     ], zeros
 
 
 def requantizes(call: Call) -> bool:
-    """Whether quantizing the result with the call's parameters gives x again, by every way to compute it.
+    """True if quantizing the result gives x again, however it is computed.
 
-    With d = x - zero_point exactly, the result is y = d s (1 + e), where |e| is at most the unit roundoff u of the
-    output type as long as y is normal and finite, and so is the quotient y / s in relation to what it should be: rounding to
-    nearest gives d if |d| (2 u + u^2) < 1/2. Asked is twice that, so that computing in two roundings does not matter.
-    Of integers x only, since QuantizeLinear says of floats which of two equal codes it gives only by their sign.
+    Let d = x - zero_point exactly. The result is y = d s (1 + e), where |e| is at most the unit roundoff u of the output type
+    if y is normal and finite. The quotient y / s has a relative error of the same size. Rounding to nearest gives d if
+    |d| (2 u + u^2) < 1/2. The test demands twice that, so that a second rounding does not matter.
+
+    x must be an integer, since QuantizeLinear's text leaves open which of two equal codes of a float it gives.
     """
     scale, zero_point = call.tensors.get("scale"), call.tensors.get("zero_point")
     out = str(call.attributes.get("output_dtype", scale.dtype if scale else ""))
@@ -273,7 +287,7 @@ def requantizes(call: Call) -> bool:
         return False
     if not call.data.dtype.startswith(("int", "uint")) or BITS[call.data.dtype] > 16:
         return False
-    typed = not call.contract.startswith("onednn/")  # elsewhere the zero point's type is that of what is quantized
+    typed = not call.contract.startswith("onednn/")  # Other operators quantize to the type of the zero point.
     if typed and zero_point is not None and zero_point.dtype != call.data.dtype:
         return False
     largest = _magnitude(call.data) + (0 if zero_point is None else _magnitude(zero_point))
@@ -296,7 +310,7 @@ def _magnitude(tensor: Tensor) -> int:
 
 
 def _steps(scale: Tensor) -> Array:
-    """The scales as float64; NaN is nothing that is compared."""
+    """The scales as float64."""
     if scale.dtype == "bfloat16":
         return (scale.codes.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     return scale.codes.view(np.dtype(scale.dtype)).astype(np.float64)
@@ -304,11 +318,11 @@ def _steps(scale: Tensor) -> Array:
 
 # -- words ------------------------------------------------------------------------------------------------
 
-_PLACES = {"x": "x", "scale": "the scale", "zero_point": "the zero point"}
+_OPERAND_WORDS = {"x": "x", "scale": "the scale", "zero_point": "the zero point"}
 
 
 def in_words(around: tuple[str, ...]) -> str:
-    """What stands around a call, for people: "Transpose before x, Reshape after the result, the scale a constant"."""
+    """The surroundings in words, such as "Transpose before x, the scale a constant"."""
     parts = []
     for word in around:
         match = _WORD.fullmatch(word)
@@ -320,11 +334,11 @@ def in_words(around: tuple[str, ...]) -> str:
         if name == "requantize":
             parts.append("QuantizeLinear and DequantizeLinear after the result")
         elif mark == "<":
-            parts.append(f"{operator} before {_PLACES.get(target, target)}")
+            parts.append(f"{operator} before {_OPERAND_WORDS.get(target, target)}")
         elif mark == ">":
             parts.append(f"{operator} after the result")
         elif target == "constant":
-            parts.append(f"{_PLACES.get(name, name)} a constant")
+            parts.append(f"{_OPERAND_WORDS.get(name, name)} a constant")
         else:
             parts.append("inputs with named extents")
     return ", ".join(parts)
