@@ -9,8 +9,7 @@ allowed), and the readings of the formula (which bits are right).
 from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT
-from xverify.contracts import Contract
-from xverify.contracts.model import Cell, Clause, Domain, Judgement, judged
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
 from xverify.core.call import Call
 
 # The form is "vendor/Operator-version". Use a vendor name that no built-in edition has.
