@@ -1,7 +1,7 @@
-"""What to ask: Hypothesis strategies of calls, and the deterministic coverage walk.
+"""The calls that implementations get: Hypothesis strategies, and the deterministic coverage walk.
 
-`calls(contract)` are valid, `invalid_calls(contract)` break exactly one clause, `unspecified_calls(contract)` enter
-what a clause leaves open; `walk(contract)` is the stratified list; `smaller_calls(call)` is what shrinking searches.
+`calls(contract)` are valid. `invalid_calls(contract)` break exactly one clause, and `unspecified_calls(contract)` are calls
+that exactly one clause leaves open. `walk(contract)` is the stratified list. Shrinking searches `smaller_calls(call)`.
 """
 
 from xverify.strategies.calls import calls, invalid_calls, unspecified_calls

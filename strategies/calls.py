@@ -1,7 +1,6 @@
-"""Hypothesis strategies of calls: structure is drawn, numbers follow from a drawn seed.
+"""Hypothesis strategies of calls. Hypothesis draws the structure and a seed, and the numbers follow from the seed.
 
-(Measured: arrays that Hypothesis draws itself have a median of 5 distinct codes in 256; a seeded permutation of all
-codes costs less to draw.)
+(Measured: arrays drawn by Hypothesis have a median of 5 distinct codes in 256. A seeded permutation of all codes costs less.)
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ MOST_VALUES = 4096
 
 @st.composite
 def shapes(draw: DrawFn) -> tuple[int, ...]:
-    """Shapes of rank 0 to 6 with at most 4 096 elements, empty ones too; extents favour what lies around vector
-    widths."""
+    """Shapes of rank 0 to 6 with at most 4 096 elements, also empty ones. Extents near vector widths are frequent."""
     rank = draw(st.integers(0, 6))
     shape: list[int] = []
     room = MOST_VALUES
@@ -52,11 +50,11 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
     assume(fitting)
     granularity = draw(st.sampled_from(fitting))
     axis = draw(st.sampled_from(walk.axes(domain, granularity, shape)))
-    place = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
+    from_front = (axis if axis is not None else domain.default_axis or 0) % len(shape) if shape else 0
     block_size = 0
     if granularity == "blocked":
-        around = st.sampled_from(walk.block_sizes(shape, place))
-        block_size = draw(st.one_of(around, st.integers(walk.least_block(shape), 2 * shape[place] + 1)))
+        around = st.sampled_from(walk.block_sizes(shape, from_front))
+        block_size = draw(st.one_of(around, st.integers(walk.least_block(shape), 2 * shape[from_front] + 1)))
     return Linear(
         x_dtype,
         scale,
@@ -94,7 +92,7 @@ def calls(contract: Contract) -> SearchStrategy[Call]:
 
 @st.composite
 def invalid_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -> Call:
-    """Calls that break exactly one clause of the contract: the one named, or any that can be broken."""
+    """Calls that break exactly one clause of the contract: a certain one, or any that can be broken."""
     name = clause or draw(st.sampled_from(breakable(contract)))
     call = spoiled(contract, draw(calls(contract)), name, np.random.default_rng(draw(SEEDS)))
     assume(call is not None)
@@ -104,7 +102,7 @@ def invalid_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -
 
 @st.composite
 def unspecified_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -> Call:
-    """Calls that exactly one clause of the contract leaves open: the one named, or any that leaves something open."""
+    """Calls that exactly one clause of the contract leaves open: a certain one, or any that leaves calls open."""
     name = clause or draw(st.sampled_from(openable(contract)))
     call = opened(contract, draw(calls(contract)), name, np.random.default_rng(draw(SEEDS)))
     assume(call is not None)

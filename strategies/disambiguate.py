@@ -1,8 +1,8 @@
-"""Calls that tell apart the readings that remain for a cell.
+"""Calls on which the remaining readings of a cell differ.
 
-A large pool of triples is made for the cell's types: the probes of other seeds, every special scale, random mantissas and
-exponents, and triples that are solved for (see `xverify.strategies.ties`). Only the readings that remain are evaluated on it, and
-the few probes on which they differ become calls.
+The search evaluates these readings on a large pool of triples of the cell's types. The pool has probes of other seeds, every
+special scale, random mantissas and exponents, and solved triples (see `xverify.strategies.ties`). The few probes on which
+the readings differ become calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic import affine
+from xverify.arithmetic import range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise, evaluate_all
 from xverify.arithmetic.simplify import Types, types_of
@@ -23,104 +23,116 @@ from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import MANTISSA_BITS, encode, integer_range
 from xverify.strategies import ties, values
+from xverify.strategies.equal_readings import cell_call, only_zero, simplified_for_cell
 from xverify.strategies.lap import cell_probes
 from xverify.strategies.probes import WIDTH, Codes, Probes
-from xverify.strategies.proven import cell_call, only_zero, proven
 from xverify.strategies.structures import Linear
 from xverify.strategies.triples import aims_of, triples
 
-__all__ = ["Told", "cell_call", "fewest", "proven", "telling_apart"]
+__all__ = ["DistinguishingCalls", "cell_call", "distinguishing_calls", "fewest", "simplified_for_cell"]
 
 MOST_PROBES = 12
-"""Probes, or ranges, that are asked of a cell at once."""
+"""Largest number of probes, or of ranges, for a cell at once."""
 
 RANGES = 128
-"""Ranges of any numbers, that are solved for, for each precision."""
+"""Number of solved ranges for each precision."""
 
 RANGE_WIDTH = 8
-"""Codes beside each range."""
+"""Number of input codes for each range."""
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """calls: on which readings differ, none when no difference was found. tried: triples on which they were evaluated."""
+class DistinguishingCalls:
+    """The result of a search for calls on which readings differ."""
 
     calls: tuple[Call, ...]
+    """The calls. None if the search found no difference."""
     tried: int
+    """The number of triples on which the readings were evaluated."""
 
 
-def telling_apart(contract: Contract, call: Call, readings: Sequence[Reading], seed: int) -> Told:
-    """The calls of a cell on which the readings differ, as few as leave no more differences in the pool.
+def distinguishing_calls(contract: Contract, call: Call, readings: Sequence[Reading], seed: int) -> DistinguishingCalls:
+    """Find calls of a cell on which readings differ, as few as show every difference in the pool.
 
-    call: of the cell, see `cell_call`. seed: of the pool; another one gives another pool. Raises ValueError for readings of
-    no known family.
+    Args:
+        contract: The edition.
+        call: A call of the cell, see `cell_call`.
+        readings: The readings to tell apart.
+        seed: The seed of the pool.
+
+    Raises:
+        ValueError: A reading of a linear cell is not composed of stages.
     """
     if contract.domain.family == "range":
         return _range_calls(contract, call, tuple(readings), seed)
     linear = tuple(reading for reading in readings if isinstance(reading, Stepwise))
     if len(linear) != len(readings):
-        raise ValueError("readings of a linear cell are stepwise")
-    found, tried = _chosen_probes(types_of(contract.operands(call)), linear, only_zero(call), seed)
-    if found is None:
-        return Told((), tried)
-    if found.zero_point is None and "zero_point" in call.tensors:
-        # It is 0 in every allowed call, so that no reading looks at it.
-        zero_point = np.zeros(len(found), code_dtype(call.tensors["zero_point"].dtype))
-        found = replace(found, zero_point=zero_point)
+        raise ValueError("only readings that are composed of stages can be told apart on a linear cell")
+    probes, tried = _chosen_probes(types_of(contract.operands(call)), linear, only_zero(call), seed)
+    if probes is None:
+        return DistinguishingCalls((), tried)
+    if probes.zero_point is None and "zero_point" in call.tensors:
+        # The zero point is 0 in every allowed call, so no reading depends on it.
+        zero_point = np.zeros(len(probes), code_dtype(call.tensors["zero_point"].dtype))
+        probes = replace(probes, zero_point=zero_point)
     cell = contract.cell(call)
     structure = Linear(cell.x_dtype, cell.scale_dtype, cell.granularity, call.data.shape)
-    made = cell_probes(contract, replace(call, origin=f"telling apart {seed}"), structure, found)
-    return Told(tuple(probe.call for probe in made), tried)
+    made = cell_probes(contract, replace(call, origin=f"telling apart {seed}"), structure, probes)
+    return DistinguishingCalls(tuple(probe.call for probe in made), tried)
 
 
 # -- choosing -----------------------------------------------------------------------------------------------
 
 
 def fewest(results: NDArray[Any], most: int = MOST_PROBES) -> list[int]:
-    """Places of the probes that leave as few readings together as all do, each the one that parts most.
+    """The indices of few probes that separate the readings as well as all probes do.
 
-    results: codes, (readings, probes, values).
+    The search is greedy: each next probe is one that separates most of the readings that are still together.
+
+    Args:
+        results: Codes of shape (readings, probes, values).
+        most: Largest number of probes to choose.
     """
-    telling = np.flatnonzero((results != results[0]).any(axis=(0, 2)))
-    # Equal rows have equal numbers; readings with equal numbers are together.
-    rows = results[:, telling].reshape(-1, results.shape[2])
+    candidates = np.flatnonzero((results != results[0]).any(axis=(0, 2)))
+    # Equal rows get equal numbers. Readings with equal numbers are still together.
+    rows = results[:, candidates].reshape(-1, results.shape[2])
     kinds = _numbered([row.tobytes() for row in rows]).reshape(len(results), -1)
     chosen: list[int] = []
     together = np.zeros((len(results), 1), np.int64)
-    while len(telling) and len(chosen) < most:
-        parted = np.sort(together * (kinds.max() + 1) + kinds, axis=0)
-        parts = 1 + (parted[1:] != parted[:-1]).sum(axis=0)
-        best = int(parts.argmax())
-        if parts[best] == together.max() + 1:
+    while len(candidates) and len(chosen) < most:
+        refined = np.sort(together * (kinds.max() + 1) + kinds, axis=0)
+        groups = 1 + (refined[1:] != refined[:-1]).sum(axis=0)
+        best = int(groups.argmax())
+        if groups[best] == together.max() + 1:
             break
-        chosen.append(int(telling[best]))
+        chosen.append(int(candidates[best]))
         together = _numbered(list(zip(together[:, 0].tolist(), kinds[:, best].tolist(), strict=True)))[:, None]
     return chosen
 
 
-def _numbered(things: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Each thing's number in the order in which different ones first come."""
+def _numbered(keys: Sequence[Hashable]) -> NDArray[np.int64]:
+    """A number for each key. Equal keys get the same number, counted in the order of first appearance."""
     numbers: dict[Hashable, int] = {}
-    return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.int64)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 @lru_cache(maxsize=1024)
 def _chosen_probes(
     types: Types, readings: tuple[Stepwise, ...], only_zero: bool, seed: int
 ) -> tuple[Probes | None, int]:
-    """The probes on which these readings differ, and how many triples were tried."""
-    found = triples(types, only_zero, seed, aims_of(types, readings))
-    operands = found.operands(types)
-    shape = (len(readings), len(found), WIDTH)
+    """The probes on which these readings differ, or None, and the number of triples that were tried."""
+    pool = triples(types, only_zero, seed, aims_of(types, readings))
+    operands = pool.operands(types)
+    shape = (len(readings), len(pool), WIDTH)
     results = np.stack(evaluate_all(readings, operands)).reshape(shape)
     chosen = fewest(results)
-    return (found.chosen(chosen) if chosen else None), found.x.size
+    return (pool.chosen(chosen) if chosen else None), pool.x.size
 
 
 # -- ranges -------------------------------------------------------------------------------------------------
 
 
-def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], seed: int) -> Told:
+def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], seed: int) -> DistinguishingCalls:
     operands = contract.operands(call)
     dtype = operands.dtypes["input"]
     codes, low, high = _range_pool(dtype, operands.output_dtype, seed)
@@ -129,22 +141,24 @@ def _range_calls(contract: Contract, call: Call, readings: tuple[Reading, ...], 
         codes={"input": codes, "min_range": low[:, None], "max_range": high[:, None]},
         shape=codes.shape,
     )
-    results = np.stack(affine.evaluate_all(readings, every))
+    results = np.stack(range_lattice.evaluate_all(readings, every))
     made = []
-    for place in fewest(results):
+    for index in fewest(results):
         tensors = {
-            "input": Tensor(dtype, np.ascontiguousarray(codes[place])),
-            "min_range": Tensor("float32", low[place].reshape(call.tensors["min_range"].shape)),
-            "max_range": Tensor("float32", high[place].reshape(call.tensors["max_range"].shape)),
+            "input": Tensor(dtype, np.ascontiguousarray(codes[index])),
+            "min_range": Tensor("float32", low[index].reshape(call.tensors["min_range"].shape)),
+            "max_range": Tensor("float32", high[index].reshape(call.tensors["max_range"].shape)),
         }
         made.append(replace(call, tensors=tensors, origin=f"telling apart {seed}"))
-    return Told(tuple(made), codes.size)
+    return DistinguishingCalls(tuple(made), codes.size)
 
 
 @lru_cache(maxsize=64)
 def _range_pool(dtype: str, out: str, seed: int) -> tuple[Codes, Codes, Codes]:
-    """Codes of inputs, (ranges, RANGE_WIDTH), and of the ends of their ranges: every kind of range, ranges of any numbers,
-    and ranges that are solved for."""
+    """Codes of inputs, of shape (ranges, RANGE_WIDTH), and of the low and high ends of their ranges.
+
+    There is every kind of range, and there are solved ranges.
+    """
     rng = np.random.default_rng([seed, BITS[dtype], MANTISSA_BITS[out]])
     levels = (1 << BITS[dtype]) - 1
     lows, highs = [], []
@@ -161,7 +175,7 @@ def _range_pool(dtype: str, out: str, seed: int) -> tuple[Codes, Codes, Codes]:
         highs.append(high.view(np.uint32))
     low, top = np.concatenate(lows), np.concatenate(highs)
     codes = values.data(dtype, (len(low), RANGE_WIDTH), rng)
-    # What was solved for counts from the lowest value, or from half the values above zero.
+    # A solved range is for a step counted from the lowest value. Some recipes count from zero, so that code comes too.
     lowest = integer_range(dtype)[0]
     every = np.concatenate([np.zeros(len(low) - 2 * RANGES, np.int64), steps, steps])
     codes[:, 0] = encode(dtype, every + lowest)

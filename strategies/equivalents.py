@@ -1,8 +1,8 @@
-"""Other ways of asking for the same values: an equal answer is due, whatever the answer is.
+"""Twins of a call: other calls that must give the same values.
 
-Per tensor is per axis with equal scales, and one block; a call can be cut along an axis and put together again; axes can
-be merged; an edition that admits the same call under the same formula asks for the same. An implementation that gives
-other values for the twin than for the call follows two readings, and no reference is needed to see that.
+Per tensor is per axis with equal scales, and is one block. A call can be cut along an axis and joined again. Axes can be
+merged. Another edition may admit the same call under the same formula. An implementation that gives other values for the
+twin follows two readings, and it takes no reference to see that.
 """
 
 from __future__ import annotations
@@ -21,45 +21,48 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, Tensor
 from xverify.core.errors import DocumentError
 
-UNDER = "under "
-"""How the name of a twin in another edition begins; the edition's id follows."""
+UNDER = "under:"
+"""The beginning of the name of a twin in another edition. The edition's id follows."""
 
 PARAMETERS = ("scale", "zero_point")
 
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """A call asked in another way.
-
-    name: what the equivalence is called; it does not depend on the call. kind: "granularity", "axes" or
-    "edition". words: complete "when it is asked ...". calls: one, or the pieces in order. axis: along which pieces are
-    joined, None for one call. shape: of the quantized tensor of the call whose twin this is, and so of the joined result.
-    """
+    """Another form of a call."""
 
     name: str
+    """The name of the equivalence, which does not depend on the call."""
     kind: str
+    """The kind of the equivalence: "granularity", "axes" or "edition"."""
     words: str
+    """The form in words that complete "when it is asked ..."."""
     calls: tuple[Call, ...]
+    """One call, or the pieces in order."""
     axis: int | None
+    """The axis along which pieces are joined. None for one call."""
     shape: tuple[int, ...]
+    """The shape of the original call's quantized tensor, and so of the joined result."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Linear:
-    """What a linear call asks for, apart from how its edition writes that: axis counts from the front."""
+    """The content of a linear call, without the form that its edition gives it."""
 
     tensors: Mapping[str, Tensor]
     granularity: str
     axis: int
+    """The axis, counted from the front."""
     block_size: int
     out_dtype: str
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of x."""
         return self.tensors["x"].shape
 
     def each(self, role: str) -> NDArray[Any]:
-        """The parameter's code for every value of x, in the shape of x."""
+        """The parameter's code for each value of x, in the shape of x."""
         codes = self.tensors[role].codes
         if self.granularity == "blocked":
             inside = tuple(slice(extent) for extent in self.shape)
@@ -73,7 +76,7 @@ class _Linear:
     def regranulated(
         self, granularity: str, axis: int, block_size: int, cut: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> _Linear:
-        """The same with parameters that ``cut`` takes from those of every value."""
+        """The same content in another granularity. ``cut`` makes the parameters from those of each value of x."""
         tensors = dict(self.tensors)
         for role in PARAMETERS:
             if role in tensors:
@@ -101,24 +104,24 @@ def _read(contract: Contract, call: Call) -> _Linear:
     )
 
 
-def _written(contract: Contract, asked: _Linear, origin: str) -> Call:
-    """The call as the edition writes it, every attribute that it needs given."""
-    domain, tensors = contract.domain, dict(asked.tensors)
+def _written(contract: Contract, content: _Linear, origin: str) -> Call:
+    """The call in the form of an edition, with all attributes that it needs."""
+    domain, tensors = contract.domain, dict(content.tensors)
     attributes: dict[str, Attribute] = {}
     qtype = "qtype" in domain.attributes
-    if asked.granularity == "per_tensor":
-        # oneDNN's texts ask for a 1-D tensor of one element, the others for a scalar.
+    if content.granularity == "per_tensor":
+        # oneDNN's texts want a 1-D tensor of one element, and the others a scalar.
         for role in PARAMETERS:
             if role in tensors:
                 tensors[role] = Tensor(tensors[role].dtype, tensors[role].codes.reshape((1,) if qtype else ()))
     else:
-        attributes["axis"] = asked.axis
+        attributes["axis"] = content.axis
         if qtype:
             attributes["qtype"] = "per_channel"
-    if asked.granularity == "blocked":
-        attributes["block_size"] = asked.block_size
-    if asked.out_dtype != tensors["scale"].dtype:
-        attributes["output_dtype"] = asked.out_dtype
+    if content.granularity == "blocked":
+        attributes["block_size"] = content.block_size
+    if content.out_dtype != tensors["scale"].dtype:
+        attributes["output_dtype"] = content.out_dtype
     return Call(contract.id, tensors, attributes, origin)
 
 
@@ -126,39 +129,39 @@ def _written(contract: Contract, asked: _Linear, origin: str) -> Call:
 
 
 def _per_axis(contract: Contract, call: Call) -> Pieces | None:
-    """Per tensor as per axis, along the last axis: there each value's neighbour has a scale of its own."""
-    asked = _read(contract, call)
-    last = len(asked.shape) - 1
-    if asked.granularity != "per_tensor" or last < 0:
+    """Per tensor as per axis along the last axis, where neighbouring values have scales of their own."""
+    content = _read(contract, call)
+    last = len(content.shape) - 1
+    if content.granularity != "per_tensor" or last < 0:
         return None
-    spread = asked.regranulated("per_axis", last, 0, lambda each: _line(each, last))
+    spread = content.regranulated("per_axis", last, 0, lambda each: _line(each, last))
     return (_written(contract, spread, call.origin),), None
 
 
 def _line(each: NDArray[Any], axis: int) -> NDArray[Any]:
-    """The codes along one axis, of an array that is constant along all others; of an empty one any codes serve."""
+    """The codes along one axis of an array that is constant along all others. For an empty array, zeros."""
     if not each.size:
         return np.zeros(each.shape[axis], each.dtype)
     return np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1)[:, 0]
 
 
 def _one_block(contract: Contract, call: Call) -> Pieces | None:
-    """Per tensor or per axis as one block along the last axis that the scale does not depend on."""
-    asked = _read(contract, call)
-    free = [i for i in range(len(asked.shape)) if asked.granularity == "per_tensor" or i != asked.axis]
-    if asked.granularity == "blocked" or not free or 0 in asked.shape:
+    """Per tensor or per axis as one block, along the last axis on which the scale does not depend."""
+    content = _read(contract, call)
+    free = [i for i in range(len(content.shape)) if content.granularity == "per_tensor" or i != content.axis]
+    if content.granularity == "blocked" or not free or 0 in content.shape:
         return None
     axis = free[-1]
-    spread = asked.regranulated("blocked", axis, asked.shape[axis], lambda each: each.take([0], axis))
+    spread = content.regranulated("blocked", axis, content.shape[axis], lambda each: each.take([0], axis))
     return (_written(contract, spread, call.origin),), None
 
 
 def _blocks_of_one(contract: Contract, call: Call) -> Pieces | None:
     """Any granularity as blocks of one value each, along the first axis."""
-    asked = _read(contract, call)
-    if not asked.shape or (asked.granularity, asked.block_size, asked.axis) == ("blocked", 1, 0):
+    content = _read(contract, call)
+    if not content.shape or (content.granularity, content.block_size, content.axis) == ("blocked", 1, 0):
         return None
-    spread = asked.regranulated("blocked", 0, 1, lambda each: each)
+    spread = content.regranulated("blocked", 0, 1, lambda each: each)
     return (_written(contract, spread, call.origin),), None
 
 
@@ -166,21 +169,23 @@ def _blocks_of_one(contract: Contract, call: Call) -> Pieces | None:
 
 
 def _merged(contract: Contract, call: Call) -> Pieces | None:
-    """All axes merged into one, or those on either side of the one that quantization runs along."""
+    """The call with all axes merged, or those on each side of the axis of the parameters."""
     if contract.domain.family == "range":
         return _with_data_shape(call, (call.values,))
-    asked = _read(contract, call)
-    if asked.granularity == "per_tensor":
+    content = _read(contract, call)
+    if content.granularity == "per_tensor":
         return _with_data_shape(call, (call.values,))
-    shape = _around(asked.shape, asked.axis)
-    if shape == asked.shape:
+    shape = _around(content.shape, content.axis)
+    if shape == content.shape:
         return None
-    tensors = {"x": _reshaped(asked.tensors["x"], shape)}
+    tensors = {"x": _reshaped(content.tensors["x"], shape)}
     for role in PARAMETERS:
-        if role in asked.tensors:
-            old = asked.tensors[role]
-            tensors[role] = _reshaped(old, _around(old.shape, asked.axis)) if asked.granularity == "blocked" else old
-    merged = replace(asked, tensors=tensors, axis=1)
+        if role in content.tensors:
+            old = content.tensors[role]
+            tensors[role] = (
+                _reshaped(old, _around(old.shape, content.axis)) if content.granularity == "blocked" else old
+            )
+    merged = replace(content, tensors=tensors, axis=1)
     return (_written(contract, merged, call.origin),), None
 
 
@@ -210,35 +215,38 @@ def _split_last(contract: Contract, call: Call) -> Pieces | None:
 
 
 def _split(contract: Contract, call: Call, axis: int) -> Pieces | None:
-    """Cut in two: between two blocks where the axis has blocks, elsewhere at an odd place, so that no vector width
-    divides the first piece."""
+    """The call as two pieces.
+
+    An axis with blocks is cut between two of them. Others are cut at an odd index, so that no vector width divides the first
+    piece.
+    """
     extent = call.data.shape[axis]
-    asked = _read(contract, call) if contract.domain.family == "linear" else None
-    blocked = asked is not None and asked.granularity == "blocked"
-    unit = asked.block_size if asked is not None and blocked and axis == asked.axis else 1
+    content = _read(contract, call) if contract.domain.family == "linear" else None
+    blocked = content is not None and content.granularity == "blocked"
+    unit = content.block_size if content is not None and blocked and axis == content.axis else 1
     units = ceil_div(extent, unit)
-    place = (units // 2 | 1) if unit == 1 else units // 2
+    middle = (units // 2 | 1) if unit == 1 else units // 2
     if units < 2:
         return None
     role = "x" if "x" in call.tensors else "input"
     pieces = []
-    for window in (slice(0, place), slice(place, units)):
+    for window in (slice(0, middle), slice(middle, units)):
         tensors = dict(call.tensors)
         tensors[role] = _cut(call.data, axis, slice(window.start * unit, min(window.stop * unit, extent)))
         for name in PARAMETERS:
-            if asked is None or name not in tensors:
+            if content is None or name not in tensors:
                 continue
             if blocked:
                 tensors[name] = _cut(tensors[name], axis, window)
-            elif asked.granularity == "per_axis" and axis == asked.axis:
+            elif content.granularity == "per_axis" and axis == content.axis:
                 tensors[name] = _cut(tensors[name], 0, window)
         pieces.append(replace(call, tensors=tensors))
     return tuple(pieces), axis
 
 
 def _cut(tensor: Tensor, axis: int, window: slice) -> Tensor:
-    place = (slice(None),) * axis + (window,)
-    return Tensor(tensor.dtype, np.array(tensor.codes[place], order="C"), tensor.layout)
+    index = (slice(None),) * axis + (window,)
+    return Tensor(tensor.dtype, np.array(tensor.codes[index], order="C"), tensor.layout)
 
 
 # -- editions -----------------------------------------------------------------------------------------------
@@ -246,19 +254,22 @@ def _cut(tensor: Tensor, axis: int, window: slice) -> Tensor:
 
 @cache
 def _editions() -> tuple[Contract, ...]:
-    """Every edition that can be read here, in the order of `contracts.ids`."""
-    found = []
+    """All editions that can be read here, in the order of `contracts.ids`."""
+    editions = []
     for identity in contracts.ids():
         try:
-            found.append(contracts.get(identity))
+            editions.append(contracts.get(identity))
         except DocumentError:
             continue
-    return tuple(found)
+    return tuple(editions)
 
 
 def _under(contract: Contract, call: Call, other: Contract) -> Call | None:
-    """The same application as another edition writes it; None where that edition's readings have none in common with
-    this one's, since then the two contradict each other and equal values are not due."""
+    """The same application in the form of another edition.
+
+    Returns:
+        None if the two editions have no reading in common. They contradict each other then, and values may differ.
+    """
     if contract.domain.family != other.domain.family or contract.id == other.id:
         return None
     if contract.domain.family == "linear":
@@ -304,32 +315,39 @@ def _made(contract: Contract, call: Call, only: str | None = None) -> Iterator[T
 
 
 def twins(contract: Contract, call: Call) -> tuple[Twin, ...]:
-    """Every other way to ask for the values of a call; none for a call that the edition does not allow.
+    """All twins of a call. There are none for a call that the edition does not allow.
 
-    Each call of a twin is allowed by its own edition. Those in other editions come last, in the order of
-    `contracts.ids`, and only where some reading of both editions is proven to be one and the same: oneDNN's two documents
-    have none.
+    Every edition allows the calls of its twins. Twins in other editions come last, in the order of `contracts.ids`. Both
+    editions must have a reading in common, so oneDNN's two documents have no such twins.
     """
     return tuple(_made(contract, call)) if contract.judge(call).verdict == "allowed" else ()
 
 
 def twin(contract: Contract, call: Call, name: str) -> Twin | None:
-    """The twin of that name; None where the call has none (or the name means nothing)."""
+    """The twin of that name, or None if the call has no such twin."""
     if contract.judge(call).verdict != "allowed":
         return None
     return next(_made(contract, call, name), None)
 
 
 def joined(twin: Twin, outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcomes of a twin's calls as one: the pieces' tensors put together, in the shape of the call whose twin it is.
+    """Join the outcomes of a twin's calls to one, in the shape of the original call.
 
-    A piece that is no tensor, or one of another dtype or shape than its call asks for, is the outcome as it stands.
-    ValueError when there is not one outcome for each call.
+    Returns:
+        The joined tensor. The outcome of the first piece that is no tensor, or has another dtype or shape than it should.
+
+    Raises:
+        ValueError: The numbers of outcomes and calls differ.
     """
     first = outcomes[0] if outcomes else None
     for call, outcome in zip(twin.calls, outcomes, strict=True):
-        got, due = outcome.tensor, first.tensor if first is not None else None
-        if got is None or due is None or got.shape != call.data.shape or got.dtype != due.dtype:
+        tensor, first_tensor = outcome.tensor, first.tensor if first is not None else None
+        if (
+            tensor is None
+            or first_tensor is None
+            or tensor.shape != call.data.shape
+            or tensor.dtype != first_tensor.dtype
+        ):
             return outcome
     tensors = [outcome.tensor for outcome in outcomes if outcome.tensor is not None]
     codes = [tensor.codes for tensor in tensors]

@@ -1,6 +1,7 @@
-"""The lap over the cells: for each cell the calls that tell its readings apart, and that meet every code of a small type.
+"""The lap over the cells: for each cell, calls on which its readings differ.
 
-One call for a cell per axis or blocked, one for each probe per tensor; for the range formulas one for each kind of range.
+The calls also have every code of a small type of x. A cell per axis or blocked gets one call, and a cell per tensor one for
+each probe. A cell of a range formula gets one for each kind of range.
 """
 
 from __future__ import annotations
@@ -25,28 +26,33 @@ from xverify.strategies.values import RANGE_RECIPES
 from xverify.strategies.walk import cell_structures
 
 ROW = 64
-"""Values of x beside each probe's scale: the probe's own, and others, so that all probes of a cell meet every code of a small
-type."""
+"""Number of values of x for each probe: its own, and others so that a cell has every code of a small type."""
 
 SHORT = 60
-"""Of the last block, which is a partial one."""
+"""Number of values in the last block, which is partial."""
 
 RANGE_VALUES = 8
-"""Of each call of a range formula, those that a search begins with."""
+"""Number of values in each call of a range formula with which a search begins."""
 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """A call of the lap. places: flat indices of the values that were chosen to tell readings apart; more: whether other calls
-    of the same cell follow."""
+    """A call of the lap."""
 
     call: Call
     places: NDArray[np.int64] | None = None
+    """Flat indices of the values that were chosen because readings differ there."""
     more: bool = False
+    """True if other calls of the same cell follow."""
 
 
 def lap(contract: Contract, cells: Iterable[Structure] | None = None) -> Iterator[Probe]:
-    """The lap's calls, cell after cell. cells: one structure of each, in that order; all in the walk's when there are none."""
+    """The calls of the lap, cell after cell.
+
+    Args:
+        contract: The edition.
+        cells: One structure for each cell, in the order of the lap. None: all cells, in the order of the walk.
+    """
     for number, structure in enumerate(cell_structures(contract) if cells is None else cells):
         origin = f"lap cell {number}"
         if isinstance(structure, Range):
@@ -56,29 +62,36 @@ def lap(contract: Contract, cells: Iterable[Structure] | None = None) -> Iterato
             yield from cell_probes(contract, build(contract, small, origin), structure, None)
 
 
-def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes | None) -> Iterator[Probe]:
-    """The calls of a linear cell, given one of it, with its own probes or those ``found`` for it."""
+def cell_probes(contract: Contract, call: Call, structure: Linear, chosen: Probes | None) -> Iterator[Probe]:
+    """The calls of a linear cell that hold probes.
+
+    Args:
+        contract: The edition.
+        call: A call of the cell.
+        structure: The structure of the cell.
+        chosen: The probes to use. None: the probes for the types of the cell.
+    """
     readings = contract.readings(call)
     if not all(isinstance(reading, Stepwise) for reading in readings):
         yield Probe(call)
         return
-    given = found or probes(types_of(contract.operands(call)), start(readings))
-    rows = _rows(given, structure.x_dtype)
-    zero_points = given.zero_point
+    cell_triples = chosen or probes(types_of(contract.operands(call)), start(readings))
+    rows = _rows(cell_triples, structure.x_dtype)
+    zero_points = cell_triples.zero_point
     if zero_points is None and "zero_point" in call.tensors:
-        # Of int32 the text says that it is supposed to be 0, so its probes have none.
-        zero_points = np.zeros(len(given), np.uint32)
-    count = len(given)
+        # The zero point of int32 is supposed to be 0 by the text, so these probes have none.
+        zero_points = np.zeros(len(cell_triples), np.uint32)
+    count = len(cell_triples)
     if structure.granularity == "per_tensor":
         shape = call.tensors["scale"].shape
-        for place in range(count):
+        for index in range(count):
             tensors = {
-                "x": _tensor(structure.x_dtype, rows[place]),
-                "scale": _like(call, "scale", given.scale[place], shape),
+                "x": _tensor(structure.x_dtype, rows[index]),
+                "scale": _like(call, "scale", cell_triples.scale[index], shape),
             }
             if zero_points is not None:
-                tensors["zero_point"] = _like(call, "zero_point", zero_points[place], shape)
-            yield Probe(replace(call, tensors=tensors), np.arange(WIDTH), place < count - 1)
+                tensors["zero_point"] = _like(call, "zero_point", zero_points[index], shape)
+            yield Probe(replace(call, tensors=tensors), np.arange(WIDTH), index < count - 1)
         return
     if structure.granularity == "per_axis":
         x, shape = rows.T, (count,)
@@ -88,15 +101,15 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, found: Probes
         x, shape = rows.reshape(1, -1)[:, : (count - 1) * ROW + SHORT], (1, count)
         places = np.arange(count)[:, None] * ROW + np.arange(WIDTH)[None, :]
         attributes = {**call.attributes, "block_size": ROW}
-    tensors = {"x": _tensor(structure.x_dtype, x), "scale": _like(call, "scale", given.scale, shape)}
+    tensors = {"x": _tensor(structure.x_dtype, x), "scale": _like(call, "scale", cell_triples.scale, shape)}
     if zero_points is not None:
         tensors["zero_point"] = _like(call, "zero_point", zero_points, shape)
     yield Probe(replace(call, tensors=tensors, attributes=attributes), places.reshape(-1))
 
 
-def _rows(given: Probes, x_dtype: str) -> NDArray[Any]:
-    """The probes' values of x, each row filled up with others, so that all rows together meet every code."""
-    return np.concatenate([given.x.astype(code_dtype(x_dtype)), _others(x_dtype, len(given))], axis=1)
+def _rows(cell_triples: Probes, x_dtype: str) -> NDArray[Any]:
+    """Values of x in rows, one row for each probe. Other codes fill each row up, so that all rows together have every code."""
+    return np.concatenate([cell_triples.x.astype(code_dtype(x_dtype)), _others(x_dtype, len(cell_triples))], axis=1)
 
 
 @lru_cache(maxsize=256)
@@ -116,6 +129,6 @@ def _like(call: Call, role: str, codes: NDArray[Any], shape: tuple[int, ...]) ->
 def _ranges(contract: Contract, structure: Structure, origin: str) -> Iterator[Probe]:
     assert isinstance(structure, Range)
     for number, recipe in enumerate(RANGE_RECIPES):
-        # The same for all cells of a type: what was found for one need not be searched again.
-        one = replace(structure, range_recipe=recipe, seed=number)
-        yield Probe(build(contract, one, origin), np.arange(RANGE_VALUES), number < len(RANGE_RECIPES) - 1)
+        # The same values for all cells of a type, so that cells share the results of searches.
+        variant = replace(structure, range_recipe=recipe, seed=number)
+        yield Probe(build(contract, variant, origin), np.arange(RANGE_VALUES), number < len(RANGE_RECIPES) - 1)

@@ -1,4 +1,4 @@
-"""Every memory layout of every operand, on calls small enough to be many and large enough for a layout to matter."""
+"""Calls with every memory layout of every operand."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES
 from xverify.strategies.walk import Picks, fits, range_choices, scale_outputs
 
 SHAPE = (3, 4, 5)
-"""Rank 3, since C and Fortran order agree on fewer axes; no extent equal to another."""
+"""Rank 3, so that C and Fortran order differ in more strides. All extents differ."""
 
 
 def layout_calls(contract: Contract) -> Iterator[Call]:
-    """Calls in which one operand does not lie in memory as NumPy makes it: every layout, for each operand that has a rank, of
-    each granularity (or mode) and type of x."""
+    """Calls in which one operand has another layout than C order.
+
+    There is every layout, for each operand of rank 1 or more, each granularity (or mode) and each type of x.
+    """
     for number, structure in enumerate(_structures(contract)):
         call = build(contract, structure, f"layout {number}")
         for role, tensor in call.tensors.items():

@@ -13,7 +13,7 @@ from hypothesis.strategies import DataObject
 from indexed_calls import CONTRACT, PACKED, PARAMETERS, WRONG, X_ONLY, Param, a_call, codes, spread
 
 from xverify import contracts
-from xverify.arithmetic.indexing import Misindexing, known, misindexing, mistakes
+from xverify.arithmetic.indexing import Misindexing, all_mistakes, misindexing, mistakes
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.strategies import calls
@@ -56,7 +56,7 @@ def test_wrong_gathers_of_parameters(name: str, call: Call) -> None:
 
 
 def test_every_wrong_gather_is_met_by_some_call() -> None:
-    met = {m.name for call in GATHERED for m in known().values() if m.operands(call, CONTRACT.operands(call))}
+    met = {m.name for call in GATHERED for m in all_mistakes().values() if m.operands(call, CONTRACT.operands(call))}
     assert set(WRONG) <= met
 
 
@@ -80,7 +80,7 @@ def test_mistakes_of_drawn_calls(identity: str, data: DataObject) -> None:
     found = list(mistakes(call, right))
     contents = [content(wrong) for _, wrong in found]
     assert len({content(right), *contents}) == len(found) + 1
-    order = [m.name for m in known().values()]
+    order = [m.name for m in all_mistakes().values()]
     assert [m.name for m, _ in found] == [name for name in order if name in {m.name for m, _ in found}]
     for mistake, wrong in found:
         assert (wrong.shape, wrong.output_dtype) == (right.shape, right.output_dtype)
@@ -97,7 +97,7 @@ def test_mistakes_of_drawn_calls(identity: str, data: DataObject) -> None:
 
 def all_alone(call: Call) -> Iterator[tuple[Misindexing, Operands | None, Operands | None, Operands]]:
     right = CONTRACT.operands(call)
-    for mistake in known().values():
+    for mistake in all_mistakes().values():
         for role in mistake.roles if len(mistake.roles) > 1 else ():
             alone = misindexing(f"{mistake.name}-{role.replace('_', '-')}")
             yield alone, alone.operands(call, right), mistake.operands(call, right), right
@@ -120,13 +120,13 @@ def test_alone_a_mistake_changes_what_it_changes_with_others(call: Call) -> None
 
 
 def test_the_names_are_stable_tokens_that_are_read_back() -> None:
-    assert all(misindexing(name) is mistake and mistake.name == name for name, mistake in known().items())
+    assert all(misindexing(name) is mistake and mistake.name == name for name, mistake in all_mistakes().items())
     here = {*WRONG, *PACKED, *X_ONLY, "strides-ignored", "strides-and-offset-ignored", "parameters-in-memory-order"}
-    others = {name for name, mistake in known().items() if len(mistake.roles) > 1} - here
+    others = {name for name, mistake in all_mistakes().items() if len(mistake.roles) > 1} - here
     types = [name.split("-as-") for name in others]
     assert all(dtype != other and BITS[dtype] == BITS[other] for dtype, other in types)
-    assert all(name.split() == [name] and name == name.lower() for name in known())
-    assert len({mistake.words for mistake in known().values()}) == len(known())
+    assert all(name.split() == [name] and name == name.lower() for name in all_mistakes())
+    assert len({mistake.words for mistake in all_mistakes().values()}) == len(all_mistakes())
     with pytest.raises(KeyError):
         misindexing("right")
 

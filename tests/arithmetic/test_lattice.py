@@ -12,7 +12,7 @@ import pytest
 from lattice_oracles import surviving
 from linear_operands import STAGES, crossed, drawn_reading, drawn_types, triples
 
-from xverify.arithmetic.batch_cast import TOGETHER
+from xverify.arithmetic.batch_cast import BATCH
 from xverify.arithmetic.lattice import near, search, searched, simplicity, taken
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import (
@@ -46,7 +46,7 @@ def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Ste
 # -- many readings at once ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (TOGETHER // 3,), (TOGETHER + 1,)])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (BATCH // 3,), (BATCH + 1,)])
 def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int, ...]) -> None:
     """Of every shape, with a scale and a zero point for each row, and of so many that they are not cast together."""
     rng = np.random.default_rng(len(shape))

@@ -1,4 +1,4 @@
-"""What is remembered of a reading is for the operands that it was asked for, and for no others."""
+"""Cached results of readings: they serve equal operands only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xverify.arithmetic.operand_key import FEW, asked, given
+from xverify.arithmetic.operand_key import MOST_CACHED, evaluate_cached, operand_key
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.readings import EXACT, FLOAT32
 
@@ -58,39 +58,43 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS.keys())
-def test_other_operands_are_asked_anew(changes: dict[str, Any]) -> None:
+def test_other_operands_are_evaluated_anew(changes: dict[str, Any]) -> None:
     other, reading = replace(OPERANDS, **changes), Counting()
-    assert asked(other) != asked(OPERANDS)
-    assert [int(given(reading, operands).max()) for operands in (OPERANDS, other, OPERANDS)] == [1, 2, 1]
+    assert operand_key(other) != operand_key(OPERANDS)
+    assert [int(evaluate_cached(reading, operands).max()) for operands in (OPERANDS, other, OPERANDS)] == [1, 2, 1]
 
 
-def test_the_same_operands_are_asked_once() -> None:
-    """In whatever order they are named, and wherever they lie."""
+def test_equal_operands_are_evaluated_once() -> None:
+    """The order of the roles and the memory layout do not matter."""
     turned = np.asfortranarray(CODES["x"])
     again = replace(OPERANDS, codes={role: turned if role == "x" else CODES[role] for role in reversed(CODES)})
     reading = Counting()
-    assert asked(again) == asked(OPERANDS)
-    assert [int(given(reading, operands).max()) for operands in (OPERANDS, again)] == [1, 1]
-    assert given(Counting(), OPERANDS).max() == 1
+    assert operand_key(again) == operand_key(OPERANDS)
+    assert [int(evaluate_cached(reading, operands).max()) for operands in (OPERANDS, again)] == [1, 1]
+    assert evaluate_cached(Counting(), OPERANDS).max() == 1
 
 
 @pytest.mark.parametrize("reading", [EXACT, FLOAT32], ids=lambda reading: reading.name)
-def test_what_is_remembered_is_what_the_reading_gives(reading: Any) -> None:
+def test_cached_codes_are_those_of_the_reading(reading: Any) -> None:
     operands = replace(OPERANDS, options={})
-    for found in (given(reading, operands), given(reading, operands), reading.evaluate(asked(operands).operands())):
-        np.testing.assert_array_equal(found, reading.evaluate(operands), strict=True)
+    for codes in (
+        evaluate_cached(reading, operands),
+        evaluate_cached(reading, operands),
+        reading.evaluate(operand_key(operands).operands()),
+    ):
+        np.testing.assert_array_equal(codes, reading.evaluate(operands), strict=True)
 
 
-def test_what_is_remembered_cannot_be_written_to() -> None:
+def test_cached_codes_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        given(Counting(), OPERANDS)[0, 0] = 7
+        evaluate_cached(Counting(), OPERANDS)[0, 0] = 7
 
 
-@pytest.mark.parametrize(("size", "times"), [(FEW, 1), (FEW + 1, 2)])
-def test_many_values_are_not_remembered(size: int, times: int) -> None:
+@pytest.mark.parametrize(("size", "times"), [(MOST_CACHED, 1), (MOST_CACHED + 1, 2)])
+def test_large_operands_are_not_cached(size: int, times: int) -> None:
     codes = {"x": np.zeros(size, np.uint8), "scale": CODES["scale"][0, :1]}
     operands = Operands(codes, {"x": "uint8", "scale": "bfloat16"}, "float32", (size,))
     reading = Counting()
     for _ in range(2):
-        given(reading, operands)
+        evaluate_cached(reading, operands)
     assert reading.times == times

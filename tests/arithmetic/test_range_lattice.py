@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, operands_of
 
-from xverify.arithmetic.affine import RANGE_READINGS, Affine, by_name, evaluate_all, range_lattice
+from xverify.arithmetic.range_affine import Affine
+from xverify.arithmetic.range_lattice import RANGE_READINGS, by_name, evaluate_all, range_lattice
+from xverify.arithmetic.range_scaled import Scaled
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.scaled import Scaled
 from xverify.core.bits import canonical
 
 

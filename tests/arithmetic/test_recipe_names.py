@@ -8,7 +8,7 @@ from cell_calls import ONNX, WRAPS
 from lattice_oracles import follows
 
 from xverify import contracts
-from xverify.arithmetic import affine, indexing, lattice
+from xverify.arithmetic import indexing, lattice, range_lattice
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, OUTPUT, by_name
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import tensor
@@ -28,7 +28,7 @@ def test_a_name_finds_its_recipe() -> None:
         again = named(ONNX, recipe.name)
         assert again == recipe
         assert again.words == recipe.words
-    for reading in affine.RANGE_READINGS[::97]:
+    for reading in range_lattice.RANGE_READINGS[::97]:
         assert named(tensorflow, reading.name) is reading
     for contract, name in ((ONNX, "wrap-nothing"), (ONNX, "no-mistake@exact"), (tensorflow, "exact"), (ONNX, "")):
         with pytest.raises(KeyError):

@@ -298,7 +298,7 @@ def test_the_clause_that_a_reading_contradicts(version: int) -> None:
 @pytest.mark.parametrize(
     ("identity", "text", "sentence"),
     [
-        (MS + "seed", "x=int8[2,3] scale=float32[3]", "3 elements of a parameter, and no axis"),
+        (MS + "seed", "x=int8[2,3] scale=float32[3]", "a parameter has 3 elements, but the call names no axis for them"),
         (ONNX + "13", "x=int8[2,3] scale=float32[3] axis=2", r"axis 2 is outside \[-2, 1\]"),
         (ONNX + "13", "x=int8[2,3] scale=float32[2] axis=-3", r"axis -3 is outside \[-2, 1\]"),
     ],

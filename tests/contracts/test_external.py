@@ -143,6 +143,12 @@ def test_editions_of_a_file_stand_beside_built_in_ones(tmp_path):
     assert [edition.id for edition in contracts.from_file(several)] == [ID]
 
 
+def line_of(text: str) -> int:
+    """The number of the first line of the example that contains a text."""
+    lines = EXAMPLE.read_text().splitlines()
+    return 1 + next(index for index, line in enumerate(lines) if text in line)
+
+
 # -- mistakes -----------------------------------------------------------------------------------------
 
 
@@ -153,7 +159,7 @@ def test_editions_of_a_file_stand_beside_built_in_ones(tmp_path):
         ("def contract() ->", "contract = 3\n\n\ndef other() ->", "neither a function contract() nor CONTRACTS"),
         ("    return Contract(", "    return dict(", "an edition is an xverify.contracts.Contract, not a dict"),
         ("def contract() ->", "CONTRACTS = ()\n\n\ndef contract() ->", "CONTRACTS is a tuple of one or more Contracts"),
-        ("def judge(call: Call)", "def judge(call: Call", "line 48: "),
+        ("def judge(call: Call)", "def judge(call: Call", f"line {line_of('def judge(call: Call)')}: "),
         ("from xverify.core.call import Call", "import acme", ": running it raised ModuleNotFoundError: No module"),
         ("    clauses = [", "    raise KeyError('x')\n    clauses = [", "contract() raised KeyError: 'x'"),
         ('ID = "acme/DequantizeLinear-1"', 'ID = "acme"', 'an id looks like "vendor/Operator-1"'),
@@ -224,7 +230,8 @@ def test_a_file_that_is_not_text_or_not_python_is_a_usage_error(tmp_path):
     (tmp_path / "exits.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "edition.txt").write_text("formula: (x - zp) * s\n")
     lost = altered(tmp_path, "from xverify.core.call import Call", "import acme")
-    assert "line 13: running it raised ModuleNotFoundError" in xverify("contracts", lost, code=2)
+    line = line_of("from xverify.core.call import Call")
+    assert f"line {line}: running it raised ModuleNotFoundError" in xverify("contracts", lost, code=2)
     assert "binary.py: " in xverify("contracts", tmp_path / "binary.py", code=2)
     assert "line 1: running it raised SystemExit" in xverify("contracts", tmp_path / "exits.py", code=2)
     assert "edition.txt: line 1: running it raised NameError" in xverify("contracts", tmp_path / "edition.txt", code=2)

@@ -10,12 +10,15 @@ from judged_calls import ONE, ONNX_21, OTHER, asked
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
+from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
 from xverify.verify.findings import Discrepancy, Findings, Key, Subject
 
 
 def test_ids_are_the_same_in_every_run() -> None:
-    key = Key("onnxruntime", "ai.onnx/DequantizeLinear-21", "violation", "ai.onnx/DequantizeLinear-21/formula", "x")
+    key = Key(
+        "onnxruntime", "ai.onnx/DequantizeLinear-21", Verdict.VIOLATION, "ai.onnx/DequantizeLinear-21/formula", "x"
+    )
     assert key.id() == "violation-9962458faf"
     parts = ("subject", "contract", "clause", "detail")
     assert len({replace(key, **{part: "other"}).id() for part in parts} | {key.id()}) == 5
@@ -23,7 +26,7 @@ def test_ids_are_the_same_in_every_run() -> None:
 
 def entries() -> list[tuple[Discrepancy, Subject, Call, Cell, int]]:
     """Discrepancies of one key: sizes, paths, cells and contributions of every kind."""
-    key = Key("one", ONNX_21.id, "violation", ONNX_21.id + "/formula", "wrap")
+    key = Key("one", ONNX_21.id, Verdict.VIOLATION, ONNX_21.id + "/formula", "wrap")
     made = []
     paths = (ONE, OTHER, Subject("one", "1", "oracle", "O1"))
     for number, (size, subject) in enumerate((size, subject) for size in (9, 4, 64) for subject in paths):

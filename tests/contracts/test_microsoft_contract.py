@@ -113,6 +113,6 @@ def test_another_python_has_the_edition_if_its_schema_is_the_same(monkeypatch: p
     assert [microsoft.carried(INSTALLED.id, "onnxruntime", python) for python in known] == [True, True, False, False]
     assert not microsoft.carried(SEED.id, "onnxruntime", "same")
     monkeypatch.setattr(microsoft, "schemas", lambda package, python="": {})
-    with pytest.raises(DocumentError, match=r"carries no com\.microsoft DequantizeLinear-1"):
+    with pytest.raises(DocumentError, match=r"has no schema of com\.microsoft DequantizeLinear-1"):
         microsoft.installed_contract()
     assert not microsoft.carried(INSTALLED.id, "onnxruntime", "same")

@@ -148,7 +148,7 @@ def test_an_installed_library_is_judged_by_its_release_too(tmp_path: Path, monke
         contracts.of_onednn((3, 13))
     )
     unnamed = python_with(tmp_path / "unnamed", "libdnnl.so")
-    with pytest.raises(DocumentError, match="whose files say its release"):
+    with pytest.raises(DocumentError, match="no wheel of oneDNN with a file that names its release"):
         contracts.carried(STATIC, "onednn", unnamed)
     for python, release in ((newer, (3, 13)), (unnamed, None)):
         monkeypatch.setattr(contracts, "onednn_release", lambda python=python: documents.onednn_release(python))

@@ -15,6 +15,7 @@ from xverify import contracts
 from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
+from xverify.core.verdict import Verdict
 from xverify.engine.characterize import character, followers
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
@@ -127,7 +128,7 @@ def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, s
     findings = Findings()
     for name, verdict in verdicts:
         role = "edition" if verdict == "conflict" else "oracle"
-        found = Discrepancy(Key(name, ONNX.id, verdict, clause, verdict), "summary")
+        found = Discrepancy(Key(name, ONNX.id, Verdict(verdict), clause, verdict), "summary")
         findings.add(found, Subject(name, "1", role), None, None, None, 0)
     fleet = SimpleNamespace(
         oracles={name: SimpleNamespace(name=name) for name in NAMES},

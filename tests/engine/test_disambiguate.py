@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from xverify import contracts
-from xverify.arithmetic import affine, readings
+from xverify.arithmetic import range_lattice, readings
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.dtypes import encode, values
@@ -19,7 +19,7 @@ from xverify.engine.options import Options
 from xverify.engine.run import Sweep
 from xverify.oracles import all_oracles
 from xverify.strategies import ties
-from xverify.strategies.disambiguate import cell_call, fewest, proven, telling_apart
+from xverify.strategies.disambiguate import cell_call, distinguishing_calls, fewest, simplified_for_cell
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 
@@ -119,13 +119,13 @@ def test_readings_that_differ_are_told_apart(types, one, two, granularity):
     pair = readings.by_name(one), readings.by_name(two)
     target = cell(*types, granularity)
     call = cell_call(contract, target)
-    assert len({proven(contract, call, reading) for reading in pair}) == 2
-    told = telling_apart(contract, call, pair, 1)
+    assert len({simplified_for_cell(contract, call, reading) for reading in pair}) == 2
+    told = distinguishing_calls(contract, call, pair, 1)
     assert told.tried > 1000
     assert 0 < len(told.calls) <= 3
     assert all(contract.judge(made).verdict == "allowed" and contract.cell(made) == target for made in told.calls)
     assert parts(contract, told.calls, *pair)
-    again = telling_apart(contract, call, pair, 1)
+    again = distinguishing_calls(contract, call, pair, 1)
     assert [made.data.codes.tobytes() for made in again.calls] == [made.data.codes.tobytes() for made in told.calls]
 
 
@@ -143,7 +143,7 @@ def test_many_readings_are_parted_by_few_calls():
         "zero-unsigned",
     )
     some = [readings.by_name(name) for name in names]
-    told = telling_apart(contract, call, some, 0)
+    told = distinguishing_calls(contract, call, some, 0)
     assert len(told.calls) < len(some)
     assert all(parts(contract, told.calls, *pair) for pair in itertools.combinations(some, 2))
 
@@ -162,7 +162,7 @@ def test_readings_that_no_value_tells_apart_give_no_call():
         number = int(values(dtype, np.array(code)))
         exact = values("float16", finite).astype(np.float64) * number
         assert np.array_equal(exact.astype(np.float32).astype(np.float64), exact)
-    told = telling_apart(contract, call, (one, two), 0)
+    told = distinguishing_calls(contract, call, (one, two), 0)
     assert told.calls == ()
     assert told.tried > 1000
 
@@ -170,8 +170,8 @@ def test_readings_that_no_value_tells_apart_give_no_call():
 def test_ranges_that_tell_apart_recipes_of_tensorflow():
     contract = contracts.get("tensorflow/Dequantize@seed")
     call = cell_call(contract, Cell(contract.id, "uint8", "float32", "", "float32", "per_tensor", "MIN_COMBINED"))
-    pair = affine.by_name("min-combined-exact"), affine.by_name("min-combined-float64-product-first")
-    told = telling_apart(contract, call, pair, 0)
+    pair = range_lattice.by_name("min-combined-exact"), range_lattice.by_name("min-combined-float64-product-first")
+    told = distinguishing_calls(contract, call, pair, 0)
     assert told.calls
     assert all(contract.judge(made).verdict == "allowed" for made in told.calls)
     assert parts(contract, told.calls, *pair)
@@ -207,7 +207,7 @@ def test_what_is_proven_by_enumeration_holds_for_every_value(dtype):
     contract = contracts.get(ONNX)
     call = cell_call(contract, cell(dtype, dtype, "bfloat16", "bfloat16"))
     one, two = readings.by_name("exact"), readings.by_name("rounded-float32")
-    assert proven(contract, call, one) == proven(contract, call, two)
+    assert simplified_for_cell(contract, call, one) == simplified_for_cell(contract, call, two)
     # Every difference there is with every mantissa: rounded to float32 first it is never a midpoint of 8 bits.
     numbers = values(dtype, np.arange(256, dtype=np.uint8))
     numbers = numbers[np.isfinite(numbers)]
@@ -221,10 +221,12 @@ def test_what_is_proven_by_enumeration_holds_for_every_value(dtype):
 def test_what_is_not_proven_equal_stays_apart():
     contract = contracts.get(ONNX)
     call = cell_call(contract, cell("float8_e5m2", "float8_e5m2", "float32", "float32"))
-    assert proven(contract, call, readings.by_name("exact")) != proven(contract, call, readings.by_name("float32"))
+    assert simplified_for_cell(contract, call, readings.by_name("exact")) != simplified_for_cell(
+        contract, call, readings.by_name("float32")
+    )
     call = cell_call(contract, cell("int32", "", "float32", "float32"))
     one, two = readings.by_name("exact"), readings.by_name("rounded-float64")
-    assert proven(contract, call, one) != proven(contract, call, two)
+    assert simplified_for_cell(contract, call, one) != simplified_for_cell(contract, call, two)
 
 
 def test_where_the_zero_point_must_be_0_it_cannot_be_told_what_is_done_with_it():
@@ -232,8 +234,8 @@ def test_where_the_zero_point_must_be_0_it_cannot_be_told_what_is_done_with_it()
     call = cell_call(contract, cell("int32", "int32", "float32", "float32"))
     assert not call.tensors["zero_point"].codes.any()
     names = ("exact", "ignored", "wrap-int32", "saturate-int32")
-    assert len({proven(contract, call, readings.by_name(name)) for name in names}) == 1
-    told = telling_apart(contract, call, (readings.by_name("exact"), readings.by_name("float32")), 0)
+    assert len({simplified_for_cell(contract, call, readings.by_name(name)) for name in names}) == 1
+    told = distinguishing_calls(contract, call, (readings.by_name("exact"), readings.by_name("float32")), 0)
     assert all(contract.judge(made).verdict == "allowed" for made in told.calls)
     assert all("zero_point" in made.tensors for made in told.calls)
 
@@ -243,8 +245,8 @@ def test_a_quotient_is_its_product_with_the_reciprocal_only_for_few_bits():
     pair = readings.by_name("exact-quotient"), readings.by_name("reciprocal+rounded-float64")
     for zero_point, equal in (("", True), ("int8", True), ("int32", False)):
         call = cell_call(contract, cell("int8", zero_point, "float32", "float32", contract=contract.id))
-        assert (len({proven(contract, call, reading) for reading in pair}) == 1) is equal
-        told = telling_apart(contract, call, pair, 0)
+        assert (len({simplified_for_cell(contract, call, reading) for reading in pair}) == 1) is equal
+        told = distinguishing_calls(contract, call, pair, 0)
         assert parts(contract, told.calls, *pair) is not equal
 
 

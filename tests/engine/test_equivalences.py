@@ -17,6 +17,7 @@ from folders import SUPPORT
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
+from xverify.core.verdict import Verdict
 from xverify.engine import equivalences, pool
 from xverify.engine.conclude import conclude
 from xverify.engine.options import Options
@@ -55,7 +56,7 @@ def test_two_legal_answers_that_differ_are_mixed():
     assert not exact.same_bits(rounded)
     found = difference(WIDE, Outcome("tensor", exact), Outcome("tensor", rounded))
     assert (found.key.subject, found.key.contract, found.key.verdict) == ("it", MULTIPLY, "mixed")
-    assert (found.key.clause, found.key.detail) == (f"{MULTIPLY}/formula", "equivalence: per-axis")
+    assert (found.key.clause, found.key.detail) == (f"{MULTIPLY}/formula", "equivalence:per-axis")
     assert found.values == int((exact.codes != rounded.codes).sum()) > 0
     assert "per axis, with equal scales" in found.summary
 
@@ -90,7 +91,7 @@ def test_between_editions_both_legal_sets_count():
     """float16 from int32 without a scale of its own type: version 21 rounds to float32 at most, 25 may round to float16."""
     call = linear(ONNX + "21", [2049 * 3, 2**16 + 1], 2.0**-14, dtype="int32", scale_dtype="float16")
     old, new = contracts.get(ONNX + "21"), contracts.get(ONNX + "25")
-    moved = twin(old, call, f"under {ONNX}25")
+    moved = twin(old, call, f"under:{ONNX}25")
     olds, news = (
         {r.evaluate(c.operands(k)).tobytes() for r in c.readings(k)} for c, k in ((old, call), (new, moved.calls[0]))
     )
@@ -133,7 +134,7 @@ def never() -> bool:
 def test_an_implementation_that_rounds_otherwise_per_tensor_is_mixed_and_that_is_said_once(tmp_path):
     with running(tmp_path, fake("load_by_granularity"), seed=2) as run:
         assert equivalences.check(run, never) > 60
-        assert found_in(run) == {(MULTIPLY, "mixed", "equivalence: per-axis")}
+        assert found_in(run) == {(MULTIPLY, "mixed", "equivalence:per-axis")}
         (finding,) = run.findings.sorted()
         assert finding.cases > 1
         assert finding.values >= finding.cases
@@ -155,7 +156,7 @@ def test_of_several_granularities_that_differ_alike_the_first_is_said(tmp_path):
     with running(tmp_path, fake("load_onnx_by_granularity", ONNX + "21"), seed=7) as run:
         equivalences.check(run, never)
         found = found_in(run)
-    assert (ONNX + "21", "mixed", "equivalence: per-axis") in found
+    assert (ONNX + "21", "mixed", "equivalence:per-axis") in found
     assert len(found) == 1
 
 
@@ -171,7 +172,9 @@ def test_each_path_takes_its_share_and_is_a_path_of_the_same_finding(tmp_path):
 
 
 def test_nothing_is_asked_again_for_a_finding_of_another_kind():
-    other = Finding(Key("it", MULTIPLY, "mixed", f"{MULTIPLY}/formula", "int8 to float32"), SUBJECT, "", WIDE, None)
+    other = Finding(
+        Key("it", MULTIPLY, Verdict.MIXED, f"{MULTIPLY}/formula", "types:int8:float32"), SUBJECT, "", WIDE, None
+    )
 
     def ask(call: Call) -> Outcome:
         raise AssertionError("asked")
@@ -184,7 +187,7 @@ def test_a_tail_that_follows_another_reading_shows_when_axes_are_cut_or_merged(t
     with running(tmp_path, fake("load_tail")) as run:
         equivalences.check(run, never)
         details = {detail for _, verdict, detail in found_in(run) if verdict == "mixed"}
-    assert details & {f"equivalence: {name}" for name in ("merged-axes", "split-first-axis", "split-last-axis")}
+    assert details & {f"equivalence:{name}" for name in ("merged-axes", "split-first-axis", "split-last-axis")}
 
 
 @pytest.mark.parametrize("load", ["load_exact", "load_refusing_per_channel"])
@@ -219,11 +222,11 @@ def test_a_change_between_versions_is_said_where_it_happens(tmp_path):
     editions = [f"{ONNX}{version}" for version in (10, 13, 19, 21)]
     with running(tmp_path, fake("load_by_version", *editions)) as run:
         equivalences.check(run, never)
-        assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence: under {ONNX}13")}
+        assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence:under:{ONNX}13")}
         contract = contracts.get(ONNX + "10")
         call = linear(contract.id, [1, 2], 0.5, dtype="int32")
         chosen = equivalences.twins_for(run, contract, run.fleet.subjects["fake"][0], twins(contract, call))
-        assert [t.name for t in chosen if t.kind == "edition"] == [f"under {ONNX}13"]
+        assert [t.name for t in chosen if t.kind == "edition"] == [f"under:{ONNX}13"]
 
 
 def test_an_edition_that_does_not_judge_is_not_compared(tmp_path):
@@ -231,7 +234,7 @@ def test_an_edition_that_does_not_judge_is_not_compared(tmp_path):
     oracle = replace(fake("load_by_version", *editions), ships=(ONNX + "10", ONNX + "19"))
     with running(tmp_path, oracle, *editions) as run:
         equivalences.check(run, never)
-        assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence: under {ONNX}19")}
+        assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence:under:{ONNX}19")}
 
 
 def test_time_that_has_run_out_and_an_interruption_end_it(tmp_path):

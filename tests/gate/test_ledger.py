@@ -20,8 +20,8 @@ from xverify.gate.ledger import (
     Condition,
     Entry,
     Ledger,
+    ObservedFinding,
     Recipes,
-    Seen,
     covers,
     entry_from_finding,
     facts,
@@ -94,10 +94,10 @@ def test_without_conditions_every_call_is_in_scope():
         ({"contract": "ai.onnx/DequantizeLinear-24"}, False),
         ({"verdict": "mixed"}, False),
         ({"clause": f"{ONNX}/other", "detail": "exact-reciprocal", "recipes": Recipes("exact-reciprocal")}, True),
-        ({"detail": "in part wraps-int32", "recipes": Recipes("wraps-int32", "exact")}, True),
-        ({"detail": "int32 to float32", "recipes": None}, True),
-        ({"clause": f"{ONNX}/output-type", "detail": "float64 for float32", "recipes": None}, False),
-        ({"detail": "another shape", "recipes": None}, False),
+        ({"detail": "partly:wraps-int32", "recipes": Recipes("wraps-int32", "exact")}, True),
+        ({"detail": "types:int32:float32", "recipes": None}, True),
+        ({"clause": f"{ONNX}/output-type", "detail": "result-type:float64:float32", "recipes": None}, False),
+        ({"detail": "result-shape", "recipes": None}, False),
     ],
 )
 def test_a_violation_is_of_the_same_kind_whatever_its_recipe(changes, same):
@@ -108,11 +108,11 @@ def test_a_violation_is_of_the_same_kind_whatever_its_recipe(changes, same):
     ("verdict", "detail", "clause"),
     [
         ("wrongly-accepted", "zero-point-type", f"{ONNX}/zero-point-type"),
-        ("crash", "allowed, values", f"{ONNX}/formula"),
+        ("crash", "allowed:values", f"{ONNX}/formula"),
         ("memory", "input-written", f"{ONNX}/formula"),
         ("wrongly-rejected", "integer x, no zero point, ValueError", f"{ONNX}/granularity"),
         ("nondeterministic", "", f"{ONNX}/formula"),
-        ("violation", "another shape", f"{ONNX}/output-shape"),
+        ("violation", "result-shape", f"{ONNX}/output-shape"),
     ],
 )
 def test_of_other_findings_clause_and_detail_count(verdict, detail, clause):
@@ -136,13 +136,13 @@ def test_of_an_ambiguity_the_clause_counts_too():
     [
         (WRAPS, "wraps-int32", "known"),
         (Recipes("saturates"), "saturates", "changed"),
-        (Recipes("wraps-int32", "exact"), "in part wraps-int32", "changed"),
-        (None, "int32 to float32", "changed"),
+        (Recipes("wraps-int32", "exact"), "partly:wraps-int32", "changed"),
+        (None, "types:int32:float32", "changed"),
     ],
 )
 def test_another_recipe_is_a_change(recipes, detail, standing):
     assert covers(ENTRY, replace(SEEN, recipes=recipes, detail=detail), FACTS, TODAY) == standing
-    unknown = replace(ENTRY, recipes=None, detail="int32 to float32")
+    unknown = replace(ENTRY, recipes=None, detail="types:int32:float32")
     expected = "known" if recipes is None else "changed"
     assert covers(unknown, replace(SEEN, recipes=recipes, detail=detail), FACTS, TODAY) == expected
 
@@ -275,7 +275,7 @@ def test_an_accepted_finding_is_as_narrow_as_what_was_seen():
     witness = witness_call(entry)
     assert entry.witness == f"{ONNX} x=int32[1]:80000000 scale=float32[]:3f800000 zero_point=int32[]:00000001"
     assert witness is not None
-    seen = Seen("onnxruntime", ONNX, "violation", entry.clause, entry.detail, WRAPS)
+    seen = ObservedFinding("onnxruntime", ONNX, "violation", entry.clause, entry.detail, WRAPS)
     assert covers(entry, seen, facts(witness, contracts.get(ONNX).cell(witness)), TODAY) == "known"
     narrow = {**FACTS, "scale_dtype": "float16"}
     assert covers(entry, seen, narrow, TODAY) == "outside"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_entries import ENTRY, TODAY, violation
+from ledger_entries import ENTRY, FACTS, ONNX, TODAY, violation
+from old_details import OLD
 from sample_report import findings
 
 from xverify.core.errors import DamagedFileError
-from xverify.gate.ledger import Condition, Entry, Ledger, Recipes, entry_from_finding
+from xverify.gate.ledger import Condition, Entry, Ledger, ObservedFinding, Recipes, covers, entry_from_finding
 from xverify.gate.ledger_entry import entry_to_toml
 from xverify.gate.ledger_file import HEADER, MOST_BYTES, accept, prune, read
 from xverify.gate.scope import FIELDS
@@ -208,7 +210,7 @@ def test_names_are_unique(tmp_path):
     [
         ({"reason": " "}, "reason is empty"),
         ({"name": "a b"}, "expected letters, digits"),
-        ({"verdict": "wrong"}, "expected one of violation, mixed"),
+        ({"verdict": "wrong"}, "expected one of crash, hang"),
         ({"expires": TODAY}, "it expires on 2026-11-21, but was accepted on 2026-11-21"),
         ({"witness": "a x=3"}, "the witness is no call"),
         ({"region": "nowhere"}, "'nowhere' is no term of a region"),
@@ -286,9 +288,9 @@ def line_of(piece: str, occurrence: int = 1) -> int:
         ('name = "two"', "name = " + "9" * 5000, line_of('name = "two"'), "not TOML: Exceeds the limit"),
         ('name = "two"', 'name = "two"\nname = "two"', line_of('name = "two"') + 1, "not TOML: Cannot overwrite"),
         ('name = "two"', 'name = "two"\n[stray]\na = 1', line_of('name = "two"') + 1, ""),
-        ("# header", "version = 1", 1, "unknown field 'version'; expected one of known"),
+        ("# header", "version = 1", 1, "unknown field 'version'; expected one of format, known"),
         ("# header\n", "# header\n[stray]\na = 1\n", 2, "unknown field 'stray'"),
-        ('verdict = "violation"', 'verdict = "violatoin"', line_of("verdict"), "expected one of violation, mixed, .*'violatoin'"),
+        ('verdict = "violation"', 'verdict = "violatoin"', line_of("verdict"), "expected one of crash, hang, .*'violatoin'"),
         ('reason = "fixed in the next release"', 'reason = ""', line_of("reason"), "reason is empty"),
         ("accepted = 2026-11-21", 'accepted = "2026-11-21"', line_of("accepted"), "expected a day without quotes.*'2026-11-21'"),
         ("accepted = 2026-11-21", "accepted = 2026-11-21T10:00:00", line_of("accepted"), "expected a day"),
@@ -391,3 +393,53 @@ def test_a_scope_may_name_every_fact(tmp_path):
     single = (Condition("rank", least=2, most=2),)
     accept(path, replace(ENTRY, name="single", scope=single))
     assert read(path).entries[1].scope == single
+
+
+def ledger_of_format_1() -> str:
+    """A ledger as versions before format 2 wrote it, with an entry for every kind of detail."""
+    tables = [
+        f'[[known]]\nname = "number-{number}"\nsubject = "kernels.py:dequantize"\ncontract = "*"\nverdict = "{verdict}"\n'
+        f"detail = {json.dumps(old)}\nreason = 'why'\naccepted = 2026-01-02\n"
+        for number, (verdict, old, _) in enumerate(OLD)
+    ]
+    return "# Findings that are known.\n\n" + "\n".join(tables)
+
+
+def test_entries_with_the_prose_of_earlier_versions_still_match(tmp_path):
+    path = tmp_path / "ledger.toml"
+    path.write_text(ledger_of_format_1())
+    ledger = read(path)
+    assert [entry.detail for entry in ledger.entries] == [new for _, _, new in OLD]
+    for entry, (verdict, _, new) in zip(ledger.entries, OLD, strict=True):
+        finding = ObservedFinding("kernels.py:dequantize", ONNX, verdict, f"{ONNX}/formula", new)
+        assert covers(entry, finding, FACTS, TODAY) == "known"
+        assert (
+            verdict in ("violation", "mixed")
+            or covers(entry, replace(finding, detail=f"{new}-else"), FACTS, TODAY) == "outside"
+        )
+
+
+def test_a_ledger_of_format_1_is_changed_without_rewriting_it(tmp_path):
+    path = tmp_path / "ledger.toml"
+    path.write_text(ledger_of_format_1())
+    accept(path, ENTRY)
+    assert path.read_text() == ledger_of_format_1() + "\n" + entry_to_toml(ENTRY)
+    assert read(path).entries[-1] == ENTRY
+    prune(path, [ENTRY.name])
+    assert path.read_text() == ledger_of_format_1()
+
+
+def test_details_of_the_newest_format_are_taken_literally(tmp_path):
+    path = tmp_path / "ledger.toml"
+    path.write_text("format = 2\n\n" + ledger_of_format_1())
+    assert [entry.detail for entry in read(path).entries] == [old for _, old, _ in OLD]
+
+
+@pytest.mark.parametrize("version", ["3", "0", "true", '"2"'])
+def test_an_unknown_format_is_refused_with_the_line(tmp_path, version):
+    path = tmp_path / "ledger.toml"
+    path.write_text(f"# ours\nformat = {version}\n")
+    with pytest.raises(
+        DamagedFileError, match=r"ledger.toml, line 2: expected a format from 1 to 2, got .*newer xverify"
+    ):
+        read(path)

@@ -122,7 +122,7 @@ def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str,
     one["subject"]["name"] = name
     one["detail"] = "second-call-differs"
     assert f"{who} with {setting} answers the same call with different bits" in issue_body(report, one["id"])
-    one["detail"] = f"{ours}: answers"
+    one["detail"] = f"{ours}:answers"
     one["others"] = [{"name": name, "outcome": "rejected: Error"}, *one["others"]]
     text = issue_body(report, one["id"])
     assert text.splitlines()[0].endswith(f": {who} answers with {setting} what it refuses without it")

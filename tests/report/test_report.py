@@ -18,6 +18,7 @@ from rich.console import Console
 from sample_report import ONNX, hostile_report, sample_report
 
 from xverify import cli
+from xverify.core.verdict import Verdict
 from xverify.engine import events
 from xverify.report import FORMATS, check, load, markdown, render, summary
 from xverify.report.check import schema
@@ -32,10 +33,10 @@ def test_the_schema_is_one_and_the_sample_follows_it() -> None:
 
 
 def test_every_verdict_and_status_is_in_the_schema_and_has_its_order() -> None:
-    assert set(schema()["$defs"]["finding"]["properties"]["verdict"]["enum"]) == set(summary.VERDICTS)
+    assert set(schema()["$defs"]["finding"]["properties"]["verdict"]["enum"]) == set(Verdict)
     cells = schema()["properties"]["coverage"]["properties"]["cells"]["items"]["properties"]
     assert set(cells["status"]["enum"]) == set(summary.STATUSES)
-    assert {finding["verdict"] for finding in sample_report()["findings"]} == set(summary.VERDICTS)
+    assert {finding["verdict"] for finding in sample_report()["findings"]} == set(Verdict)
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

@@ -41,7 +41,7 @@ def test_blocks_are_repeated_and_the_last_may_be_partial() -> None:
 
 
 def test_several_elements_need_an_axis_that_x_has() -> None:
-    with pytest.raises(ValueError, match="2 elements of a parameter, and no axis"):
+    with pytest.raises(ValueError, match="a parameter has 2 elements, but the call names no axis"):
         laid([1, 2], None)
     for axis in (2, -3):
         with pytest.raises(ValueError, match=rf"axis {axis} is outside \[-2, 1\]"):

@@ -53,13 +53,13 @@ def test_a_per_tensor_call_has_every_kind_of_twin():
     found = {t.name: t for t in twins(contracts.get(ONNX + "21"), call)}
     assert set(found) == {
         "per-axis", "one-block", "blocks-of-one", "merged-axes", "split-first-axis", "split-last-axis",
-        *(f"under {ONNX}{version}" for version in (10, 13, 19, 23, 24, 25)),
-        "under com.microsoft/DequantizeLinear-1@installed", "under onednn/Dequantize-1@3.5", f"under {MULTIPLY}",
-        "under onednn/DynamicDequantize-1@3.0", "under onednn/DynamicDequantize-1@3.7",
+        *(f"under:{ONNX}{version}" for version in (10, 13, 19, 23, 24, 25)),
+        "under:com.microsoft/DequantizeLinear-1@installed", "under:onednn/Dequantize-1@3.5", f"under:{MULTIPLY}",
+        "under:onednn/DynamicDequantize-1@3.0", "under:onednn/DynamicDequantize-1@3.7",
     }  # fmt: skip
     shapes = {name: t.calls[0].tensors["scale"].shape for name, t in found.items()}
     assert (shapes["per-axis"], shapes["one-block"], shapes["blocks-of-one"]) == ((4,), (3, 1), (3, 4))
-    assert (shapes[f"under {MULTIPLY}"], shapes[f"under {ONNX}10"]) == ((1,), ())
+    assert (shapes[f"under:{MULTIPLY}"], shapes[f"under:{ONNX}10"]) == ((1,), ())
     assert [c.data.shape for c in found["split-first-axis"].calls] == [(1, 4), (2, 4)]
     assert found["merged-axes"].calls[0].data.shape == (12,)
 
@@ -67,16 +67,16 @@ def test_a_per_tensor_call_has_every_kind_of_twin():
 def test_attributes_are_translated_between_editions():
     call = linear(ONNX + "13", np.ones((2, 3)), [0.5, 1, 2], tensor("int8", [1, 2, 3]))
     found = {t.name: t.calls[0].attributes for t in twins(contracts.get(ONNX + "13"), call)}
-    assert found["under com.microsoft/DequantizeLinear-1@seed"] == {"axis": 1}
-    assert found[f"under {MULTIPLY}"] == {"axis": 1, "qtype": "per_channel"}
-    assert f"under {DIVIDE}" not in found
-    assert f"under {ONNX}10" not in found
+    assert found["under:com.microsoft/DequantizeLinear-1@seed"] == {"axis": 1}
+    assert found[f"under:{MULTIPLY}"] == {"axis": 1, "qtype": "per_channel"}
+    assert f"under:{DIVIDE}" not in found
+    assert f"under:{ONNX}10" not in found
 
 
 def test_editions_are_compared_only_where_they_share_a_reading():
     tensors = {"input": tensor("int8", [1, 2]), "min_range": tensor("float32", -1), "max_range": tensor("float32", 3)}
     installed = contracts.get("tensorflow/Dequantize@installed")
-    seed = "under tensorflow/Dequantize@seed"
+    seed = "under:tensorflow/Dequantize@seed"
     names = {
         mode: [t.name for t in twins(installed, Call(installed.id, tensors, {"mode": mode, "narrow_range": narrow}))]
         for mode, narrow in (("MIN_COMBINED", False), ("SCALED", False), ("MIN_FIRST", True))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from xverify.arithmetic.reading import Operands
-from xverify.contracts.model import Given
+from xverify.contracts.model import FixedResult
 from xverify.core.call import Tensor, code_dtype
 
 
@@ -37,7 +37,7 @@ def legal_of(
         operands=lambda _: Operands({"x": np.zeros(shape, np.uint16)}, {"x": "int16"}, dtype, shape),
         readings=lambda _: given,
         keeps_subnormals=keeps,
-        given=None,
+        fixed_result=None,
     )
     return suite.legal.legal_set(contract, None)
 
@@ -223,13 +223,15 @@ def check_kept_subnormals(suite: SimpleNamespace) -> None:
 def check_given(suite: SimpleNamespace) -> None:
     """Where a result is given nothing else is legal: any NaN for a NaN, no zero for a subnormal, no sign lost."""
     for dtype, codes in (("float32", [ONE, NAN, SMALLEST, MINUS_0]), ("float16", [0x3C00, 0x7E00, 1, 0x8000])):
-        result = Given(dtype, np.array(codes, code_dtype(dtype)))
-        legal = suite.legal.legal_set(SimpleNamespace(given=lambda _, result=result: result), None)
+        result = FixedResult(dtype, np.array(codes, code_dtype(dtype)))
+        legal = suite.legal.legal_set(SimpleNamespace(fixed_result=lambda _, result=result: result), None)
         assert (legal.dtype, legal.shape, len(legal.readings)) == (dtype, (4,), 1)
         assert suite.compare.compare(legal, Tensor(dtype, np.array(codes, code_dtype(dtype)))).clean
         other = suite.compare.compare(legal, Tensor(dtype, np.array([*codes[:2], 0, 0], code_dtype(dtype))))
         assert (other.wrong_values, other.flushed_values) == (2, 0)
-    legal = suite.legal.legal_set(SimpleNamespace(given=lambda _: Given("float32", np.array([NAN], np.uint32))), None)
+    legal = suite.legal.legal_set(
+        SimpleNamespace(fixed_result=lambda _: FixedResult("float32", np.array([NAN], np.uint32))), None
+    )
     assert suite.compare.compare(legal, Tensor("float32", np.array([0xFFC00001], np.uint32))).clean
 
 

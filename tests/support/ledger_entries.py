@@ -14,8 +14,8 @@ from xverify.core.line import call_to_line
 from xverify.gate.ledger import (
     Condition,
     Entry,
+    ObservedFinding,
     Recipes,
-    Seen,
     facts,
 )
 
@@ -59,7 +59,7 @@ ENTRY = Entry(
 )
 
 
-SEEN = Seen("kernels.py:dequantize", ONNX, "violation", f"{ONNX}/formula", "wraps-int32", WRAPS)
+SEEN = ObservedFinding("kernels.py:dequantize", ONNX, "violation", f"{ONNX}/formula", "wraps-int32", WRAPS)
 
 
 def violation() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from lattice_oracles import Asked, ask_triples, follows, given, lap_of, small, tell_apart, triples
 
 from xverify import contracts
-from xverify.arithmetic import affine, indexing
+from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.arithmetic.simplify import Types, simplified, types_of
@@ -188,7 +188,7 @@ def test_range_recipes_are_named(identity: str, mode: str, laps: dict[str, list[
     wrong = []
     for number in range(max(4, int(KERNELS * 0.03))):
         structure = Range(contract.domain.x_dtypes[number % len(contract.domain.x_dtypes)], mode, (257,))
-        lattice = affine.range_lattice(contract.operands(build(contract, structure)))
+        lattice = range_lattice.range_lattice(contract.operands(build(contract, structure)))
         near = number % 2 == 0
         truth = rng.choice(lattice[:40] if near else lattice)
         wrong.append(misranged(contract, structure, laps[identity], truth, rng))

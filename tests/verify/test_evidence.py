@@ -15,7 +15,7 @@ from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
 
 import xverify
 from xverify import contracts
-from xverify.arithmetic import affine, indexing
+from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, Tensor
@@ -23,7 +23,7 @@ from xverify.core.dtypes import integers, numpy_dtype, tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear, Range
 from xverify.verify import attribute
-from xverify.verify.attribute import Misread, Seen, gives, named
+from xverify.verify.attribute import CheckedResult, Misread, gives, named
 from xverify.verify.compare import compare
 from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG
 from xverify.verify.findings import Subject
@@ -278,10 +278,10 @@ def test_a_million_values_of_one_reading_give_no_finding() -> None:
 # -- speed ------------------------------------------------------------------------------------------------
 
 
-def seen_of(contract: Contract, truth: Any, structure: Linear | Range) -> Seen:
+def seen_of(contract: Contract, truth: Any, structure: Linear | Range) -> CheckedResult:
     call = build(contract, structure)
     got = follows(contract, truth)(call).tensor
-    return Seen(call, got, compare(legal_set(contract, call), got).wrong)
+    return CheckedResult(call, got, compare(legal_set(contract, call), got).wrong)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def seen_of(contract: Contract, truth: Any, structure: Linear | Range) -> Seen:
         (
             contracts.get("tensorflow/Dequantize@installed"),
             Range("int32", "MIN_FIRST", (10000,)),
-            affine.RANGE_READINGS[-1],
+            range_lattice.RANGE_READINGS[-1],
         ),
     ],
     ids=["near", "far", "range"],

@@ -12,11 +12,12 @@ import pytest
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import tensor
+from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
 from xverify.verify.findings import NEW, Change, Discrepancy, Finding, Findings, Key, Standing, Subject, witness_order
 
 EDITION = "ai.onnx/DequantizeLinear-21"
-KEY = Key("one", EDITION, "violation", EDITION + "/formula", "wrap")
+KEY = Key("one", EDITION, Verdict.VIOLATION, EDITION + "/formula", "wrap")
 PLAIN, LEVEL_1, LEVEL_3 = (Subject("one", "1", "oracle", options) for options in ("", "O1", "O3"))
 KNOWN = Standing("known", "entry-1")
 
@@ -234,7 +235,9 @@ def test_findings_are_sorted_by_implementation_contract_and_verdict() -> None:
         findings, shuffled = Findings(), parts.copy()
         random.Random(seed).shuffle(shuffled)
         for subject, contract, verdict in shuffled:
-            findings.add(Discrepancy(Key(subject, contract, verdict, "", ""), ""), PLAIN, call_of(1), None, None, 0)
+            findings.add(
+                Discrepancy(Key(subject, contract, Verdict(verdict), "", ""), ""), PLAIN, call_of(1), None, None, 0
+            )
         assert [(f.key.subject, f.key.contract, f.key.verdict) for f in findings.sorted()] == parts
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from xverify import contracts
 from xverify.arithmetic.readings import EXACT, FLOAT32
-from xverify.contracts.model import Given
+from xverify.contracts.model import FixedResult
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor, values
 from xverify.core.errors import BrokenEnvironmentError
@@ -70,7 +70,7 @@ def test_subnormals_may_be_flushed_unless_the_user_has_them_kept() -> None:
 
 def test_a_process_that_flushes_computes_no_legal_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legal, "subnormals_work", lambda: False)
-    given = replace(ONNX, given=lambda call: Given("float32", np.zeros(1, np.uint32)))
+    given = replace(ONNX, fixed_result=lambda call: FixedResult("float32", np.zeros(1, np.uint32)))
     for contract in (ONNX, given):
         with pytest.raises(BrokenEnvironmentError, match="flushes subnormal"):
             legal_set(contract, call_of([1]))
@@ -82,7 +82,7 @@ GIVEN = np.array([[0x3F800000, 0x7FC00001, 0x00000001], [0x80000000, 0xFFFFFFFF,
 
 
 def given_as(codes: np.ndarray, x: object) -> tuple[Legal, object]:
-    contract = replace(ONNX, given=lambda call: Given("float32", codes))
+    contract = replace(ONNX, fixed_result=lambda call: FixedResult("float32", codes))
     judged = judge(contract, call_of(x, dtype="int8"))
     assert judged.legal is not None
     return judged.legal, judged

@@ -144,7 +144,7 @@ def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
     lost = Outcome("crash", message=f"{NO_MEMORY}: 3 GiB\nmore")
     found = verdicts.died(judged, "one", lost)
     assert found is not None
-    assert (found.key.verdict, found.key.clause, found.key.detail) == ("crash", ONNX.id + "/formula", NO_MEMORY)
+    assert (found.key.verdict, found.key.clause, found.key.detail) == ("crash", ONNX.id + "/formula", "out-of-memory")
     assert found.summary == f"one ends the process: {NO_MEMORY}: 3 GiB"
     other = verdicts.died(judged, "one", Outcome("crash", message="Fatal: " + NO_MEMORY))
     assert other is not None
@@ -158,7 +158,7 @@ def test_a_death_on_nothing_is_another_than_one_on_values() -> None:
         verdicts.died(judged, "one", OUTCOMES[death]).key for judged in (empty, full) for death in ("crash", "hang")
     }
     assert {(key.verdict, key.detail) for key in keys} == {
-        (death, f"allowed, {what}") for death in ("crash", "hang") for what in ("an empty tensor", "values")
+        (death, f"allowed:{what}") for death in ("crash", "hang") for what in ("empty", "values")
     }
     silent = verdicts.died(full, "one", Outcome("crash"))
     assert silent.summary.endswith("no message")
@@ -213,7 +213,7 @@ def test_a_recipe_must_give_every_value_of_the_call() -> None:
 def test_of_two_pieces_the_recipe_must_give_the_wrong_values() -> None:
     found = violation([3.0, 6.0, 0.0, 0.0], Zeros(), EXACT)
     assert found is not None
-    assert (found.key.detail, found.readings, found.values) == ("in part zeros", ("zeros", "exact"), 2)
+    assert (found.key.detail, found.readings, found.values) == ("partly:zeros", ("zeros", "exact"), 2)
     assert found.attribution is not None
     assert (found.attribution.explained, found.attribution.elsewhere) == (2, ("exact", EXACT.words))
     assert violation([3.0, 6.0, 0.0, 1.0], Zeros(), EXACT) is None
@@ -222,7 +222,7 @@ def test_of_two_pieces_the_recipe_must_give_the_wrong_values() -> None:
 def test_wrong_values_without_a_recipe() -> None:
     found = violation([3.0, 6.0, 9.0, 13.0], None)
     assert found is not None
-    assert (found.key.verdict, found.key.detail) == ("violation", "int8 to float32")
+    assert (found.key.verdict, found.key.detail) == ("violation", "types:int8:float32")
     assert (found.attribution, found.readings, found.values) == (None, (), 1)
 
 
@@ -241,7 +241,7 @@ def mixture(answer: Outcome, alive: tuple[str, ...], recipe: Reading | None = No
 def test_values_are_mixed_where_none_of_the_readings_left_gives_them() -> None:
     found = mixture(OUTCOMES["right"], ("float32",))
     assert found is not None
-    assert (found.key.verdict, found.key.detail) == ("mixed", "int32 to float32")
+    assert (found.key.verdict, found.key.detail) == ("mixed", "types:int32:float32")
     assert (found.values, found.max_ulp, found.attribution, found.readings) == (2, 0, None, ("float32",))
     assert mixture(OUTCOMES["right"], ("exact", "float32")) is None
     assert mixture(OUTCOMES["right"], ("float32", "exact")) is None

@@ -84,7 +84,7 @@ def test_mixed_values_are_legal_and_follow_nothing() -> None:
     first, second = (asked(ONNX_21, "int32", 500, number=n) for n in range(2))
     tally, found = concluded([(first, ONE, by(first, "exact")), (second, ONE, by(second, "float32"))])
     (finding,) = found.values()
-    assert (finding.key.verdict, finding.key.detail) == ("mixed", "int32 to float32")
+    assert (finding.key.verdict, finding.key.detail) == ("mixed", "types:int32:float32")
     assert tally.status(ONE, first.cell) == "mixed"
     exact, single = by(first, "exact").tensor, by(first, "float32").tensor
     halves = np.concatenate([exact.codes[:250], single.codes[250:]])

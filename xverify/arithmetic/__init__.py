@@ -1,1 +1,1 @@
-"""Stages, readings, the lattice of recipes and its search: the arithmetic that contracts speak of."""
+"""The arithmetic of dequantization: stages, readings, the lattice of recipes and its search."""

@@ -1,5 +1,7 @@
-"""Casting the results of many recipes together, to be compared: for the few values of a probe, an operation costs what its
-call costs."""
+"""The final cast of many recipes' results in batches.
+
+A probe has few values, so the cost of a NumPy call outweighs the cost of its work. One call therefore casts many results.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +15,45 @@ from numpy.typing import NDArray
 from xverify.arithmetic.reading import Codes
 from xverify.core.bits import canonical
 
-TOGETHER = 1 << 14
-"""Results that are cast together, about."""
+BATCH = 1 << 14
+"""Approximate number of values in a batch."""
 
 
-def cast_together(
+def batch_cast(
     results: Iterable[tuple[tuple[Any, ...], NDArray[Any]]],
     shape: tuple[int, ...],
     dtype: str,
     cast: Callable[..., Codes],
 ) -> list[Codes]:
-    """The codes of each result in that shape and dtype, NaN made canonical.
+    """Cast results to codes, with every NaN made canonical.
 
-    results: how each is cast, and its numbers, broadcastable to the shape. cast: gives the codes of (n, *shape) numbers that
-    are cast in the same way, value by value.
+    Args:
+        results: The parameters of the cast and the numbers of each result. The numbers broadcast to ``shape``.
+        shape: The shape of each result.
+        dtype: The output dtype.
+        cast: A function of numbers of shape (n, *shape) and of the parameters. It returns codes, value by value.
+
+    Returns:
+        The codes of each result, in the order of ``results``.
     """
     size = max(1, math.prod(shape))
-    waiting: dict[tuple[np.dtype[Any], tuple[Any, ...]], list[tuple[int, NDArray[Any]]]] = {}
+    pending: dict[tuple[np.dtype[Any], tuple[Any, ...]], list[tuple[int, NDArray[Any]]]] = {}
     codes: dict[int, Codes] = {}
 
-    def settle(rows: list[tuple[int, NDArray[Any]]], way: tuple[Any, ...]) -> None:
+    def flush(rows: list[tuple[int, NDArray[Any]]], parameters: tuple[Any, ...]) -> None:
         stack = np.empty((len(rows), *shape), rows[0][1].dtype)
         for row, (_, numbers) in enumerate(rows):
             stack[row] = numbers
-        given = canonical(cast(stack, *way), dtype)
-        codes.update((place, given[row, ...]) for row, (place, _) in enumerate(rows))
+        batch = canonical(cast(stack, *parameters), dtype)
+        codes.update((index, batch[row, ...]) for row, (index, _) in enumerate(rows))
         rows.clear()
 
-    for place, (way, numbers) in enumerate(results):
-        rows = waiting.setdefault((numbers.dtype, way), [])
-        rows.append((place, numbers))
-        if len(rows) * size >= TOGETHER:
-            settle(rows, way)
-    for (_, way), rows in waiting.items():
+    for index, (parameters, numbers) in enumerate(results):
+        rows = pending.setdefault((numbers.dtype, parameters), [])
+        rows.append((index, numbers))
+        if len(rows) * size >= BATCH:
+            flush(rows, parameters)
+    for (_, parameters), rows in pending.items():
         if rows:
-            settle(rows, way)
-    return [codes[place] for place in range(len(codes))]
+            flush(rows, parameters)
+    return [codes[index] for index in range(len(codes))]

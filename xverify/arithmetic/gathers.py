@@ -1,6 +1,6 @@
-"""How a scale or zero point lies along x, and the other gathers of its elements that a mistake may make.
+"""The placement of a scale or zero point along x, and wrong gathers of its elements.
 
-Every gather gives codes that broadcast to the shape of x, or None where it cannot be made.
+Each gather gives codes that broadcast to the shape of x, or None where it cannot be made.
 """
 
 from __future__ import annotations
@@ -24,37 +24,40 @@ MAX_RANK = 6
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """How a parameter of more than one element lies along x.
-
-    codes: of x's rank; per axis, of extent 1 on every other axis. shape: of x. axis: counted from the front.
-    block: values along the axis that share one element, 1 where the parameter is per axis and not ``blocked``.
-    """
+    """The placement of a parameter of several elements along x."""
 
     codes: Codes
+    """The elements in the rank of x. Per axis, every other axis has extent 1."""
     shape: tuple[int, ...]
+    """The shape of x."""
     axis: int
+    """The axis, counted from the front."""
     block: int
+    """The number of values along the axis that share an element: 1 if the parameter is per axis."""
     blocked: bool
+    """True for a blocked parameter, False for one that is per axis."""
 
     @property
     def extent(self) -> int:
+        """The extent of x along the axis."""
         return self.shape[self.axis]
 
     @property
     def count(self) -> int:
+        """The number of elements along the axis."""
         return int(self.codes.shape[self.axis])
 
     def along(self, index: Index) -> Codes:
-        """The elements of those numbers along the axis; numbers outside mean the nearest end."""
+        """The elements at these indices along the axis. An index outside means the nearest end."""
         return self.codes.take(index, self.axis, mode="clip")
 
     def flat(self, index: Index) -> Codes:
-        """The elements of those numbers in memory, one for each value of x in flat order; numbers outside as above."""
+        """The elements at these indices in C order, one for each value of x. An index outside means the nearest end."""
         return self.codes.reshape(-1).take(index, mode="clip").reshape(self.shape)
 
 
 def placement_of(call: Call, right: Operands, role: str) -> Placement | None:
-    """None for one element (nothing can go wrong with its index) and where x is empty."""
+    """The placement of a parameter, or None if it has one element or x is empty: no index can be wrong then."""
     codes, shape = call.tensors[role].codes, right.shape
     rank = len(shape)
     if codes.size < 2 or 0 in shape:
@@ -76,12 +79,15 @@ Gather = Callable[[Placement], Codes | None]
 # -- another axis -----------------------------------------------------------------------------------------
 
 AxisRule = Callable[[int, int], int]
-"""From the right axis and the rank the wrong axis; outside [0, rank - 1] where there is none."""
+"""A function of the right axis and the rank. It gives the wrong axis, outside [0, rank - 1] where there is none."""
 
 
 def _other_axis(rule: AxisRule, placement: Placement) -> Codes | None:
-    """Per axis: the position along the other axis, modulo the number of elements. Blocked: the elements in memory as
-    blocks along the other axis, where there are enough of them."""
+    """The parameters along another axis.
+
+    Per axis, an index past the last element wraps around. Blocked, the elements in C order become the blocks along the other
+    axis, if there are enough of them.
+    """
     rank = len(placement.shape)
     axis = rule(placement.axis, rank)
     if not 0 <= axis < rank or axis == placement.axis:
@@ -98,23 +104,23 @@ def _other_axis(rule: AxisRule, placement: Placement) -> Codes | None:
     return repeated(elements[: prod(blocks)].reshape(blocks), axis, placement.block, extent)
 
 
-def _numbered(number: int, axis: int, rank: int) -> int:
+def _fixed_axis(number: int, axis: int, rank: int) -> int:
     return number
 
 
 _AXES: tuple[tuple[str, str, AxisRule], ...] = (
     ("last-axis", "the last axis", lambda axis, rank: rank - 1),
-    *((f"other-axis-{n}", f"axis {n}", partial(_numbered, n)) for n in range(MAX_RANK)),
+    *((f"other-axis-{n}", f"axis {n}", partial(_fixed_axis, n)) for n in range(MAX_RANK)),
     ("axis-from-other-end", "the axis counted from the other end", lambda axis, rank: rank - 1 - axis),
     ("next-axis", "the next axis", lambda axis, rank: axis + 1),
     ("previous-axis", "the previous axis", lambda axis, rank: axis - 1),
 )
 
 
-# -- another place along the right axis -------------------------------------------------------------------
+# -- another index along the right axis -------------------------------------------------------------------
 
 IndexRule = Callable[[Index, Placement], Index]
-"""From the positions along the axis the number of the element; numbers outside mean the nearest end."""
+"""A function of the indices along the axis of x. It gives the indices of the elements."""
 
 _LENGTH = "takes as block length the extent divided by the number of blocks"
 
@@ -172,7 +178,7 @@ def _flat_blocks(placement: Placement) -> Codes | None:
 
 
 def _full_blocks_stride(placement: Placement) -> Codes | None:
-    """The stride of the axes before the blocked one counts the full blocks only."""
+    """The elements read with a stride that counts full blocks only, for the axes before the blocked one."""
     if not placement.blocked:
         return None
     shape, axis = placement.shape, placement.axis
@@ -186,7 +192,7 @@ Order = Literal["C", "F"]
 
 
 def _reordered(stored: Order, read: Order, placement: Placement) -> Codes | None:
-    """The blocks' elements in memory in one order (C or F), taken for the other."""
+    """The elements of a blocked parameter, stored in one order (C or F) and read in the other."""
     if not placement.blocked:
         return None
     codes = placement.codes.ravel(order=stored).reshape(placement.codes.shape, order=read)
@@ -217,4 +223,4 @@ GATHERS: tuple[tuple[str, str, Gather], ...] = (
     *((name, words, partial(_reindexed, rule, False)) for name, words, rule in _CHANNELS),
     *_MEMORY,
 )
-"""Every wrong gather of a parameter: name, words (as a sentence's predicate), and how it is made; likeliest first."""
+"""Name, words (a sentence's predicate) and function of every wrong gather, the likeliest first."""

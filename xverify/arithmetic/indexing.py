@@ -1,8 +1,8 @@
-"""Indexing mistakes of the linear operators: other gathers of the same tensors, one line of a table each.
+"""Indexing mistakes of the linear operators, one line of a table each.
 
-A contract gives each output value its triple (x, zero point, scale). A mistake reads some operand from another place
-(another axis, the next block, the other nibble of a byte) or as another type of the same width. The tables are not
-taken from any implementation: they list what can go wrong with an axis, a block, a byte, a type and a stride.
+A contract gives each output value its triple (x, zero point, scale). A mistake reads an operand from elsewhere (another
+axis, the next block, the other nibble of a byte) or as another type of the same width. The tables come from no
+implementation. They list what can go wrong with an axis, a block, a byte, a type and a stride.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from xverify.core.dtypes import QUANTIZED, values
 
 Reread = tuple[str, Codes]
 Read = Callable[[Call, Operands, str], Reread | None]
-"""What is read for a role of the operands: a dtype and codes that broadcast to the shape of x; None where the mistake
-cannot happen."""
+"""A function of the call, the right operands and a role. It gives the dtype and codes that a mistake reads for the role.
+
+The codes broadcast to the shape of x. None: the mistake cannot happen for the call.
+"""
 
 _PARAMETERS = ("scale", "zero_point")
 _DATA = ("x", "zero_point")
@@ -30,41 +32,43 @@ _DATA = ("x", "zero_point")
 
 @dataclass(frozen=True)
 class Misindexing:
-    """One mistake: ``read`` in place of the right gather, for each of ``roles`` that the call has.
-
-    name: stable, without spaces. words: the mistake as a sentence's predicate.
-    """
+    """One mistake: wrong codes for one or several operands."""
 
     name: str
+    """A stable name without spaces."""
     words: str
+    """The mistake as a sentence's predicate."""
     roles: tuple[str, ...]
+    """The operands that are read wrongly, where the call has them."""
     read: Read = field(repr=False, compare=False)
+    """The wrong gather."""
 
     def operands(self, call: Call, right: Operands) -> Operands | None:
-        """The operands with this mistake made in them, of the same shape and output type as ``right``.
+        """The operands with this mistake, of the same shape and output type as ``right``.
 
-        None where the mistake cannot happen for this call, or changes neither a code nor what a code means.
+        Returns:
+            None where the mistake cannot happen for this call, or changes neither a code nor the value of a code.
         """
         reread = {role: self.read(call, right, role) for role in self.roles if role in right.codes}
         return _replaced(right, {role: r for role, r in reread.items() if r is not None and _differs(right, role, r)})
 
 
 def mistakes(call: Call, right: Operands) -> Iterator[tuple[Misindexing, Operands]]:
-    """Every mistake that changes something for this call, likeliest first, with the operands that it gives.
+    """Every mistake that changes something for this call, with its operands, the likeliest first.
 
-    Of mistakes that give equal operands (codes broadcast to the shape, and dtypes) only the first is given; they may
-    differ for another call. What TensorFlow's formulas take is never indexed: there are none for them.
+    Of mistakes with equal operands for this call, only the first comes. TensorFlow's formulas index nothing, so their calls
+    have no mistakes.
     """
     read: dict[tuple[Read, str], tuple[Reread, bytes] | None] = {}
     seen: set[tuple[tuple[str, str, bytes], ...]] = set()
-    for mistake in known().values():
+    for mistake in all_mistakes().values():
         changed = {}
         for role in mistake.roles:
             key = mistake.read, role
             if role in right.codes and key not in read:
                 read[key] = _identified(right, role, mistake.read(call, right, role))
-            if (found := read.get(key)) is not None:
-                changed[role] = found
+            if (identified := read.get(key)) is not None:
+                changed[role] = identified
         identity = tuple((role, reread[0], content) for role, (reread, content) in changed.items())
         if not changed or identity in seen:
             continue
@@ -75,13 +79,17 @@ def mistakes(call: Call, right: Operands) -> Iterator[tuple[Misindexing, Operand
 
 
 def misindexing(name: str) -> Misindexing:
-    """The mistake of that name. Raises KeyError when there is none."""
-    return known()[name]
+    """The mistake of that name.
+
+    Raises:
+        KeyError: There is no mistake of that name.
+    """
+    return all_mistakes()[name]
 
 
 @cache
-def known() -> Mapping[str, Misindexing]:
-    """Every mistake by name, likeliest first: each for all the operands that it concerns, then for one of them alone."""
+def all_mistakes() -> Mapping[str, Misindexing]:
+    """Every mistake by name: those of several operands first, then those of one of them alone."""
     whole: list[Misindexing] = []
     alone: list[Misindexing] = []
     for name, words, roles, read in _rows():
@@ -109,7 +117,7 @@ def _differs(right: Operands, role: str, reread: Reread) -> bool:
 
 
 def _identified(right: Operands, role: str, reread: Reread | None) -> tuple[Reread, bytes] | None:
-    """What was read and its broadcast bytes; None where it is what is right."""
+    """The wrong codes and their bytes after broadcasting, or None if they equal the right ones."""
     if reread is None or not _differs(right, role, reread):
         return None
     return reread, np.broadcast_to(reread[1], right.shape).tobytes()
@@ -125,16 +133,16 @@ def _parameter(gather: Gather, call: Call, right: Operands, role: str) -> Reread
 
 
 def _in_memory_order(call: Call, right: Operands, role: str) -> Reread | None:
-    """The parameters of the value that stands, in C order, where the value of x stands in memory."""
+    """Parameters by the position of x in memory, read as if it were the position in C order."""
     x = call.tensors["x"]
     if placement_of(call, right, role) is None or x.layout in ("C", "read-only"):
         return None
     laid = x.laid_out()
     steps = zip(np.ogrid[tuple(map(slice, laid.shape))], laid.strides, strict=True)
     addresses = sum((index * stride for index, stride in steps), np.zeros(laid.shape, np.int64))
-    place = np.unique(addresses, return_inverse=True)[1]
+    rank = np.unique(addresses, return_inverse=True)[1]
     spread = np.broadcast_to(right.codes[role], right.shape)
-    return right.dtypes[role], spread.reshape(-1).take(place).reshape(right.shape)
+    return right.dtypes[role], spread.reshape(-1).take(rank).reshape(right.shape)
 
 
 # -- another type of the same width -----------------------------------------------------------------------
@@ -158,21 +166,22 @@ def _type_pairs() -> Iterator[tuple[str, str]]:
         yield from permutations(types, 2)
 
 
-# -- another place in the memory of one operand -----------------------------------------------------------
+# -- another element of the same operand ------------------------------------------------------------------
 
 
 def _moved(
-    place: Callable[[Index], Index], bits: int, padding: bool, call: Call, right: Operands, role: str
+    source: Callable[[Index], Index], bits: int, padding: bool, call: Call, right: Operands, role: str
 ) -> Reread | None:
-    """The operand as if its element i in flat order were that of number place(i), for types of ``bits`` bits (0: any).
+    """The operand with element source(i) in place of element i, in flat order.
 
-    Past the end is the padding of the last byte, which is 0, or, without ``padding``, the element itself.
+    Only types of ``bits`` bits have this mistake (0: all types). Past the end there is the padding of the last byte, which is
+    0. Without ``padding`` the element stays.
     """
     tensor = call.tensors[role]
     if bits not in (0, BITS[tensor.dtype]) or 0 in right.shape:
         return None
     own = np.arange(tensor.size)
-    index = place(own)
+    index = source(own)
     outside = (index < 0) | (index >= tensor.size)
     codes = tensor.codes.reshape(-1).take(np.where(outside, own, index))
     if padding:
@@ -181,7 +190,7 @@ def _moved(
 
 
 def _gathered(call: Call, right: Operands, role: str, codes: Codes) -> Reread | None:
-    """Changed codes of a whole tensor, gathered rightly."""
+    """Codes of a whole tensor that were changed in memory, gathered rightly."""
     if role != "x" and codes.size == 1:
         return right.dtypes[role], codes.reshape(())
     if role != "x":
@@ -210,35 +219,37 @@ _SHIFTED: tuple[tuple[str, str, Callable[[Index], Index]], ...] = (
 
 
 def _layout_ignored(from_start: bool, call: Call, right: Operands, role: str) -> Reread | None:
-    """The memory that the tensor lies in (see `lay_out`), read without gaps in C order from the address of its first
-    element, or from where the memory starts; None where that runs past the end of the memory."""
+    """The memory of the tensor (see `lay_out`), read without gaps in C order.
+
+    Reading starts at the first element, or at the start of the memory. None: it would run past the end.
+    """
     tensor = call.tensors[role]
     laid = tensor.laid_out()
     owner = laid if laid.base is None else laid.base
     memory = owner.ravel(order="K").view(np.uint8)
     first = 0 if from_start else laid.ctypes.data - memory.ctypes.data
-    found = memory[first : first + laid.nbytes]
-    if found.size < laid.nbytes:
+    window = memory[first : first + laid.nbytes]
+    if window.size < laid.nbytes:
         return None
-    return _gathered(call, right, role, found.view(laid.dtype).reshape(tensor.shape))
+    return _gathered(call, right, role, window.view(laid.dtype).reshape(tensor.shape))
 
 
 # -- the table --------------------------------------------------------------------------------------------
 
 
 def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
-    """Name, words, the roles that it concerns and how it reads, likeliest first."""
+    """Name, words, roles and gather of every mistake, the likeliest first."""
     for name, words, gather in GATHERS:
         yield name, words, _PARAMETERS, partial(_parameter, gather)
     for dtype, other in _type_pairs():
         roles = _DATA if dtype in QUANTIZED else ("scale",)
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
-    for name, words, bits, padding, place in _PACKED:
-        yield name, words, _DATA, partial(_moved, place, bits, padding)
+    for name, words, bits, padding, source in _PACKED:
+        yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"
     yield "parameters-in-memory-order", memory_order, _PARAMETERS, _in_memory_order
     yield "strides-ignored", "reads x as if its memory were contiguous", ("x",), partial(_layout_ignored, False)
     start = "reads x as if its memory were contiguous and began with its first element"
     yield "strides-and-offset-ignored", start, ("x",), partial(_layout_ignored, True)
-    for name, words, place in _SHIFTED:
-        yield name, words, ("x",), partial(_moved, place, 0, False)
+    for name, words, source in _SHIFTED:
+        yield name, words, ("x",), partial(_moved, source, 0, False)

@@ -1,5 +1,8 @@
-"""Operands as a key, so that what was found for the triples of one call is looked up for those of another: cells of many editions
-and granularities are asked the same."""
+"""Operands as a key of caches.
+
+Cells of many editions and granularities get the same triples. With this key, a result that was computed for one of them
+serves all.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,33 @@ import numpy as np
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.call import code_dtype
 
-FEW = 2048
-"""Values of a call, at most, of which what a reading gives is remembered."""
+MOST_CACHED = 2048
+"""Largest number of values in an operand for which results are cached."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """codes: of each operand, in the order of their names, its role, dtype, shape and the bytes of its codes. out: the output's
-    dtype; shape, options: as the operands have them."""
+class OperandKey:
+    """Operands in a hashable form."""
 
     codes: tuple[tuple[str, str, tuple[int, ...], bytes], ...]
+    """Role, dtype, shape and bytes of the codes of each operand, in the order of the roles' names."""
     out: str
+    """The output dtype."""
     shape: tuple[int, ...]
+    """The output shape."""
     options: tuple[tuple[str, Any], ...] = ()
+    """Name and value of each option, in the order of the names."""
 
     def operands(self) -> Operands:
+        """The operands that this key stands for."""
         codes = {role: np.frombuffer(data, code_dtype(dtype)).reshape(shape) for role, dtype, shape, data in self.codes}
         dtypes = {role: dtype for role, dtype, _, _ in self.codes}
         return Operands(codes, dtypes, self.out, self.shape, dict(self.options))
 
 
-def asked(operands: Operands) -> Asked:
+def operand_key(operands: Operands) -> OperandKey:
     """The key of the operands."""
-    return Asked(
+    return OperandKey(
         tuple(
             (role, operands.dtypes[role], codes.shape, codes.tobytes())
             for role, codes in sorted(operands.codes.items())
@@ -45,15 +52,19 @@ def asked(operands: Operands) -> Asked:
     )
 
 
-def given(reading: Reading, operands: Operands) -> Codes:
-    """What ``reading.evaluate`` gives for operands, remembered where they are few; not to be written to."""
-    if max(codes.size for codes in operands.codes.values()) > FEW:
+def evaluate_cached(reading: Reading, operands: Operands) -> Codes:
+    """The result of ``reading.evaluate``, cached for small operands.
+
+    Returns:
+        Output codes. The array may be shared, so callers must not write to it.
+    """
+    if max(codes.size for codes in operands.codes.values()) > MOST_CACHED:
         return reading.evaluate(operands)
-    return _given(reading, asked(operands))
+    return _evaluate_cached(reading, operand_key(operands))
 
 
 @lru_cache(maxsize=1024)
-def _given(reading: Reading, one: Asked) -> Codes:
-    found = np.asarray(reading.evaluate(one.operands()))
-    found.flags.writeable = False
-    return found
+def _evaluate_cached(reading: Reading, key: OperandKey) -> Codes:
+    codes = np.asarray(reading.evaluate(key.operands()))
+    codes.flags.writeable = False
+    return codes

@@ -1,7 +1,7 @@
-"""Stages that the composed range recipes share: what becomes of subnormals, of narrow_range, of the result.
+"""Stages that the composed range recipes share: the span, subnormals, the fused sum, the clamp and the cast.
 
-A stage is a function of a bench and of the choices that name it; the bench evaluates it once for those choices, so that
-recipes with stages in common share their results.
+A stage is a function of a bench and of the choices that name it. The bench evaluates it once for those choices, so recipes
+with common stages share their results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.batch_cast import cast_together
+from xverify.arithmetic.batch_cast import batch_cast
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
 from xverify.core.dtypes import floats, integer_range, integers
@@ -34,10 +34,13 @@ _QUIET_NAN = {"float32": 0x7FC00000, "bfloat16": 0x7FC0}
 
 
 class Bench:
-    """The operands of one range call as numbers, and every stage that was evaluated on them.
+    """The operands of one range call as numbers, and the results of stages on them.
 
-    codes: the input's values, int64, in its shape. low, high: the range's ends, float32, broadcastable to that shape.
-    lowest, highest: of the input's type; levels: range(T), their difference.
+    Attributes:
+        codes: The input's values as int64, in its shape.
+        low, high: The ends of the range as float32. They broadcast to that shape.
+        lowest, highest: The ends of the input's type.
+        levels: highest - lowest, the text's range(T).
     """
 
     def __init__(self, operands: Operands) -> None:
@@ -49,24 +52,23 @@ class Bench:
         self.low, self.high = (
             floats("float32", operands.codes[role]).astype(np.float32) for role in ("min_range", "max_range")
         )
-        self._known: dict[tuple[object, ...], Any] = {}
+        self._results: dict[tuple[object, ...], Any] = {}
 
     def of(self, stage: Callable[..., Numbers], *choices: object) -> Any:
-        """What ``stage(self, *choices)`` returns."""
+        """The result of ``stage(self, *choices)``, evaluated once for equal choices."""
         key = (stage, *choices)
-        if key not in self._known:
-            self._known[key] = stage(self, *choices)
-        return self._known[key]
+        if key not in self._results:
+            self._results[key] = stage(self, *choices)
+        return self._results[key]
 
 
 def real(precision: str) -> Any:
-    """The NumPy type that a precision's steps are computed in."""
+    """The NumPy type in which a precision computes."""
     return np.float32 if precision in ("float32", "fused") else np.float64
 
 
 def settled(numbers: Any, subnormals: Subnormals) -> Numbers:
-    """The results of a float32 step: subnormals as zeros of their sign unless they are kept. float64 has none of that
-    size."""
+    """The results of a step, with zeros of the same sign in place of float32 subnormals unless they are kept."""
     result = np.asarray(numbers)
     if subnormals == "kept" or result.dtype != np.float32:
         return result
@@ -75,15 +77,15 @@ def settled(numbers: Any, subnormals: Subnormals) -> Numbers:
 
 
 def to_precision(numbers: Any, kind: Any, subnormals: Subnormals) -> Numbers:
-    """The numbers in another type; a conversion to float32 is a step like any other."""
-    given = np.asarray(numbers)
-    return given if given.dtype == kind else settled(given.astype(kind), subnormals)
+    """The numbers in another type. A conversion to float32 is a step that may flush."""
+    array = np.asarray(numbers)
+    return array if array.dtype == kind else settled(array.astype(kind), subnormals)
 
 
 def end(bench: Bench, which: Ends, subnormals: Subnormals) -> Numbers:
-    """min or max in float32, flushed when inputs are."""
-    given = bench.low if which == "low" else bench.high
-    return settled(given, "flushed" if subnormals == "flushed" else "kept")
+    """min or max in float32, flushed where inputs are."""
+    bound = bench.low if which == "low" else bench.high
+    return settled(bound, "flushed" if subnormals == "flushed" else "kept")
 
 
 def span(bench: Bench, precision: str, subnormals: Subnormals) -> Numbers:
@@ -95,9 +97,10 @@ def span(bench: Bench, precision: str, subnormals: Subnormals) -> Numbers:
 def fused(moved: Numbers, factor: Numbers, base: Numbers) -> Numbers:
     """moved * factor + base of float32 numbers, rounded once.
 
-    The product is exact in float64; the sum is rounded to odd there, which makes its second rounding harmless. Sources:
-    Knuth, The Art of Computer Programming 2, 4.2.2, theorem B (the error of a sum); Boldo and Melquiond, "Emulation of a
-    FMA and correctly rounded sums", theorem 2.
+    The product is exact in float64. The sum is rounded to odd there, which makes its second rounding harmless.
+
+    Source: Knuth, The Art of Computer Programming 2, 4.2.2, theorem B (the error of a sum). Boldo and Melquiond,
+    "Emulation of a FMA and correctly rounded sums", theorem 2.
     """
     term, start = np.asarray(moved.astype(np.float64) * factor), base.astype(np.float64)
     total = np.asarray(term + start)
@@ -111,15 +114,19 @@ def fused(moved: Numbers, factor: Numbers, base: Numbers) -> Numbers:
 
 
 def clamped(bench: Bench, result: Numbers, subnormals: Subnormals) -> Numbers:
-    """The result, or the end of the range that it is beyond."""
+    """The result, clamped to the range."""
     low, high = (bench.of(end, which, subnormals).astype(result.dtype) for which in ("low", "high"))
     return np.where(result < low, low, np.where(result > high, high, result))
 
 
 def encoded(out: str, result: Numbers, how: str, subnormals: Subnormals) -> NDArray[Any]:
-    """Codes of the output type. how: "nearest", or for bfloat16 "via-float32", "truncated".
+    """Codes of the output type.
 
-    A flushed result is one of float32, whatever came before.
+    Args:
+        out: The output type.
+        result: Numbers in float32 or float64.
+        how: "nearest", or for bfloat16 also "via-float32" or "truncated".
+        subnormals: Unless this is "kept", the result is rounded to float32 and flushed first.
     """
     if out != "float32" and how == "nearest" and subnormals == "kept":
         return cast(result.astype(np.float64), out)
@@ -133,18 +140,20 @@ def encoded(out: str, result: Numbers, how: str, subnormals: Subnormals) -> NDAr
 
 
 class Composed(Protocol):
-    """A recipe of these stages."""
+    """A recipe that is composed of these stages."""
 
     @property
     def out(self) -> str:
-        """How its result is cast, see `encoded`."""
+        """The cast of the result, see `encoded`."""
         ...
 
     @property
-    def subnormals(self) -> Subnormals: ...
+    def subnormals(self) -> Subnormals:
+        """The subnormal numbers that become zero."""
+        ...
 
     def on(self, bench: Bench) -> Numbers:
-        """What is cast in the end, broadcastable to the shape of the operands."""
+        """The numbers before the final cast. They broadcast to the shape of the operands."""
         ...
 
 
@@ -157,9 +166,11 @@ def evaluated(recipe: Composed, operands: Operands) -> NDArray[Any]:
 
 
 def evaluated_together(recipes: Sequence[Composed], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each recipe, NaN made canonical; stages in common are evaluated once, and what is cast in the same
-    way is cast together."""
+    """The output codes of each recipe, every NaN made canonical.
+
+    Common stages are evaluated once, and results with the same cast are cast in batches.
+    """
     bench, out = Bench(operands), operands.output_dtype
     with np.errstate(all="ignore"):
         results = (((recipe.out, recipe.subnormals), recipe.on(bench)) for recipe in recipes)
-        return cast_together(results, operands.shape, out, partial(encoded, out))
+        return batch_cast(results, operands.shape, out, partial(encoded, out))

@@ -1,4 +1,4 @@
-"""Operands of a formula, and a reading: a complete recipe of arithmetic on them."""
+"""Operands of a formula, and the protocol of a reading: a complete recipe of arithmetic on them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,30 @@ Codes = NDArray[np.unsignedinteger]
 
 @dataclass(frozen=True)
 class Operands:
-    """The operands of one allowed or unspecified call, broadcastable to the output's shape.
-
-    codes: per role, the codes of each operand after indexing (so that every output value has its own
-    x, scale and zero point, or its own input and range). dtypes: per role. options: what else the formula
-    depends on (mode, narrow_range).
-    """
+    """The operands of one allowed or unspecified call."""
 
     codes: Mapping[str, Codes]
+    """The codes of each operand by role, after indexing. Each array broadcasts to ``shape``.
+
+    Every output value has its own x, scale and zero point, or its own input and range.
+    """
     dtypes: Mapping[str, str]
+    """The dtype of each operand by role."""
     output_dtype: str
     shape: tuple[int, ...]
+    """The shape of the output."""
     options: Mapping[str, int | str | bool] = field(default_factory=dict)
+    """Attributes that the formula depends on: mode and narrow_range."""
 
 
 class Reading(Protocol):
-    """A complete recipe of arithmetic; frozen, hashable, evaluated on arrays."""
+    """A complete recipe of arithmetic. It is immutable and hashable, and works on arrays."""
 
     def __hash__(self) -> int: ...
 
     @property
     def name(self) -> str:
-        """Short and unique among all readings, e.g. "exact" or "float32"."""
+        """A short name that no other reading has, such as "exact" or "float32"."""
         ...
 
     @property
@@ -48,5 +50,8 @@ class Reading(Protocol):
         ...
 
     def simplified(self, operands: Operands) -> Reading:
-        """A reading that gives the same bits for every value of the operands' types; equal ones are proven equal."""
+        """A reading that gives the same bits for every value of the operands' types.
+
+        Two readings whose simplified forms are equal are proven equal.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Readings of y = (x - zero point) * scale: recipes of arithmetic on triples (x, zero point, scale)."""
+"""Readings of y = (x - zero point) * scale, composed of stages."""
 
 from __future__ import annotations
 
@@ -12,75 +12,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic import stages
-from xverify.arithmetic.batch_cast import TOGETHER, cast_together
+from xverify.arithmetic.batch_cast import BATCH, batch_cast
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.stages import Difference, Final, Operation, Precision, ScaleCast, Subnormals, Subtraction, Zero
+from xverify.arithmetic.simplify import simplified, types_of
+from xverify.arithmetic.stages import StageOptions
 from xverify.core.bits import canonical
 from xverify.core.rounding import F64
 
 
 class Bench:
-    """The operands of a linear call as numbers, and every stage that was evaluated on them."""
+    """The operands of a linear call as numbers, and the results of stages on them."""
 
     def __init__(self, operands: Operands) -> None:
-        self.given = stages.decoded(operands)
-        self._known: dict[tuple[object, ...], Any] = {}
+        self.triples = stages.decoded(operands)
+        self._results: dict[tuple[object, ...], Any] = {}
 
     def of(self, stage: Callable[..., Any], *choices: object) -> Any:
-        """What ``stage(self.given, *choices)`` returns, evaluated once for equal choices."""
+        """The result of ``stage(self.triples, *choices)``, evaluated once for equal choices."""
         key = (stage, *choices)
-        if key not in self._known:
-            self._known[key] = stage(self.given, *choices)
-        return self._known[key]
+        if key not in self._results:
+            self._results[key] = stage(self.triples, *choices)
+        return self._results[key]
 
 
 @dataclass(frozen=True)
-class Stepwise:
-    """One option for each stage; the plain ones are the defaults.
-
-    subtraction: exact, of operands cast first, wrapping, saturating, or with the zero point ignored. difference: kept, or
-    rounded to a type. scale_cast: what the scale is cast to first. operation: the product, the quotient by the scale, the
-    product with its reciprocal, or x * scale - zero point * scale. precision: of the operation's results, "once" meaning
-    the one rounding to the output type. final: the cast to the output type. subnormals, zero: what becomes of
-    subnormal numbers and of the sign of zero.
-    """
-
-    subtraction: Subtraction = "exact"
-    difference: Difference = "exact"
-    scale_cast: ScaleCast = "none"
-    operation: Operation = "multiply"
-    precision: Precision = "once"
-    final: Final = "nearest"
-    subnormals: Subnormals = "kept"
-    zero: Zero = "signed"
+class Stepwise(StageOptions):
+    """A reading of a linear formula: one option for each stage."""
 
     @property
     def name(self) -> str:
-        """The admitted readings have short names; others that of each stage which is not plain."""
+        """A short name for an admitted reading, else the options that are not plain, joined by "+"."""
         return _name(self)
 
     @property
     def words(self) -> str:
+        """The recipe as a sentence's predicate."""
         return stages.in_words(*self.options())
 
     def options(self) -> tuple[Any, ...]:
-        """The option of each stage, in the order of the stages."""
+        """The options in the order of the stages."""
         return (
             self.subtraction, self.difference, self.scale_cast, self.operation, self.precision, self.final,
             self.subnormals, self.zero,
         )  # fmt: skip
 
     def departures(self, other: Stepwise) -> int:
-        """In how many stages two readings differ."""
+        """The number of stages in which two readings differ."""
         return sum(a != b for a, b in zip(self.options(), other.options(), strict=True))
 
     def simplified(self, operands: Operands) -> Stepwise:
-        """See `simplify.simplified`."""
-        from xverify.arithmetic.simplify import simplified, types_of
-
+        """An equal reading without the stages that cannot matter for the operands' types."""
         return simplified(self, types_of(operands))
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
+        """The output codes, in the output dtype and shape of the operands."""
         if self == EXACT and stages.is_single(operands):
             return np.broadcast_to(stages.single(operands), operands.shape)
         result = self.on(Bench(operands))
@@ -88,14 +73,14 @@ class Stepwise:
         return np.broadcast_to(codes, operands.shape)
 
     def on(self, bench: Bench) -> F64:
-        """What is cast in the end, broadcastable to the shape of the operands."""
-        given = bench.given
+        """The numbers before the final cast. They broadcast to the shape of the operands."""
+        triples = bench.triples
         scale = bench.of(stages.factor, self.scale_cast, self.subnormals)
-        if self.operation in ("folded", "fused") and given.zero_point is not None and self.folds:
+        if self.operation in ("folded", "fused") and triples.zero_point is not None and self.folds:
             x, zero_point = bench.of(stages.operands_of, self.subtraction)
             fused = self.operation == "fused"
-            return stages.folded(given, x, zero_point, scale, fused, self.precision, self.subnormals)
-        # Without a zero point to fold in there is one product, each step of which is rounded as it would be.
+            return stages.folded(triples, x, zero_point, scale, fused, self.precision, self.subnormals)
+        # Without a zero point there is nothing to fold: one product is left, and each of its steps is rounded.
         plain = self.operation in ("multiply", "divide", "reciprocal")
         operation, precision = self.operation if plain else "multiply", self.precision
         if not plain and precision == "once":
@@ -104,27 +89,24 @@ class Stepwise:
             stages.subtracted, self.subtraction, self.difference if plain or not self.folds else "exact"
         )
         narrow = self.difference != "exact" and plain
-        return stages.combined(given, difference, scale, operation, precision, self.subnormals, narrow)
-
-    @property
-    def folds(self) -> bool:
-        """Whether the subtraction is one that x * scale - zero point * scale can do."""
-        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
+        return stages.combined(triples, difference, scale, operation, precision, self.subnormals, narrow)
 
 
 def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
-    are evaluated once, and what is cast in the same way is cast together."""
+    """The output codes of each reading, every NaN made canonical.
+
+    Common stages are evaluated once, and results with the same cast are cast in batches.
+    """
     out = operands.output_dtype
-    if len(readings) <= 1 or math.prod(operands.shape) > TOGETHER:
+    if len(readings) <= 1 or math.prod(operands.shape) > BATCH:
         return [canonical(reading.evaluate(operands), out) for reading in readings]
     bench = Bench(operands)
     results = (((reading.final, reading.subnormals, reading.zero), reading.on(bench)) for reading in readings)
 
-    def cast(numbers: F64, *way: Any) -> NDArray[Any]:
-        return stages.finished(numbers, out, *way)
+    def cast(numbers: F64, *options: Any) -> NDArray[Any]:
+        return stages.finished(numbers, out, *options)
 
-    return cast_together(results, operands.shape, out, cast)
+    return batch_cast(results, operands.shape, out, cast)
 
 
 EXACT = Stepwise()
@@ -151,17 +133,17 @@ _SHORT: Mapping[str, Stepwise] = {
 """Names of the readings that some text admits."""
 
 _PREFIX = {"difference": "difference-", "scale_cast": "scale-", "precision": "rounded-", "zero": "zero-"}
-"""What stands before an option in a name, where the option alone would not say its stage."""
+"""Prefixes of options whose own name does not show their stage."""
 
 
 def _token(stage: str, option: str) -> str:
-    # "operands-output" is the short name of a reading that rounds the difference too.
+    # "operands-output" already names a reading, which rounds the difference too.
     return "cast-operands-output" if option == "operands-output" else _PREFIX.get(stage, "") + option
 
 
 @cache
 def _tokens() -> Mapping[str, tuple[str, str]]:
-    """Stage and option of every word that a name is made of."""
+    """Stage and option of every token that a name may have."""
     hints = get_type_hints(Stepwise)
     return {
         _token(field.name, option): (field.name, option)
@@ -173,16 +155,20 @@ def _tokens() -> Mapping[str, tuple[str, str]]:
 
 @cache
 def _name(reading: Stepwise) -> str:
-    for name, known in _SHORT.items():
-        if known == reading:
+    for name, admitted in _SHORT.items():
+        if admitted == reading:
             return name
-    given = {(field.name, getattr(reading, field.name)) for field in fields(reading)}
-    return "+".join(token for token, stage in _tokens().items() if stage in given)
+    chosen = {(field.name, getattr(reading, field.name)) for field in fields(reading)}
+    return "+".join(token for token, option in _tokens().items() if option in chosen)
 
 
 @cache
 def by_name(name: str) -> Stepwise:
-    """The reading of that name. Raises KeyError when there is none."""
+    """The reading of that name.
+
+    Raises:
+        KeyError: There is no reading of that name.
+    """
     if name in _SHORT:
         return _SHORT[name]
     chosen: dict[str, Any] = dict(_tokens()[token] for token in name.split("+"))

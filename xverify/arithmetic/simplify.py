@@ -1,19 +1,20 @@
-"""Which stages of a linear reading cannot change a value of given types: proofs by the lengths of numbers in bits.
+"""Simplified linear readings: without the stages that cannot change a value of the call's types.
 
-Readings whose simplified forms are equal give the same bits for every value of the types.
+The proofs count the significant bits of numbers. Readings with equal simplified forms give equal bits for every value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.readings import Stepwise
-from xverify.arithmetic.stages import resolved
+from xverify.arithmetic.stages import StageOptions, resolved
 from xverify.core.call import BITS
 from xverify.core.dtypes import INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
+
+Recipe = TypeVar("Recipe", bound=StageOptions)
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e8m0fnu": 1}
 """Significant bits of each real type."""
@@ -26,18 +27,19 @@ _LARGEST = {
     "float8_e5m2fnuz": 57344,
 }
 _OPERAND_BITS = 4
-"""Significant bits of a small float, at most."""
+"""Largest number of significant bits of a small float."""
 
 _LEAST = {"float32": -149, "bfloat16": -133, "float16": -24, "float8_e8m0fnu": -127}
-"""Exponent of the unit of which every finite number of the type is a multiple."""
+"""Exponent of the unit: every finite number of the type is a multiple of 2 ** this."""
 
 
 @dataclass(frozen=True)
 class Types:
-    """The types of a linear call; no zero point is ""."""
+    """The types of a linear call."""
 
     x: str
     zero_point: str
+    """The type of the zero point, "" where there is none."""
     scale: str
     out: str
 
@@ -47,7 +49,7 @@ class Types:
         return min(UNIT_EXPONENT.get(dtype, 0) for dtype in (self.x, self.zero_point or self.x))
 
     def ends(self, dtype: str) -> tuple[int, int]:
-        """Lowest and highest value of a type of x or of the zero point, in their unit."""
+        """Lowest and highest value of a type of x or of the zero point, in units of 2 ** ``lowest``."""
         if dtype in INTEGERS:
             return integer_range(dtype)
         largest = _LARGEST[dtype] << -self.lowest
@@ -60,11 +62,15 @@ def types_of(operands: Operands) -> Types:
     return Types(dtypes["x"], dtypes.get("zero_point", ""), dtypes["scale"], operands.output_dtype)
 
 
+def simplified(reading: Recipe, types: Types) -> Recipe:
+    """An equal reading without the stages that cannot change a value of these types."""
+    return cast(Recipe, _simplified(reading, types))
+
+
 @lru_cache(maxsize=1 << 16)
-def simplified(reading: Stepwise, types: Types) -> Stepwise:
-    """An equal reading with the stages left out that cannot change a value of these types."""
+def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     out = types.out
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "subtraction": resolved(reading.subtraction, out),
         "difference": resolved(reading.difference, out),
         "scale_cast": resolved(reading.scale_cast, out),
@@ -72,8 +78,8 @@ def simplified(reading: Stepwise, types: Types) -> Stepwise:
         "precision": resolved(reading.precision, out),
     }
     if reading.operation in ("folded", "fused", "reciprocal") and reading.precision == "once":
-        found["precision"] = out
-    result = replace(reading, **found)
+        options["precision"] = out
+    result = replace(reading, **options)
     if result.operation in ("folded", "fused"):
         folds = result.folds and bool(types.zero_point)
         result = replace(result, difference="exact") if result.folds else result
@@ -86,27 +92,29 @@ def simplified(reading: Stepwise, types: Types) -> Stepwise:
     if result.difference != "exact" and _fits(_difference_bits(result.subtraction, types), result.difference):
         result = replace(result, difference="exact")
     if types.scale == "float16" and result.scale_cast in ("float32", "bfloat16"):
-        # What was subnormal no longer is.
+        # A subnormal of float16 is a normal number of these types.
         kept: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
         result = replace(result, subnormals=kept.get(result.subnormals, result.subnormals))
     if result.scale_cast != "none" and _holds(result.scale_cast, types.scale):
         result = replace(result, scale_cast="none")
     result = _simpler_end(_simpler_precision(result, types), types)
     if result.scale_cast == out == "bfloat16" and types.scale == "float16" and _rounded_bits(result, types) == 1:
-        # A scale times a power of two, rounded before or after.
+        # The other factor is a power of two, so the rounding may come before the product or after it.
         result = replace(result, scale_cast="none") if _plain_product(result) else result
     if result.difference == out == "bfloat16" and types.scale == "float8_e8m0fnu" and types.x in INTEGERS:
         result = _scaled_by_power(result)
-    return result if result == reading else simplified(result, types)
+    return result if result == reading else _simplified(result, types)
 
 
-def _plain_product(reading: Stepwise) -> bool:
+def _plain_product(reading: StageOptions) -> bool:
     return (reading.operation, reading.precision, reading.final) == ("multiply", "once", "nearest")
 
 
-def _folds_exactly(reading: Stepwise, types: Types) -> bool:
-    """Whether x * scale, zero point * scale and their difference are exact: by powers of two, in float64. A scale that is
-    taken for zero, or cast to infinity, would show."""
+def _folds_exactly(reading: StageOptions, types: Types) -> bool:
+    """True if x * scale, zero point * scale and their difference are exact: products by powers of two in float64.
+
+    A scale that is flushed to zero or cast to infinity would show.
+    """
     return (
         reading.precision == "float64"
         and types.scale == "float8_e8m0fnu"
@@ -115,9 +123,11 @@ def _folds_exactly(reading: Stepwise, types: Types) -> bool:
     )
 
 
-def _scaled_by_power(reading: Stepwise) -> Stepwise:
-    """Of an integer the difference rounded to bfloat16, times a power of two, is the product rounded to bfloat16: a result is
-    subnormal only if the difference is 1 or 0."""
+def _scaled_by_power(reading: StageOptions) -> StageOptions:
+    """The reading with an exact difference, where a power of two scales a difference that was rounded to bfloat16.
+
+    The product is then rounded to bfloat16 instead. A result is subnormal only if the difference is 1 or 0.
+    """
     if reading.operation != "multiply" or reading.scale_cast != "none":
         return reading
     if (
@@ -125,13 +135,13 @@ def _scaled_by_power(reading: Stepwise) -> Stepwise:
         and reading.final == "truncated"
         and reading.subnormals in ("kept", "flush-inputs")
     ):
-        # What overflows is infinite already, and the rest is a bfloat16.
+        # A product that overflows is infinite before the cast, and any other is a bfloat16.
         return replace(reading, difference="exact", precision="once", final="nearest")
     return replace(reading, difference="exact") if _plain_product(reading) else reading
 
 
-def _cast_once(reading: Stepwise, types: Types) -> Stepwise:
-    """Without a zero point the operands' cast is the difference's rounding, where that changes nothing more."""
+def _cast_once(reading: StageOptions, types: Types) -> StageOptions:
+    """Without a zero point, the cast of the operands written as the rounding of the difference."""
     kind, _, dtype = reading.subtraction.partition("-")
     if kind != "operands" or reading.operation in ("folded", "fused"):
         return reading
@@ -146,7 +156,7 @@ def _cast_once(reading: Stepwise, types: Types) -> Stepwise:
 
 
 def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
-    """The subtraction, or "exact" where no pair of operands tells them apart."""
+    """The subtraction, or "exact" where every pair of operands gives the same."""
     kind, _, where = subtraction.partition("-")
     if kind == "ignored":
         return subtraction if types.zero_point else "exact"
@@ -169,7 +179,7 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
 
 
 def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
-    """Lowest and highest difference, in the unit of x."""
+    """Lowest and highest difference, in the unit of x and the zero point."""
     low, high = types.ends(types.x)
     kind, _, where = subtraction.partition("-")
     if kind in ("wrap", "saturate"):
@@ -182,7 +192,7 @@ def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
 
 
 def _difference_bits(subtraction: str, types: Types) -> int:
-    """Significant bits of a difference, at most."""
+    """Largest number of significant bits of a difference."""
     if subtraction.startswith("operands"):
         return 64
     if types.x not in INTEGERS and (not types.zero_point or subtraction == "ignored"):
@@ -193,7 +203,7 @@ def _difference_bits(subtraction: str, types: Types) -> int:
 
 
 def _significant(dtype: str) -> int:
-    """Significant bits of an operand; each output type has the range for those that it has the bits for."""
+    """Significant bits of an operand. An output type with that many bits has the range for it too."""
     if not dtype:
         return 0
     return BITS[dtype] - (dtype in SIGNED) if dtype in INTEGERS else _OPERAND_BITS
@@ -204,24 +214,24 @@ def _fits(bits: int, dtype: str) -> bool:
 
 
 def _holds(dtype: str, scale: str) -> bool:
-    """Whether every value of a scale type is one of another type."""
+    """True if a type holds every value of the scale type."""
     return scale == dtype or dtype == "float32" or (dtype == "bfloat16" and scale == "float8_e8m0fnu")
 
 
-def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
-    """The operation rounded once instead of twice, where the first rounding changes nothing."""
+def _simpler_precision(reading: StageOptions, types: Types) -> StageOptions:
+    """The reading with one rounding instead of two, where the first rounding changes nothing."""
     precision, out = reading.precision, types.out
     flushes = reading.subnormals in ("flush-results", "flush-products", "flush-all")
     if reading.operation not in ("multiply", "divide") or precision == "once":
         return reading
     if precision == out:
-        # The final cast has nothing left to round. What was flushed as a product is flushed as a result.
+        # The final cast has nothing left to round. A product that was flushed is a result that was flushed.
         final: Any = "saturated" if reading.final == "saturated" else "nearest"
         subnormals = "flush-results" if reading.subnormals == "flush-products" else reading.subnormals
         return replace(reading, precision="once", final=final, subnormals=subnormals)
     scale, bits = _scale_type(reading, types), _rounded_bits(reading, types)
     if reading.operation == "divide":
-        # See `stages.combined`: how far a quotient is from every number that the next rounding could turn at.
+        # See `stages.combined` for the distance of a quotient from every midpoint of the next rounding.
         gap = max(_PRECISION[out] + 1 + _PRECISION[scale], bits)
         if precision == "float64" and gap < _PRECISION["float64"]:
             return replace(reading, precision="once")
@@ -232,43 +242,43 @@ def _simpler_precision(reading: Stepwise, types: Types) -> Stepwise:
         return replace(reading, precision="once")
     ranged = precision in ("float32", "bfloat16") and (
         types.lowest + _LEAST[scale] >= _LEAST[precision]
-        # What is too small for the precision is a zero in the output type.
+        # A number too small for the precision is a zero in the output type.
         or _LEAST[precision] + _product_bits(reading, types) <= _LEAST[out]
         or out == "float16"
     )
-    # A product that overflows becomes infinite, which truncation would not have made it.
+    # A product that overflows becomes infinite. Truncation would have kept it finite.
     finite = reading.final != "truncated" or scale == "float16"
-    # What is subnormal in float32 and bfloat16 is a zero in float16.
+    # A subnormal number of float32 or bfloat16 is a zero in float16.
     if ranged and finite and (not flushes or out == "float16"):
         return replace(reading, precision="once")
     return reading
 
 
-def _scale_type(reading: Stepwise, types: Types) -> str:
+def _scale_type(reading: StageOptions, types: Types) -> str:
     return types.scale if reading.scale_cast == "none" else reading.scale_cast
 
 
-def _rounded_bits(reading: Stepwise, types: Types) -> int:
+def _rounded_bits(reading: StageOptions, types: Types) -> int:
     """Significant bits of the difference after its rounding."""
     bits = _difference_bits(reading.subtraction, types)
     return bits if reading.difference == "exact" else min(bits, _PRECISION[reading.difference])
 
 
-def _product_bits(reading: Stepwise, types: Types) -> int:
-    """Significant bits of an exact product, at most; a factor of one bit is a power of two."""
+def _product_bits(reading: StageOptions, types: Types) -> int:
+    """Largest number of significant bits of an exact product. A factor of one bit is a power of two."""
     bits, scale = _rounded_bits(reading, types), _PRECISION[_scale_type(reading, types)]
     return bits + scale - (1 in (bits, scale))
 
 
-def _simpler_end(reading: Stepwise, types: Types) -> Stepwise:
-    """The final cast, the flushing and the sign of zero left out where they cannot matter."""
+def _simpler_end(reading: StageOptions, types: Types) -> StageOptions:
+    """The reading without the final cast, the flushing and the sign of zero where they cannot matter."""
     out, scale = types.out, _scale_type(reading, types)
     multiplies, moderate = reading.operation == "multiply", "float16" in (types.scale, scale)
     if multiplies and moderate and reading.precision != "float16":
-        # float16's least number times that of a type of x is a normal number of float32 and of bfloat16.
+        # The least numbers of float16 and of the type of x have a product that is normal in float32 and bfloat16.
         reading = _simpler_precision(_with_flushing(reading, results=out == "float16", products=False), types)
     if multiplies and not moderate and out == "float16":
-        # A product with a subnormal scale is a zero in float16, as is a product that is subnormal elsewhere.
+        # Both are a zero in float16: a product with a subnormal scale, and a product that is subnormal in a wider type.
         infinite = _may_be_infinite(reading, types)
         reading = _with_flushing(reading, inputs=infinite, products=reading.precision == "float16")
         reading = _simpler_precision(reading, types)
@@ -286,12 +296,12 @@ def _simpler_end(reading: Stepwise, types: Types) -> Stepwise:
     return reading
 
 
-def _is_exact(reading: Stepwise, types: Types) -> bool:
-    """Whether the final cast changes no number that is finite and within the output type's range, or infinite."""
+def _is_exact(reading: StageOptions, types: Types) -> bool:
+    """True if the final cast changes neither an infinity nor a finite number in the range of the output type."""
     out, scale = types.out, _scale_type(reading, types)
     if out == "float16" or _product_bits(reading, types) > _PRECISION[out]:
         return False
-    # Rounded to float32 or bfloat16, a product that is too large is infinite before the cast.
+    # In float32 or bfloat16, a product that is too large is infinite before the cast.
     return "float16" in (types.scale, scale) or (
         reading.precision in ("float32", "bfloat16")
         and _product_bits(reading, types) <= _PRECISION[reading.precision]
@@ -299,8 +309,8 @@ def _is_exact(reading: Stepwise, types: Types) -> bool:
     )
 
 
-def _may_be_infinite(reading: Stepwise, types: Types) -> bool:
-    """Whether a difference may be infinite: then it matters whether a scale is zero or only very small."""
+def _may_be_infinite(reading: StageOptions, types: Types) -> bool:
+    """True if a difference may be infinite. A zero scale then gives NaN, and a very small one does not."""
     if "float8_e5m2" in (types.x, types.zero_point):
         return True
     ends = (*types.ends(types.x), *_difference_ends(reading.subtraction, types))
@@ -308,8 +318,10 @@ def _may_be_infinite(reading: Stepwise, types: Types) -> bool:
     return "float16" in (reading.difference, reading.subtraction.removeprefix("operands-")) and largest >= 65504
 
 
-def _with_flushing(reading: Stepwise, results: bool = True, products: bool = True, inputs: bool = True) -> Stepwise:
-    """The reading without the kinds of flushing that are False: those that change nothing."""
+def _with_flushing(
+    reading: StageOptions, results: bool = True, products: bool = True, inputs: bool = True
+) -> StageOptions:
+    """The reading without the kinds of flushing whose argument is False."""
     kind: Any = reading.subnormals
     if kind == "flush-products" and not products:
         kind = "kept"
@@ -324,8 +336,8 @@ def _with_flushing(reading: Stepwise, results: bool = True, products: bool = Tru
     return replace(reading, subnormals=kind)
 
 
-def _never_negative_zero(reading: Stepwise, types: Types, scale: str) -> bool:
-    """Whether no result is -0: scales are positive, and no difference is negative or no product is too small."""
+def _never_negative_zero(reading: StageOptions, types: Types, scale: str) -> bool:
+    """True if no result is -0: scales are positive, and no difference is negative or no product underflows."""
     if types.scale != "float8_e8m0fnu" or not (types.x in INTEGERS or types.x.endswith("fnuz")):
         return False
     low, _ = _difference_ends(reading.subtraction, types)

@@ -1,7 +1,7 @@
-"""The stages of y = (x - zero point) * scale: what each may be, in words, and its arithmetic on float64 arrays.
+"""The stages of y = (x - zero point) * scale: their options, the words for them, and their arithmetic.
 
-A stage's options are listed once, the plain one first; a reading names one option for each stage (see `readings`), and the
-search over all of them evaluates stage after stage (see `lattice`).
+Each stage lists its options, the plain one first. A reading has one option for each stage (see `readings`). The search over
+all readings evaluates one stage after the other (see `lattice`). All arithmetic here is on float64 arrays.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def in_words(
     subnormals: Subnormals,
     zero: Zero,
 ) -> str:
-    """The recipe as a sentence's predicate."""
+    """The options of all stages as a sentence's predicate."""
     rounds = "" if difference == "exact" else f", rounds the difference to {_type(difference)}"
     casts = "" if scale_cast == "none" else f", casts the scale to {_type(scale_cast)}"
     sign = ", loses the sign of zero" if zero == "unsigned" else ""
@@ -104,10 +104,36 @@ def _combining(operation: Operation, precision: Precision) -> str:
     return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
 
 
+@dataclass(frozen=True)
+class StageOptions:
+    """One option for each stage. The defaults are the plain ones."""
+
+    subtraction: Subtraction = "exact"
+    """How the zero point is subtracted: exactly, after a cast of both operands, wrapping, saturating, or not at all."""
+    difference: Difference = "exact"
+    """The type to which the difference is rounded."""
+    scale_cast: ScaleCast = "none"
+    """The type to which the scale is cast first."""
+    operation: Operation = "multiply"
+    """How difference and scale are combined; "folded" and "fused" compute x * scale - zero point * scale."""
+    precision: Precision = "once"
+    """The type of each result of the operation; "once" stands for one rounding, to the output type."""
+    final: Final = "nearest"
+    """The cast to the output type."""
+    subnormals: Subnormals = "kept"
+    """The subnormal numbers that are replaced by zero."""
+    zero: Zero = "signed"
+    """The sign of a zero result: "unsigned" turns -0 into +0."""
+
+    @property
+    def folds(self) -> bool:
+        """True if x * scale - zero point * scale can do this subtraction."""
+        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
+
+
 @dataclass(frozen=True, eq=False)
 class Triples:
-    """The operands of a linear call as numbers. exponent: x and the zero point are integers times 2 ** exponent. wide: their
-    difference times a 24-bit scale may need more than float64's 53 bits."""
+    """The operands of a linear call as numbers."""
 
     x: F64
     zero_point: F64 | None
@@ -116,14 +142,16 @@ class Triples:
     scale_dtype: str
     out: str
     exponent: int
+    """x and the zero point are integers times 2 ** exponent."""
     wide: bool
+    """True if the difference times a 24-bit scale may need more than float64's 53 bits."""
 
 
 def decoded(operands: Operands) -> Triples:
-    """The operands of a linear call as numbers; shapes as they are, broadcastable to each other."""
+    """The operands of a linear call as numbers, in shapes that broadcast to each other."""
     dtypes = operands.dtypes
     x_dtype, zero_point_dtype = dtypes["x"], dtypes.get("zero_point")
-    both = (x_dtype, zero_point_dtype or x_dtype)
+    integer_dtypes = (x_dtype, zero_point_dtype or x_dtype)
     return Triples(
         values(x_dtype, operands.codes["x"]),
         values(zero_point_dtype, operands.codes["zero_point"]) if zero_point_dtype else None,
@@ -131,13 +159,13 @@ def decoded(operands: Operands) -> Triples:
         x_dtype,
         dtypes["scale"],
         operands.output_dtype,
-        min(UNIT_EXPONENT.get(dtype, 0) for dtype in both),
-        "int32" in both or any(dtype.startswith("float8_e5m2") for dtype in both),
+        min(UNIT_EXPONENT.get(dtype, 0) for dtype in integer_dtypes),
+        "int32" in integer_dtypes or any(dtype.startswith("float8_e5m2") for dtype in integer_dtypes),
     )
 
 
 def is_single(operands: Operands) -> bool:
-    """Whether differences are exact in float32, in which scale and result are too: then one operation rounds, once."""
+    """True if float32 holds the differences, the scale and the result: then only the product rounds."""
     dtypes = operands.dtypes
     narrow = all(
         dtypes[role] in INTEGERS and BITS[dtypes[role]] <= 16 for role in ("x", "zero_point") if role in dtypes
@@ -146,7 +174,7 @@ def is_single(operands: Operands) -> bool:
 
 
 def single(operands: Operands) -> NDArray[np.uint32]:
-    """(x - zero point) * scale in float32: the codes of the exact value rounded once, where `is_single`."""
+    """The codes of (x - zero point) * scale in float32. Exact and rounded once where `is_single` holds."""
     codes, dtypes = operands.codes, operands.dtypes
     difference = _small(dtypes["x"], codes["x"])
     if "zero_point" in dtypes:
@@ -156,69 +184,72 @@ def single(operands: Operands) -> NDArray[np.uint32]:
 
 
 def _into(operation: np.ufunc, left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The result, in the memory of ``left`` where that surely has its shape."""
+    """The result of an operation, in the memory of ``left`` if the shapes surely allow it."""
     fits = right.shape == left.shape or (right.size == 1 and right.ndim <= left.ndim)
     return np.asarray(operation(left, right, out=left if fits else None))
 
 
 def _small(dtype: str, codes: NDArray[Any]) -> NDArray[np.float32]:
-    """The values of integers of 16 bits or fewer."""
+    """The values of integers of at most 16 bits, as float32."""
     if BITS[dtype] < 8:
         return values(dtype, codes).astype(np.float32)
     return codes.view(dtype).astype(np.float32)
 
 
 def resolved(option: Any, out: str) -> Any:
-    """The option with "output" replaced by the type that it stands for."""
+    """The option, with the output type in place of "output"."""
     if option == "operands-output":
         return f"operands-{out}"
     return out if option == "output" else option
 
 
-def operands_of(given: Triples, subtraction: str) -> tuple[F64, F64]:
-    """x and the zero point (0.0 if there is none, or it is ignored) as they go into the subtraction."""
-    x, zero_point = given.x, np.asarray(0.0)
-    if given.zero_point is not None and subtraction != "ignored":
-        zero_point = given.zero_point
+def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
+    """The operands of the subtraction: x, and the zero point or 0.0 where there is none or it is ignored."""
+    x, zero_point = triples.x, np.asarray(0.0)
+    if triples.zero_point is not None and subtraction != "ignored":
+        zero_point = triples.zero_point
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
-        dtype = resolved(subtraction, given.out).removeprefix("operands-")
+        dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
     return x, zero_point
 
 
-def subtracted(given: Triples, subtraction: str, difference: str) -> F64:
-    """The difference by its two stages. Exact before it is rounded: integers differ by at most 34 bits, small floats by at
-    most 35 of their units."""
-    x, zero_point = operands_of(given, subtraction)
+def subtracted(triples: Triples, subtraction: str, difference: str) -> F64:
+    """The difference after both of its stages.
+
+    float64 holds it exactly before it is rounded: integers have differences of at most 34 bits, and small floats of at most
+    35 bits in their unit.
+    """
+    x, zero_point = operands_of(triples, subtraction)
     with np.errstate(all="ignore"):
         result = np.asarray(x - zero_point)
     kind, _, where = subtraction.partition("-")
-    if kind in ("wrap", "saturate") and given.x_dtype in INTEGERS:
-        name = {"x": given.x_dtype, "unsigned": "u" + given.x_dtype.removeprefix("u")}.get(where, where)
+    if kind in ("wrap", "saturate") and triples.x_dtype in INTEGERS:
+        name = {"x": triples.x_dtype, "unsigned": "u" + triples.x_dtype.removeprefix("u")}.get(where, where)
         lowest, highest = integer_range(name)
         if kind == "wrap":
             result = np.asarray(np.mod(result - lowest, float(highest - lowest + 1)) + lowest)
         else:
             result = np.clip(result, lowest, highest)
-    return result if difference == "exact" else to_dtype(result, resolved(difference, given.out))
+    return result if difference == "exact" else to_dtype(result, resolved(difference, triples.out))
 
 
-def factor(given: Triples, scale_cast: str, subnormals: str) -> F64:
-    """The scale as it goes into the product."""
-    dtype = given.scale_dtype if scale_cast == "none" else resolved(scale_cast, given.out)
-    scale = given.scale if scale_cast == "none" else to_dtype(given.scale, dtype)
-    # A scale of float8_e8m0fnu has no subnormals of its own, but it is computed with as a float32.
+def factor(triples: Triples, scale_cast: str, subnormals: str) -> F64:
+    """The scale after its cast and flushing."""
+    dtype = triples.scale_dtype if scale_cast == "none" else resolved(scale_cast, triples.out)
+    scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
+    # float8_e8m0fnu has no subnormals, but its least numbers are subnormal in float32, the type of the arithmetic.
     kind = dtype if dtype in MIN_EXPONENT else "float32"
     return flushed(scale, kind) if subnormals in ("flush-inputs", "flush-all") else scale
 
 
 def flushed(numbers: F64, dtype: str) -> F64:
-    """The numbers with those that are subnormal in a type replaced by zeros of their sign."""
+    """The numbers, with zeros of the same sign in place of those that are subnormal in a type."""
     return np.where(np.abs(numbers) < 2.0 ** MIN_EXPONENT[dtype], np.copysign(0.0, numbers), numbers)
 
 
 def combined(
-    given: Triples,
+    triples: Triples,
     difference: F64,
     scale: F64,
     operation: str,
@@ -226,50 +257,63 @@ def combined(
     subnormals: str = "kept",
     narrow: bool = False,
 ) -> F64:
-    """Difference and scale combined by "multiply", "divide" or "reciprocal", as float64: rounded to ``precision``, or for
-    "once" so that one more rounding gives what the exact value gives. narrow: the difference has at most 24 bits.
+    """Combine difference and scale.
 
-    A quotient of two numbers of at most 24 bits is at least 2^-49 of itself away from every other number of at most 25 bits,
-    so its rounding to 53 bits is harmless: m s differs from d by at least one unit unless it is d.
+    Args:
+        triples: The operands, for their types.
+        difference: The difference.
+        scale: The scale.
+        operation: "multiply", "divide" or "reciprocal".
+        precision: The type of each result, or "once".
+        subnormals: The subnormal numbers that become zero.
+        narrow: True if the difference has at most 24 bits.
+
+    Returns:
+        float64 numbers rounded to ``precision``. For "once", one more rounding gives the same as for the exact value.
+
+    A quotient d / s of two numbers of at most 24 bits is harmless to round to 53 bits: it is at least 2^-49 of itself away
+    from any other number m of at most 25 bits, since m * s differs from d by at least one unit.
     """
-    kind = resolved(precision, given.out)
-    plainly = narrow or not given.wide
+    kind = resolved(precision, triples.out)
+    plainly = narrow or not triples.wide
     with np.errstate(all="ignore"):
         if operation == "reciprocal":
-            kind = given.out if kind == "once" else kind
+            kind = triples.out if kind == "once" else kind
             inverse = np.asarray(1.0 / scale)
             scale = _rounded(inverse, inverse, kind, subnormals)
         plain = np.asarray(difference / scale if operation == "divide" else difference * scale)
     if kind == "float64" or plainly:
         return plain if kind in ("once", "float64") else _rounded(plain, plain, kind, subnormals)
     combine = quotient_to_odd if operation == "divide" else product_to_odd
-    odd = combine(difference, given.exponent, scale)
+    odd = combine(difference, triples.exponent, scale)
     return odd if kind == "once" else _rounded(odd, plain, kind, subnormals)
 
 
 def folded(
-    given: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
+    triples: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
 ) -> F64:
-    """x * scale - zero_point * scale, each step rounded to ``precision`` ("once" means the output type); fused: x * scale is
-    not rounded before the subtraction."""
-    kind = given.out if precision == "once" else resolved(precision, given.out)
+    """x * scale - zero_point * scale, each step rounded to ``precision``, where "once" means the output type.
+
+    fused: x * scale is not rounded before the subtraction.
+    """
+    kind = triples.out if precision == "once" else resolved(precision, triples.out)
 
     def product(operand: F64) -> F64:
         with np.errstate(all="ignore"):
             plain = np.asarray(operand * scale)
-        odd = product_to_odd(operand, given.exponent, scale) if given.wide and kind != "float64" else plain
+        odd = product_to_odd(operand, triples.exponent, scale) if triples.wide and kind != "float64" else plain
         return _rounded(odd, plain, kind, subnormals)
 
     base = product(zero_point)
     if not fused:
         with np.errstate(all="ignore"):
-            # Exact or rounded to 53 bits; that is innocuous before a rounding to at most 24 (Figueroa, 1995).
+            # A rounding to 53 bits is innocuous before one to at most 24 bits (Figueroa, 1995).
             plain = np.asarray(product(x) - base)
         return _rounded(plain, plain, kind, subnormals)
     with np.errstate(all="ignore"):
         nearest = np.asarray(x * scale - base)
-        # The upper and the lower half of an integer of 32 bits: each has an exact product with the scale.
-        upper = np.ldexp(np.rint(np.ldexp(x, -given.exponent - 16)), given.exponent + 16)
+        # Each half of an integer of 32 bits has an exact product with the scale.
+        upper = np.ldexp(np.rint(np.ldexp(x, -triples.exponent - 16)), triples.exponent + 16)
         total, odd = sums(upper * scale, (x - upper) * scale, -base)
     # The halves lose the sign of a product that is zero.
     regular = np.isfinite(nearest) & (total != 0.0)
@@ -277,7 +321,7 @@ def folded(
 
 
 def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> NDArray[Any]:
-    """The output codes of products."""
+    """The output codes of numbers, after the last three stages."""
     if final == "truncated":
         codes = cast_toward_zero(numbers, out)
     elif final == "saturated":
@@ -291,7 +335,7 @@ def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> 
 
 
 def _rounded(odd: F64, plain: F64, kind: str, subnormals: str) -> F64:
-    """Numbers rounded to a type; those of float64 are ``plain``."""
+    """The numbers ``odd`` rounded to a type, or ``plain`` for float64."""
     if kind == "float64":
         return plain
     result = to_dtype(odd, kind)

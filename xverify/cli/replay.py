@@ -58,9 +58,9 @@ def replay(
     FINDING is a finding's id; a report's FILE: then every finding of it is run; a certificate's FILE: then a sample of what is
     proven is asked again, HOLDS or CHANGED, and its counterexamples; or a CALL as the gate prints it, which needs no report."""
     from xverify.certify import certificate as certificates
+    from xverify.core.verdict import Verdict
     from xverify.engine import select
     from xverify.engine.replay import asking
-    from xverify.report.summary import VERDICTS
 
     if certificates.is_certificate(Path(finding)):
         _refuse(names=names, was=was, run=run, like=like_name)
@@ -68,8 +68,8 @@ def replay(
     is_call = " " in finding.strip()
     kernel = _kernel(select.KERNEL if target is None else target, strict) if target is not None or is_call else None
     others = [select.oracle_named(name, say) for name in names]
-    if was and was.partition(":")[0] not in VERDICTS:
-        raise UsageError(f"--was takes a verdict, {', '.join(VERDICTS)}, and after a colon readings; not {was!r}")
+    if was and was.partition(":")[0] not in set(Verdict):
+        raise UsageError(f"--was takes a verdict, {', '.join(Verdict)}, and after a colon readings; not {was!r}")
     unfixed, count = False, 0
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
         if is_call and kernel is not None:

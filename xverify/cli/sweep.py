@@ -10,11 +10,7 @@ import click
 
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 from xverify.core.errors import UsageError
-
-VERDICTS = (
-    "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "crash", "hang",
-    "nondeterministic", "memory", "changed",
-)  # fmt: skip
+from xverify.core.verdict import Verdict
 
 
 @click.command()
@@ -122,9 +118,9 @@ def _verdicts(listed: str) -> set[str]:
     from xverify.core.errors import UsageError
 
     names = {name.strip() for name in listed.split(",") if name.strip()}
-    unknown = names - set(VERDICTS)
+    unknown = names - set(Verdict)
     if unknown:
-        raise UsageError(f"no verdict is called {sorted(unknown)[0]!r}; there are {', '.join(VERDICTS)}")
+        raise UsageError(f"no verdict is called {sorted(unknown)[0]!r}; there are {', '.join(Verdict)}")
     return names
 
 

@@ -39,7 +39,7 @@ _BARE = {
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
 }
-"""What an id without an edition means."""
+"""The edition that an id without one stands for."""
 
 
 _PAIRS = (
@@ -54,17 +54,17 @@ _PAIRS = (
 
 
 def ids() -> tuple[str, ...]:
-    """Every edition's id, whether or not its document can be read here."""
+    """Every edition's id, also of those whose document cannot be read here."""
     return tuple(_BUILDERS)
 
 
 def newest() -> str:
-    """The edition that is meant when none is named: the newest ONNX version."""
+    """The edition to use when the user names none: the newest ONNX version."""
     return f"ai.onnx/DequantizeLinear-{onnx.VERSIONS[-1]}"
 
 
 def matching(pattern: str) -> tuple[str, ...]:
-    """The ids that a bare id or a glob pattern names; empty when it names none."""
+    """The ids that a bare id or a glob pattern stands for. Empty if there are none."""
     if pattern in _BARE:
         return (_BARE[pattern],)
     return tuple(identity for identity in _BUILDERS if fnmatchcase(identity, pattern))
@@ -72,9 +72,11 @@ def matching(pattern: str) -> tuple[str, ...]:
 
 @cache
 def get(identity: str) -> Contract:
-    """The edition of that id (a bare id has its default edition).
+    """The edition of that id. A bare id stands for its default edition.
 
-    Raises UnknownEditionError for an unknown id, DocumentError when its document cannot be read here.
+    Raises:
+        UnknownEditionError: There is no such id.
+        DocumentError: The document of the edition cannot be read here.
     """
     builder = _BUILDERS.get(_BARE.get(identity, identity))
     if builder is None:
@@ -83,29 +85,36 @@ def get(identity: str) -> Contract:
 
 
 def from_file(path: Path) -> tuple[Contract, ...]:
-    """The editions that a Python file defines; see `external`. The file's code is run.
+    """Run a Python file and return the editions that it defines, see `external`.
 
-    Raises ContractFileError with one sentence for the first mistake in it.
+    Raises:
+        ContractFileError: The file has a mistake. The message is one sentence on the first one.
     """
     return external.load(path, {identity: partial(get, identity) for identity in _BUILDERS})
 
 
 def rivals(identity: str) -> tuple[str, ...]:
-    """The other editions of the same operator with which this one is compared for conflicts."""
+    """The editions of the same operator that a run compares with this one to find conflicts."""
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether what another Python has of a distribution carries the text of that edition, as the edition has it here.
+    """True if another Python's version of a distribution carries the text of an edition, unchanged.
 
-    Raises DocumentError when it cannot be read.
+    Args:
+        identity: The edition's id.
+        distribution: The name of the package, such as "onnxruntime".
+        python: The path of the other Python.
+
+    Raises:
+        DocumentError: The text of the other version cannot be read.
     """
-    known = _CARRIED.get(identity.partition("/")[0])
-    return known is not None and known(identity, distribution, python)
+    is_carried = _CARRIED.get(identity.partition("/")[0])
+    return is_carried is not None and is_carried(identity, distribution, python)
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of editions that a package which is installed here carries, those of oneDNN narrowed to its release."""
+    """The patterns of editions, with the editions of the installed oneDNN in place of "onednn/*"."""
     if "onednn/*" not in patterns:
         return patterns
     try:
@@ -115,8 +124,10 @@ def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_onednn(release: tuple[int, int] | None) -> tuple[str, ...]:
-    """The editions that judge a release of oneDNN: of its own guide, and of documents that name no release; of one that is
-    not known the latter."""
+    """The editions that judge a release of oneDNN: those of its own guide, and those that name no release.
+
+    release: None if the release is not known. Then only documents without a release judge it.
+    """
     return tuple(identity for identity in matching("onednn/*") if onednn_guide.judges(identity, release))
 
 

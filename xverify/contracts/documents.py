@@ -1,7 +1,7 @@
-"""The documents that installed packages carry, read where they are installed.
+"""The documents that installed packages carry.
 
-A framework is never imported here: its schemas are asked for in a short-lived process of the Python that has it,
-and TensorFlow's docstring is read from its source file.
+This process never imports a framework. A short-lived process of the Python that has the framework prints its schemas.
+TensorFlow's docstring is read from its source file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ for opset in range(7, 100):
     taken = opset
 print(taken)
 """
-"""Models of one Identity, written by hand since onnx may not be there: which opsets does this release take?"""
+"""A script that prints the newest opset of a release. It writes models of one Identity itself, as onnx may be missing."""
 
 _NAMES = {
     "float": "float32",
@@ -86,14 +86,20 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Schema:
-    """One operator version as a package's schema gives it; types by parameter name, in our dtype names."""
+    """The schema of one operator version, as a package describes it."""
 
     doc: str
+    """The summary."""
     attributes: Mapping[str, str]
+    """The description of each attribute by its name."""
     inputs: tuple[tuple[str, str, str, bool], ...]
+    """Name, type parameter, description of each input, and True if it is optional."""
     outputs: tuple[tuple[str, str, str], ...]
+    """Name, type parameter and description of each output."""
     types: Mapping[str, tuple[str, ...]]
+    """The admitted dtypes of each type parameter, by our names of dtypes."""
     type_texts: Mapping[str, str]
+    """The schema's sentence on each type parameter."""
 
     def types_of(self, parameter: str) -> tuple[str, ...]:
         """The dtypes of the input or output of that name."""
@@ -108,12 +114,12 @@ class Schema:
         return f"{type_name} in ({listed}): {text}" if listed else f"{parameter}: {type_name}"
 
     def _type_name(self, parameter: str) -> str:
-        known = {name: type_name for name, type_name, *_ in self.inputs}
-        known |= {name: type_name for name, type_name, _ in self.outputs}
-        return known[parameter]
+        type_names = {name: type_name for name, type_name, *_ in self.inputs}
+        type_names |= {name: type_name for name, type_name, _ in self.outputs}
+        return type_names[parameter]
 
     def text(self) -> str:
-        """All sentences: the summary, the attributes', the inputs' and the outputs' descriptions."""
+        """All sentences: the summary, and the descriptions of attributes, inputs, outputs and types."""
         parts = [
             self.doc,
             *self.attributes.values(),
@@ -123,7 +129,7 @@ class Schema:
         return "\n".join((*parts, *self.type_texts.values()))
 
     def sentence(self, pattern: str) -> str:
-        """The first sentence that matches the regular expression, its white space folded; "" if none does."""
+        """The first sentence that matches a regular expression, with white space folded, or ""."""
         return sentence(self.text(), pattern)
 
 
@@ -137,7 +143,7 @@ def sentence(text: str, pattern: str) -> str:
 
 
 def dtype_name(schema_type: str) -> str:
-    """Our name of a schema's type: tensor(float8e4m3fn) is float8_e4m3fn."""
+    """Our name of a schema's type: float8_e4m3fn for tensor(float8e4m3fn)."""
     bare = schema_type.removeprefix("tensor(").removesuffix(")")
     return _NAMES.get(bare, bare)
 
@@ -152,9 +158,10 @@ def version_of(distribution: str) -> str | None:
 
 @cache
 def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, str, int], Schema]:
-    """Every (domain, operator, version) that the onnx or onnxruntime of a Python describes.
+    """The schemas in the onnx or onnxruntime of a Python, by (domain, operator, version).
 
-    Raises DocumentError when the package is not there or does not answer.
+    Raises:
+        DocumentError: The package is not installed, or does not give its schemas.
     """
     if python == sys.executable and version_of(package) is None:
         raise DocumentError(f"{package} is not installed, so its schemas cannot be read; pip install {package}")
@@ -163,15 +170,15 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
             [python, "-c", _ASK_SCHEMAS, package], capture_output=True, text=True, timeout=60, check=False
         )
     except subprocess.TimeoutExpired:
-        raise DocumentError(f"{package} did not give its schemas within 60 s") from None
+        raise DocumentError(f"{package} did not print its schemas within 60 s") from None
     except OSError as error:
-        raise DocumentError(f"{package} cannot be asked for its schemas by {python}: {error.strerror}") from None
+        raise DocumentError(f"{python} cannot be started to read the schemas of {package}: {error.strerror}") from None
     if done.returncode:
         reason = (done.stderr.strip() or "no message").splitlines()[-1]
         raise DocumentError(f"{package} does not give its schemas: {reason}")
-    found = {}
+    by_version = {}
     for domain, name, plain in json.loads(done.stdout):
-        found[domain, name, plain["since"]] = Schema(
+        by_version[domain, name, plain["since"]] = Schema(
             doc=plain["doc"],
             attributes=plain["attributes"],
             inputs=tuple((n, t, d, bool(o)) for n, t, d, o in plain["inputs"]),
@@ -179,37 +186,45 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
             types={name: tuple(map(dtype_name, listed)) for name, (listed, _) in plain["types"].items()},
             type_texts={name: text for name, (_, text) in plain["types"].items()},
         )
-    return found
+    return by_version
 
 
 @cache
 def newest_opset(python: str) -> int:
-    """The newest opset whose models the onnxruntime of a Python takes, 0 when it takes none. Raises DocumentError."""
+    """The newest opset whose models the onnxruntime of a Python accepts, 0 if it accepts none.
+
+    Raises:
+        DocumentError: The Python or its onnxruntime does not answer.
+    """
     try:
         command = [python, "-c", _ASK_OPSET]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DocumentError(f"onnxruntime cannot be asked by {python} which opsets it takes: {error}") from None
+        raise DocumentError(f"{python} cannot find out which opsets its onnxruntime accepts: {error}") from None
     if done.returncode:
         reason = (done.stderr.strip() or "no message").splitlines()[-1]
-        raise DocumentError(f"onnxruntime does not say which opsets it takes: {reason}")
+        raise DocumentError(f"the opsets that onnxruntime accepts are not known: {reason}")
     return int(done.stdout.split()[-1])
 
 
 @cache
 def tensorflow_docstring(python: str = sys.executable) -> str:
-    """The docstring of a Python's TensorFlow on Dequantize, read from its generated source."""
-    place = _package_directory("tensorflow", python)
-    if place is None:
+    """The docstring of Dequantize in a Python's TensorFlow, from its generated source.
+
+    Raises:
+        DocumentError: TensorFlow is not installed, or its source has no such function.
+    """
+    directory = _package_directory("tensorflow", python)
+    if directory is None:
         raise DocumentError("tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu")
-    path = Path(place, "python", "ops", "gen_array_ops.py")
+    path = Path(directory, "python", "ops", "gen_array_ops.py")
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DocumentError(f"tensorflow's docstring cannot be read: {error.strerror}") from None
-    found = re.search(r"^def dequantize\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
-    # What follows the function up to the next def parses by itself: statements at top level.
-    function = ast.parse(found.group(0)).body[0] if found else None
+    definition = re.search(r"^def dequantize\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
+    # The text up to the next def parses on its own: only statements at top level follow the function.
+    function = ast.parse(definition.group(0)).body[0] if definition else None
     if not isinstance(function, ast.FunctionDef):
         raise DocumentError("tensorflow's source has no function dequantize")
     return ast.get_docstring(function) or ""
@@ -223,7 +238,7 @@ print(spec.submodule_search_locations[0] if spec and spec.submodule_search_locat
 
 
 def _package_directory(package: str, python: str) -> str | None:
-    """Where a Python has a package, which is not imported."""
+    """The directory of a Python's package, or None. The package is not imported."""
     if python == sys.executable:
         spec = importlib.util.find_spec(package)
         return None if spec is None or not spec.submodule_search_locations else spec.submodule_search_locations[0]
@@ -231,7 +246,7 @@ def _package_directory(package: str, python: str) -> str | None:
         command = [python, "-c", _ASK_DIRECTORY, package]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DocumentError(f"{python} does not say where its {package} is: {error}") from None
+        raise DocumentError(f"{python} cannot be started to find its {package}: {error}") from None
     return done.stdout.strip() or None
 
 
@@ -249,14 +264,21 @@ for name in sys.argv[1:]:
 
 @cache
 def onednn_release(python: str = sys.executable) -> tuple[int, int]:
-    """(major, minor) of the oneDNN that a Python's wheel holds: the wheel's own version counts otherwise, and a file of it is
-    called libdnnl.so.3.2. The library is not loaded. Raises DocumentError."""
+    """The release (major, minor) of the oneDNN in a Python's wheel. The library is not loaded.
+
+    The release comes from the name of a file, such as libdnnl.so.3.2, as the wheel's version counts otherwise.
+
+    Raises:
+        DocumentError: There is no such wheel, or no such file in it.
+    """
     try:
         command = [python, "-c", _ASK_LIBRARIES, "onednn-cpu-gomp", "onednn"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise DocumentError(f"{python} does not say which oneDNN it has: {error}") from None
-    found = re.search(r"^libdnnl\.so\.(\d+)\.(\d+)$", done.stdout, re.MULTILINE)
-    if found is None:
-        raise DocumentError(f"{python} has no wheel of oneDNN whose files say its release")
-    return int(found[1]), int(found[2])
+        raise DocumentError(f"{python} cannot be started to find its oneDNN: {error}") from None
+    library = re.search(r"^libdnnl\.so\.(\d+)\.(\d+)$", done.stdout, re.MULTILINE)
+    if library is None:
+        raise DocumentError(
+            f"{python} has no wheel of oneDNN with a file that names its release, such as libdnnl.so.3.2"
+        )
+    return int(library[1]), int(library[2])

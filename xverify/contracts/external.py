@@ -1,7 +1,7 @@
-"""Editions from outside the repository: a Python file that the user names, run here, checked before anything uses it.
+"""Editions from a Python file that the user names. The file runs here, and its editions are checked first.
 
-The file defines ``contract() -> Contract``, or ``CONTRACTS``, several of them; ``like`` names the built-in edition whose call
-form it shares, as which implementations are asked.
+The file defines ``contract() -> Contract``, or several of them as ``CONTRACTS``. Field ``like`` of a Contract names the
+built-in edition whose calls have the same form. Implementations get the calls under that edition.
 """
 
 from __future__ import annotations
@@ -26,30 +26,35 @@ from xverify.core.dtypes import FLOATS, QUANTIZED, encode
 from xverify.core.errors import ContractFileError, DocumentError
 
 SCALES = (*FLOATS, "float8_e8m0fnu")
-"""The types of a scale that the recipes can compute with."""
+"""The types of a scale that the recipes support."""
 
 _ID = re.compile(r"[a-z][a-z0-9.-]*/[A-Za-z][A-Za-z0-9]*-[0-9]+(@[a-z0-9.-]+)?")
 
 
-def load(path: Path, known: Mapping[str, Callable[[], Contract]]) -> tuple[Contract, ...]:
-    """The editions that a file defines. known: the built-in editions by id.
+def load(path: Path, built_in: Mapping[str, Callable[[], Contract]]) -> tuple[Contract, ...]:
+    """Run a file and check the editions that it defines.
 
-    Raises ContractFileError with one sentence for the first mistake, DocumentError when the document of the edition that
-    one is ``like`` cannot be read here. The file's code is run.
+    Args:
+        path: The Python file.
+        built_in: The built-in editions by id.
+
+    Raises:
+        ContractFileError: The file has a mistake. The message is one sentence on the first one.
+        DocumentError: The document of the edition that ``like`` names cannot be read here.
     """
     module = _run(path)
-    found = _defined(path, module)
-    for place, contract in enumerate(found):
+    contracts = _defined(path, module)
+    for index, contract in enumerate(contracts):
         if not isinstance(contract, Contract):
             _fail(path, f"an edition is an xverify.contracts.Contract, not a {type(contract).__name__}")
-        if any(contract.id == other.id for other in found[:place]):
+        if any(contract.id == other.id for other in contracts[:index]):
             _fail(path, f"the id {contract.id!r} is given to two editions")
         for check in (_check_id, _check_clauses, _check_domain, _check_likeness):
-            for mistake in check(contract, known):
+            for mistake in check(contract, built_in):
                 _fail(path, f"{contract.id}: {mistake}")
         for mistake in _check_calls(path, contract):
             _fail(path, f"{contract.id}: {mistake}")
-    return found
+    return contracts
 
 
 def _fail(path: Path, sentence: str) -> NoReturn:
@@ -60,7 +65,7 @@ def _fail(path: Path, sentence: str) -> NoReturn:
 
 
 def _run(path: Path) -> ModuleType:
-    """The module that the file makes. It is registered, since dataclasses look their module up."""
+    """Run the file as a module. The module is registered, since dataclasses look their module up."""
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -83,15 +88,15 @@ def _run(path: Path) -> ModuleType:
 
 
 def _defined(path: Path, module: ModuleType) -> tuple[Contract, ...]:
-    several, one = getattr(module, "CONTRACTS", None), getattr(module, "contract", None)
+    several, make_contract = getattr(module, "CONTRACTS", None), getattr(module, "contract", None)
     if several is not None:
         if not isinstance(several, Sequence) or isinstance(several, str) or not several:
             _fail(path, "CONTRACTS is a tuple of one or more Contracts")
         return tuple(several)
-    if not callable(one):
+    if not callable(make_contract):
         _fail(path, "it defines neither a function contract() nor CONTRACTS")
     try:
-        return (one(),)
+        return (make_contract(),)
     except DocumentError:
         raise
     except Exception as error:
@@ -99,7 +104,7 @@ def _defined(path: Path, module: ModuleType) -> tuple[Contract, ...]:
 
 
 def _raised(what: str, error: BaseException, path: Path) -> str:
-    """What raised what, and on which line of the file."""
+    """A sentence on an exception, with the last line of the file that led to it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     where = f"line {lines[-1]}: " if lines else ""
     text = str(error).partition("\n")[0]
@@ -108,21 +113,21 @@ def _raised(what: str, error: BaseException, path: Path) -> str:
 
 # -- the edition --------------------------------------------------------------------------------------
 
-Known = Mapping[str, Callable[[], Contract]]
+BuiltIn = Mapping[str, Callable[[], Contract]]
 
 
-def _check_id(contract: Contract, known: Known) -> Iterator[str]:
+def _check_id(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
     if not isinstance(contract.id, str) or not _ID.fullmatch(contract.id):
         yield 'an id looks like "vendor/Operator-1", with "@edition" after it where there are several'
         return
-    owners = {identity.partition("/")[0] for identity in known}
-    if contract.id in known:
+    owners = {identity.partition("/")[0] for identity in built_in}
+    if contract.id in built_in:
         yield "the id is that of a built-in edition"
     elif contract.id.partition("/")[0] in owners:
         yield f"ids of {contract.id.partition('/')[0]} are the built-in editions'; begin yours with the vendor's own name"
 
 
-def _check_clauses(contract: Contract, known: Known) -> Iterator[str]:
+def _check_clauses(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
     if not isinstance(contract.clauses, Mapping) or not contract.clauses:
         yield "clauses maps each clause's id to its Clause, and there is none"
         return
@@ -139,7 +144,7 @@ def _check_clauses(contract: Contract, known: Known) -> Iterator[str]:
         yield f'no clause gives the formula: one is called "{contract.id}/formula" and quotes it'
 
 
-def _check_domain(contract: Contract, known: Known) -> Iterator[str]:
+def _check_domain(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
     domain = contract.domain
     if not isinstance(domain, Domain):
         yield f"the domain is a {type(domain).__name__}, not a Domain"
@@ -163,12 +168,12 @@ def _check_domain(contract: Contract, known: Known) -> Iterator[str]:
         yield "a range edition has modes, and the domain lists none"
 
 
-def _check_likeness(contract: Contract, known: Known) -> Iterator[str]:
+def _check_likeness(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
     if not contract.like:
         yield "like is empty: it names the built-in edition whose call form this one shares, so that somebody can be asked"
-    elif contract.like not in known:
-        yield f"like is {contract.like!r}, which is no built-in edition; there are {', '.join(known)}"
-    elif known[contract.like]().domain.family != contract.domain.family:
+    elif contract.like not in built_in:
+        yield f"like is {contract.like!r}, which is no built-in edition; there are {', '.join(built_in)}"
+    elif built_in[contract.like]().domain.family != contract.domain.family:
         yield f"it is of the {contract.domain.family} family, and {contract.like} is not"
 
 
@@ -176,17 +181,20 @@ def _check_likeness(contract: Contract, known: Known) -> Iterator[str]:
 
 
 class _OddError(Exception):
-    """A function of the edition gives what it must not; the message is a sentence."""
+    """A function of the edition returns something wrong. The message is a sentence."""
 
 
 def _check_calls(path: Path, contract: Contract) -> Iterator[str]:
-    """What goes wrong when each pair of types gets its simplest call: x 1, zero point 0, scale 1, or a range of -1 to 1."""
+    """Check the edition's functions on the simplest call of each pair of types.
+
+    The values of such a call are x 1, zero point 0 and scale 1, or a range of -1 to 1.
+    """
     checked = replace(contract, judge=lambda call: _judgement(contract, contract.judge(call)))
     allowed = 0
     refused: tuple[str, ...] = ()
     for operands, attributes in _simplest(contract.domain):
         types = ", ".join(f"{role} {dtype}" for role, (dtype, _) in operands.items())
-        asked = "judge"
+        function = "judge"
         try:
             call = single_call(checked, operands, attributes)
             judgement = contract.judge(call)
@@ -194,13 +202,13 @@ def _check_calls(path: Path, contract: Contract) -> Iterator[str]:
                 refused = judgement.clauses
                 continue
             allowed += 1
-            for asked, check in _USES.items():  # noqa: B007 (said when it raises)
+            for function, check in _USES.items():  # noqa: B007 (the message below names it)
                 check(contract, call)
         except _OddError as error:
             yield f"{error} ({types})"
             return
         except Exception as error:
-            yield _raised(f"{asked} of the simplest call ({types})", error, path)
+            yield _raised(f"{function} of the simplest call ({types})", error, path)
             return
     if not allowed:
         yield f"it allows none of its simplest calls, by {', '.join(refused) or 'no clause'}"
@@ -214,11 +222,11 @@ def _simplest(domain: Domain) -> Iterator[tuple[dict[str, Number], dict[str, int
                 for mode in domain.modes:
                     yield {"input": _number(x, 1), **ends}, {"mode": mode}
                 continue
-            given = domain.output_dtype_attribute and scale not in domain.output_dtypes
+            needs_output_dtype = domain.output_dtype_attribute and scale not in domain.output_dtypes
             operands = {"x": _number(x, 1), "scale": _number(scale, 1)}
             if zero_points := domain.zero_points_for(x):
                 operands["zero_point"] = _number(zero_points[0], 0)
-            yield operands, {"output_dtype": domain.output_dtypes[0]} if given else {}
+            yield operands, {"output_dtype": domain.output_dtypes[0]} if needs_output_dtype else {}
 
 
 def _number(dtype: str, value: int) -> Number:
@@ -226,7 +234,11 @@ def _number(dtype: str, value: int) -> Number:
 
 
 def _judgement(contract: Contract, judgement: Any) -> Judgement:
-    """The judgement as it is. Raises _OddError unless it is one by clauses of the edition."""
+    """The judgement itself.
+
+    Raises:
+        _OddError: It is no judgement, or its clauses are not those of the edition.
+    """
     if not isinstance(judgement, Judgement):
         raise _OddError(f"judge gives a {type(judgement).__name__}, not a Judgement")
     if judgement.verdict not in ("allowed", "forbidden", "unspecified"):
@@ -263,13 +275,13 @@ def _check_readings(contract: Contract, call: Call) -> None:
         raise _OddError("readings gives no reading: it is a tuple of one or more")
     if len({reading.name for reading in readings}) < len(readings):
         raise _OddError("two readings have the same name")
-    due = code_dtype(operands.output_dtype)
+    expected = code_dtype(operands.output_dtype)
     for reading in readings:
         hash(reading)
         for codes in (reading.evaluate(operands), reading.simplified(operands).evaluate(operands)):
-            if np.asarray(codes).dtype != due or np.shape(codes) != operands.shape:
+            if np.asarray(codes).dtype != expected or np.shape(codes) != operands.shape:
                 got = f"{np.asarray(codes).dtype} {np.shape(codes)}"
-                raise _OddError(f"the reading {reading.name!r} gives {got}, not {due} codes in the shape of x")
+                raise _OddError(f"the reading {reading.name!r} gives {got}, not {expected} codes in the shape of x")
 
 
 def _check_value_clause(contract: Contract, call: Call) -> None:
@@ -285,4 +297,4 @@ _USES: Mapping[str, Callable[[Contract, Call], None]] = {
     "readings": _check_readings,
     "value_clause": _check_value_clause,
 }
-"""What is asked of an allowed call; each raises _OddError."""
+"""The check of each function on an allowed call. A check raises _OddError."""

@@ -1,4 +1,4 @@
-"""com.microsoft DequantizeLinear 1: the seed document, and the schema inside the installed onnxruntime."""
+"""com.microsoft DequantizeLinear 1: the seed document, and the schema of the installed onnxruntime."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _EXAMPLES: tuple[tuple[str, str, Any, Any, Any, int | None, list[float] | None],
     ("_e4m3fn", "float8_e4m3fn", [0, 0.5, 1, 448, 104], 2.0, None, None, [0.0, 1.0, 2.0, 896.0, 208.0]),
     ("_e5m2", "float8_e5m2", [0, 0.5, 1, 49152, 96], 2.0, None, None, [0.0, 1.0, 2.0, 98304.0, 192.0]),
 )
-"""The page's examples: name, type of x, x, scale, zero point, axis, y (None where the page computes it)."""
+"""The page's examples: name, type of x, x, scale, zero point, axis, and y or None where the page computes it."""
 
 
 def _judge(edition: str, domain: Domain, call: Call) -> Judgement:
@@ -99,10 +99,10 @@ def _judge(edition: str, domain: Domain, call: Call) -> Judgement:
     elif len(scale.shape) != 1:
         forbidden.append("granularity")
     else:
-        place = normal_axis(int(axis), len(x.shape))
-        if place is None or int(axis) < 0:
+        from_front = normal_axis(int(axis), len(x.shape))
+        if from_front is None or int(axis) < 0:
             unspecified.append("axis")
-        elif scale.shape[0] != x.shape[place]:
+        elif scale.shape[0] != x.shape[from_front]:
             unspecified.append("axis-length")
     if zero_point is None:
         if domain.zero_point_required:
@@ -111,7 +111,7 @@ def _judge(edition: str, domain: Domain, call: Call) -> Judgement:
         if zero_point.dtype != x.dtype:
             forbidden.append("zero-point-type")
         if zero_point.shape != scale.shape:
-            # Only the installed text asks for the same shape; the seed asks for two scalars or two 1-D tensors.
+            # The installed text wants the same shape. The seed wants two scalars or two 1-D tensors.
             if edition == "seed" and len(zero_point.shape) == len(scale.shape):
                 unspecified.append("axis-length")
             else:
@@ -159,7 +159,7 @@ def _build(edition: str, document: str, domain: Domain, clauses: dict[str, tuple
 
 
 def example_calls() -> tuple[tuple[str, Call, list[float] | None], ...]:
-    """The seed page's examples as calls, with the outputs that the page prints."""
+    """The examples of the seed page: name, call, and the output that the page prints or None."""
     calls = []
     for name, dtype, x, scale, zero_point, axis, expected in _EXAMPLES:
         tensors = {"x": tensor(dtype, x), "scale": tensor("float32", scale)}
@@ -171,25 +171,25 @@ def example_calls() -> tuple[tuple[str, Call, list[float] | None], ...]:
 
 
 def _check_examples(domain: Domain) -> tuple[TextCheck, ...]:
-    """The page's examples, judged by the page's own clauses and formula."""
+    """Judge the page's examples by the page's own clauses and formula."""
     checks = []
     for name, call, expected in example_calls():
         judgement = _judge("seed", domain, call)
         if judgement.verdict == "forbidden":
             broken = ", ".join(clause.rsplit("/", 1)[1] for clause in judgement.clauses)
             summary = f"the page's example {name!r} is forbidden by the page's own clauses: {broken}"
-            checks.append(TextCheck(judgement.clauses[0], summary, call))
+            checks.append(TextCheck(judgement.clauses[0], f"example-forbidden:{name}", summary, call))
         elif expected is not None:
             printed = tensor("float32", expected).codes
             legal = [reading.evaluate(_operands(call)) for reading in _readings(call)]
             if not any(np.array_equal(canonical(printed, "float32"), canonical(y, "float32")) for y in legal):
                 summary = f"the page's example {name!r} prints values that its formula does not give"
-                checks.append(TextCheck(f"{_NAME}@seed/formula", summary, call))
+                checks.append(TextCheck(f"{_NAME}@seed/formula", f"example-values:{name}", summary, call))
     return tuple(checks)
 
 
 def seed_contract() -> Contract:
-    """com.microsoft/DequantizeLinear-1@seed."""
+    """The edition com.microsoft/DequantizeLinear-1@seed."""
     domain = Domain(
         family="linear",
         x_dtypes=("int8", "uint8"),
@@ -222,10 +222,16 @@ def _installed_clauses(schema: Schema) -> dict[str, tuple[str, str]]:
 
 
 def installed_contract() -> Contract:
-    """com.microsoft/DequantizeLinear-1@installed. Raises DocumentError when onnxruntime is not there."""
+    """The edition com.microsoft/DequantizeLinear-1@installed.
+
+    Raises:
+        DocumentError: onnxruntime is not installed, or has no such schema.
+    """
     schema = schemas("onnxruntime").get(("com.microsoft", "DequantizeLinear", 1))
     if schema is None:
-        raise DocumentError(f"onnxruntime {version_of('onnxruntime')} carries no com.microsoft DequantizeLinear-1")
+        raise DocumentError(
+            f"onnxruntime {version_of('onnxruntime')} has no schema of com.microsoft DequantizeLinear-1"
+        )
     optional = any(name == "x_zero_point" and optional for name, _, _, optional in schema.inputs)
     domain = Domain(
         family="linear",
@@ -246,7 +252,11 @@ def installed_contract() -> Contract:
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether another Python's onnxruntime has the same schema as the installed one. Raises DocumentError."""
+    """True if another Python's onnxruntime has the same schema as the installed one.
+
+    Raises:
+        DocumentError: One of the schemas cannot be read.
+    """
     key = ("com.microsoft", "DequantizeLinear", 1)
     theirs = schemas("onnxruntime", python).get(key)
     return identity.endswith("@installed") and theirs is not None and theirs == schemas("onnxruntime").get(key)

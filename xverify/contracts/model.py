@@ -15,31 +15,38 @@ Granularity = Literal["per_tensor", "per_axis", "blocked"]
 
 @dataclass(frozen=True)
 class Clause:
-    """One sentence of a document: ``id`` is "<edition>/<name>", ``text`` is quoted from ``document``,
-    with " ... " where something is left out.
-
-    An empty text means that the document is silent where one would look for it; ``note`` then says so.
-    """
+    """One sentence of a document, or a subject on which the document is silent."""
 
     id: str
+    """Edition and name: "<edition>/<name>"."""
     text: str
+    """The quoted sentence, with " ... " where words are left out. Empty where the document is silent."""
     document: str
+    """The title of the document."""
     note: str = ""
+    """A remark on the sentence. Where the document is silent, the note says on what."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an edition says of a call; ``clauses`` are the ids that forbid it or leave it open."""
+    """The verdict of an edition on a call."""
 
     verdict: Verdict
     clauses: tuple[str, ...] = ()
+    """Ids of the clauses that forbid the call or leave it open."""
 
 
 ALLOWED = Judgement("allowed")
 
 
 def judged(identity: str, forbidden: list[str], unspecified: list[str]) -> Judgement:
-    """What follows from the names of clauses that forbid, or leave open; a ban outweighs an open question."""
+    """The judgement that follows from clauses. A ban outweighs an open question.
+
+    Args:
+        identity: The edition's id.
+        forbidden: Names of the clauses that forbid the call.
+        unspecified: Names of the clauses that leave the call open.
+    """
     if forbidden:
         return Judgement("forbidden", tuple(f"{identity}/{name}" for name in forbidden))
     if unspecified:
@@ -49,57 +56,67 @@ def judged(identity: str, forbidden: list[str], unspecified: list[str]) -> Judge
 
 @dataclass(frozen=True)
 class Domain:
-    """What an edition's types and attributes admit; the strategies draw from it.
-
-    zero_point_dtypes: None means that the zero point has the type of x. output_dtypes: the admitted output
-    types; the output type is the scale's unless ``output_dtype_attribute``. attributes: the names that the edition has.
-    """
+    """The types and attributes that an edition admits. The strategies draw from it."""
 
     family: Literal["linear", "range"]
+    """The form of the formula: "linear" has scale and zero point, "range" has min_range and max_range."""
     x_dtypes: tuple[str, ...]
     scale_dtypes: tuple[str, ...]
     output_dtypes: tuple[str, ...]
+    """The admitted output types. Without an attribute output_dtype, the output has the type of the scale."""
     granularities: tuple[Granularity, ...]
     zero_point_dtypes: tuple[str, ...] | None = None
+    """The admitted types of a zero point. None: the zero point has the type of x."""
     zero_point_required: bool = False
     attributes: tuple[str, ...] = ()
+    """The names of the attributes that the edition has."""
     default_axis: int | None = 1
+    """The axis of a call without the attribute axis. None: such a call is per tensor."""
     modes: tuple[str, ...] = ()
+    """The admitted values of TensorFlow's attribute mode."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
-        """The dtypes that a zero point for x of that dtype may have."""
+        """The dtypes that a zero point may have beside an x of that dtype."""
         return (x_dtype,) if self.zero_point_dtypes is None else self.zero_point_dtypes
 
     @property
     def output_dtype_attribute(self) -> bool:
+        """True if the edition has the attribute output_dtype."""
         return "output_dtype" in self.attributes
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """The unit in which coverage and characterisation are counted, without the implementation."""
+    """The unit of coverage and of characterisation, without the implementation."""
 
     contract: str
     x_dtype: str
     scale_dtype: str
     zero_point_dtype: str
+    """The type of the zero point, "" where there is none."""
     out_dtype: str
     granularity: str
     variant: str
+    """Other choices that lead to other arithmetic, such as TensorFlow's mode; "" if there are none."""
 
 
 @dataclass(frozen=True)
 class TextCheck:
-    """A place where a document contradicts itself: the two sentences, and how the contradiction shows."""
+    """A place where a document contradicts itself."""
 
     clause: str
+    """The id of the clause."""
+    name: str
+    """A machine token that tells the checks of a document apart: it is part of a finding's id."""
     summary: str
+    """Both sentences, and how the contradiction shows."""
     call: Call | None = None
+    """A call that shows the contradiction."""
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """A result that is given instead of computed by readings: dtype and codes of the output."""
+class FixedResult:
+    """The only legal result of a call, where an implementation stands for the text."""
 
     dtype: str
     codes: Codes
@@ -107,33 +124,41 @@ class Given:
 
 @dataclass(frozen=True)
 class Contract:
-    """One edition of one operator.
-
-    judge(call): what the edition says of it. cell(call): the cell of an allowed or unspecified call. operands(call):
-    the indexed operands. readings(call): what the formula clause admits, the first being what the
-    in-house kernel computes. value_clause(call, reading name or None): the clause that a value
-    outside the legal set contradicts. text_checks(): contradictions inside the document itself.
-    like: for an edition that no implementation knows by its id, the edition whose calls have the same form.
-    keeps_subnormals: whether a subnormal result that came out as zero is wrong; no text says so, a user may.
-    given(call): the one result of an allowed call, where an implementation stands for the text (`xverify.engine.reference_contract`).
-    """
+    """One edition of one operator."""
 
     id: str
     title: str
     document: str
+    """The title of the document, with the release that it belongs to."""
     domain: Domain
     clauses: Mapping[str, Clause]
+    """Each clause by its id."""
     judge: Callable[[Call], Judgement]
+    """The verdict of the edition on a call."""
     cell: Callable[[Call], Cell]
+    """The cell of an allowed or unspecified call."""
     operands: Callable[[Call], Operands]
+    """The operands of an allowed or unspecified call, after indexing."""
     readings: Callable[[Call], tuple[Reading, ...]]
+    """The readings that the formula admits. The first is the one that the in-house kernel computes."""
     value_clause: Callable[[Call, str | None], str]
+    """The id of the clause that a value outside the legal set contradicts.
+
+    Takes the call and the name of the reading that gives the value, if there is one.
+    """
     text_checks: Callable[[], tuple[TextCheck, ...]] = tuple
+    """The contradictions inside the document itself."""
     like: str = ""
+    """For an edition that no implementation knows by its id: the edition whose calls have the same form."""
     keeps_subnormals: bool = False
-    given: Callable[[Call], Given] | None = None
+    """True if a subnormal result must not be zero. No text says so, but a user may."""
+    fixed_result: Callable[[Call], FixedResult] | None = None
+    """The only legal result of an allowed call, where an implementation stands for the text.
+
+    See `xverify.engine.reference_contract`.
+    """
 
     @property
     def asked_as(self) -> str:
-        """The id under which implementations are asked for calls of this edition."""
+        """The id of the edition under which implementations get the calls of this edition."""
         return self.like or self.id

@@ -1,5 +1,7 @@
-"""oneDNN DynamicDequantize-1: two documents whose formulas disagree, since one multiplies and one divides, and the developer
-guide of the library's releases, which from 3.7 on knows more types.
+"""oneDNN DynamicDequantize-1: two documents that name no release, and the developer guide of the library's releases.
+
+The formulas of the first two disagree: one multiplies by the scale, and the other divides. From release 3.7 on, the guide
+lists more types.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
-from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
+from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, overflows, per_channel
 from xverify.core.call import Call
 
 _NAME = "onednn/DynamicDequantize-1"
@@ -135,7 +137,7 @@ _SILENT_FROM_3_7 = {
 
 @dataclass(frozen=True)
 class _ByWidth(Domain):
-    """A domain whose 4-bit types have zero points of 4 bits in place of those of 8."""
+    """A domain whose 4-bit types have zero points of 4 bits instead of 8."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
         return ("int4", "uint4", "int32") if x_dtype in ("int4", "uint4") else super().zero_points_for(x_dtype)
@@ -165,7 +167,7 @@ def _judge(edition: str, call: Call) -> Judgement:
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     newer = edition == "3.7"
     domain = _DOMAIN_FROM_3_7 if newer else _DOMAIN
-    expected, forbidden, unspecified = begun(domain, call)
+    expected, forbidden, unspecified = judge_types_and_axis(domain, call)
     if zero_point is not None and zero_point.dtype not in domain.zero_points_for(x.dtype):
         forbidden.append("zps-type")
     qtype = call.attributes.get("qtype", "per_tensor")
@@ -212,14 +214,20 @@ def _value_clause(edition: str, call: Call, reading: str | None) -> str:
 
 
 def contract(edition: str) -> Contract:
-    """onednn/DynamicDequantize-1@multiply, @divide, @3.0 or @3.7."""
+    """The edition onednn/DynamicDequantize-1@<edition>.
+
+    edition: "multiply", "divide", "3.0" or "3.7".
+    """
     identity = f"{_NAME}@{edition}"
     document = _DOCUMENTS[edition]
     newer = edition == "3.7"
     clauses = [Clause(f"{identity}/{name}", text, document) for name, text in _CLAUSES[edition].items()]
     silent = _SILENT_FROM_3_7 if newer else _SILENT
-    spoken = _CLAUSES[edition]
-    clauses += [Clause(f"{identity}/{name}", "", document, note) for name, note in silent.items() if name not in spoken]
+    clauses += [
+        Clause(f"{identity}/{name}", "", document, note)
+        for name, note in silent.items()
+        if name not in _CLAUSES[edition]
+    ]
     which = (
         f"the guide from release {edition} on"
         if identity in onednn_guide.RELEASES

@@ -1,7 +1,7 @@
-"""oneDNN Dequantize-1, the static operation: scales and zero points are attributes of it, and not operands.
+"""oneDNN Dequantize-1, the static operation: its scales and zero points are attributes instead of operands.
 
-In a call they are the tensors scale and zero_point, 1-D, as for DynamicDequantize-1. The list zps holds s64: a call has
-its numbers as int32, whose differences the arithmetic here is exact for, or as int64 where they are wider.
+In a call they are the 1-D tensors scale and zero_point, as for DynamicDequantize-1. The list zps holds s64. A call has its
+numbers as int32, for which the arithmetic here is exact, or as int64 where they are wider.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
-from xverify.contracts.onednn_guide import SILENT, begun, overflows, per_channel
+from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, overflows, per_channel
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 
@@ -66,7 +66,7 @@ _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 
 @dataclass(frozen=True)
 class _OnlyIntegersHaveZeroPoints(Domain):
-    """A domain whose float8 types have none."""
+    """A domain whose float8 types have no zero points."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
         return () if x_dtype in _FLOAT8 else super().zero_points_for(x_dtype)
@@ -96,7 +96,7 @@ _DOMAIN_FROM_3_5 = _OnlyIntegersHaveZeroPoints(
 def _judge(edition: str, call: Call) -> Judgement:
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     domain = _DOMAIN_FROM_3_5 if edition == "3.5" else _DOMAIN
-    expected, forbidden, unspecified = begun(domain, call)
+    expected, forbidden, unspecified = judge_types_and_axis(domain, call)
     if zero_point is None and domain.zero_point_required:
         forbidden.append("zero-point-required")
     if zero_point is not None and not domain.zero_points_for(x.dtype):
@@ -134,18 +134,21 @@ def _value_clause(edition: str, call: Call, reading: str | None) -> str:
 
 
 def _text_checks(edition: str) -> tuple[TextCheck, ...]:
-    """One scale for the whole tensor, and that scale for its only channel, are the same; the formulas are not."""
+    """Compare the formulas for one scale and for a scale per channel, which should agree for one channel."""
     identity = f"{_NAME}@{edition}"
     tensors = {"x": tensor("int8", [[1]]), "scale": tensor("float32", [0.25]), "zero_point": tensor("int32", [0])}
     summary = (
         "the formula for one scale rounds its result, round((src - zps) x scale), and the one for a scale a channel does not: "
         "of src 1, zps 0 and scale 0.25 the first, read as it stands, gives 0, and the second 0.25"
     )
-    return (TextCheck(f"{identity}/formula", summary, Call(identity, tensors)),)
+    return (TextCheck(f"{identity}/formula", "rounding-per-tensor", summary, Call(identity, tensors)),)
 
 
 def contract(edition: str) -> Contract:
-    """onednn/Dequantize-1@3.0 or @3.5."""
+    """The edition onednn/Dequantize-1@<edition>.
+
+    edition: "3.0" or "3.5".
+    """
     identity = f"{_NAME}@{edition}"
     document = onednn_guide.document(identity)
     clauses = [Clause(f"{identity}/{name}", text, document) for name, text in _CLAUSES[edition].items()]

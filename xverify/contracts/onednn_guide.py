@@ -1,7 +1,7 @@
-"""What the editions of oneDNN's operations share, and which release of the library each edition of its guide is of.
+"""The releases of oneDNN's guide, and rules that the editions of both operations share.
 
-No wheel carries the guide. That of a release lies in the library's sources, and an edition is named after the first release
-whose text it is; a library is judged by the edition of its own release, and by the two documents that name none.
+No wheel contains the guide. The library's sources do, and an edition has the name of the first release with its text. A
+library is judged by the edition of its own release, and by the two documents that name no release.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ RELEASES: Mapping[str, tuple[Release, Release]] = {
     "onednn/DynamicDequantize-1@3.0": ((3, 0), (3, 6)),
     "onednn/DynamicDequantize-1@3.7": ((3, 7), (3, 13)),
 }
-"""For each edition of the guide the first and the last release in which all its sentences stand, of those that were read (3.0
-to 3.13). That of Dequantize in 3.4 is none of these: zps may be omitted, and no sentence says what that means."""
+"""The first and the last release with all sentences of an edition, among releases 3.0 to 3.13.
+
+Dequantize in release 3.4 has no edition here: zps may be omitted there, and no sentence says what that means.
+"""
 
 SILENT = {
     "output-shape": "no sentence says that the output has the shape of the input",
@@ -38,15 +40,18 @@ SILENT = {
 
 
 def document(identity: str) -> str:
-    """How an edition of the guide is called, with the releases whose text it is."""
+    """The title of an edition of the guide, with its releases."""
     first, last = (".".join(map(str, release)) for release in RELEASES[identity])
     operation = identity.partition("/")[2].partition("-")[0]
     return f"oneDNN developer guide {first} to {last}, {operation}"
 
 
 def judges(identity: str, release: Release | None) -> bool:
-    """Whether an edition judges that release of the library: its own guide does, and every document that names no release. Of a
-    release that is not known only the latter do."""
+    """True if an edition judges a release of the library.
+
+    Its own guide does, and so does every document that names no release. An unknown release (None) is judged by the latter
+    only.
+    """
     if identity not in RELEASES or release is None:
         return identity not in RELEASES
     first, last = RELEASES[identity]
@@ -54,48 +59,59 @@ def judges(identity: str, release: Release | None) -> bool:
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether that edition judges the library that a Python's wheel holds. Raises DocumentError when its release is not
-    known."""
+    """True if the edition judges the library in a Python's wheel.
+
+    Raises:
+        DocumentError: The release of that library cannot be found out.
+    """
     return judges(identity, onednn_release(python))
 
 
-# -- what calls of both operations are -------------------------------------------------------------------
+# -- rules of both operations ----------------------------------------------------------------------------
 
 
 def per_channel(call: Call) -> bool:
+    """True if the call has a scale for each channel, in either spelling."""
     return call.attributes.get("qtype") in ("per_channel", "per-channel")
 
 
-def begun(domain: Domain, call: Call) -> tuple[int | None, list[str], list[str]]:
-    """What both operations say of a call: how many elements scales and zps must have (None where the axis does not say it), and
-    the names of the clauses that forbid its types or its axis, or leave the axis open."""
+def judge_types_and_axis(domain: Domain, call: Call) -> tuple[int | None, list[str], list[str]]:
+    """Judge the types and the axis of a call.
+
+    Returns:
+        The number of elements that scales and zps must have, or None if the axis does not give one. The names of the clauses
+        that forbid the call. The names of those that leave it open.
+    """
     forbidden = [
         f"{name}-type"
         for name, role, admitted in (("src", "x", domain.x_dtypes), ("scales", "scale", domain.scale_dtypes))
         if call.tensors[role].dtype not in admitted
     ]
-    place = normal_axis(int(call.attributes.get("axis", 1)), len(call.data.shape))
+    axis = normal_axis(int(call.attributes.get("axis", 1)), len(call.data.shape))
     if not per_channel(call):
-        return 1, forbidden, ["axis-per-tensor"] if "axis" in call.attributes and place is None else []
-    return (None, [*forbidden, "axis-range"], []) if place is None else (call.data.shape[place], forbidden, [])
+        return 1, forbidden, ["axis-per-tensor"] if "axis" in call.attributes and axis is None else []
+    return (None, [*forbidden, "axis-range"], []) if axis is None else (call.data.shape[axis], forbidden, [])
 
 
 def operands(call: Call, output_dtype: str) -> Operands:
+    """The operands of a call, after indexing."""
     axis = int(call.attributes.get("axis", 1)) if per_channel(call) else None
     return linear_operands(call, output_dtype, axis)
 
 
-def overflows(given: Operands) -> bool:
-    """Whether some difference leaves the range of int32."""
-    x = integers(given.dtypes["x"], given.codes["x"])
-    # A zero point that alone is far outside stays so; without this its difference could leave int64.
-    zero_point = np.clip(integers(given.dtypes["zero_point"], given.codes["zero_point"]), -(2**40), 2**40)
+def overflows(call_operands: Operands) -> bool:
+    """True if a difference leaves the range of int32."""
+    codes, dtypes = call_operands.codes, call_operands.dtypes
+    x = integers(dtypes["x"], codes["x"])
+    # The clip keeps the difference inside int64. A zero point at its ends is still far outside int32.
+    zero_point = np.clip(integers(dtypes["zero_point"], codes["zero_point"]), -(2**40), 2**40)
     lowest, highest = integer_range("int32")
     difference = x - zero_point
     return bool(np.any((difference < lowest) | (difference > highest)))
 
 
 def cell(identity: str, call: Call, output_dtype: str) -> Cell:
+    """The cell of a call under an edition."""
     zero_point = call.tensors["zero_point"].dtype if "zero_point" in call.tensors else ""
     granularity = "per_axis" if per_channel(call) else "per_tensor"
     return Cell(identity, call.data.dtype, call.tensors["scale"].dtype, zero_point, output_dtype, granularity, "")

@@ -1,4 +1,4 @@
-"""ai.onnx DequantizeLinear, versions 10 to 25: texts, types and defaults from the installed onnx's schemas."""
+"""ai.onnx DequantizeLinear, versions 10 to 25, from the schemas of the installed onnx."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xverify.core.call import Call
 from xverify.core.errors import DocumentError
 
 VERSIONS = (10, 13, 19, 21, 23, 24, 25)
-"""The versions of the operator up to the newest that the contracts were written for."""
+"""The versions of the operator, up to the newest that has a contract."""
 
 _PATTERNS = {
     "formula": r"dequantization formula is",
@@ -32,7 +32,7 @@ _PATTERNS = {
     "output-type": r"output type is determined by|'x_scale' determines the output type",
     "multiplication-precision": r"determines the precision of the multiplication",
 }
-"""How each clause's sentence is found in the schema's own text."""
+"""The pattern that finds the sentence of each clause in the schema's text."""
 
 _SILENT = {
     "axis-length": (
@@ -52,29 +52,29 @@ _SILENT = {
         "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
     ),
 }
-"""Where the text is silent: first and last version of which that is so, and on what."""
+"""Subjects on which the text is silent: the first and last such version, and a note."""
 
 
 def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | None, document: str) -> dict[str, Clause]:
-    found = {}
+    clauses = {}
     for name, pattern in _PATTERNS.items():
         text = schema.sentence(pattern)
         if text:
-            found[name] = Clause(f"{identity}/{name}", text, document)
+            clauses[name] = Clause(f"{identity}/{name}", text, document)
     for name, parameter in (("x-type", "x"), ("scale-type", "x_scale")):
-        found[name] = Clause(f"{identity}/{name}", schema.type_text(parameter), document)
+        clauses[name] = Clause(f"{identity}/{name}", schema.type_text(parameter), document)
     listed = ", ".join(schema.attributes) or "none"
-    found["attributes"] = Clause(f"{identity}/attributes", f"Attributes: {listed}", document)
-    if "block-shape" in found and quantize is not None:
+    clauses["attributes"] = Clause(f"{identity}/attributes", f"Attributes: {listed}", document)
+    if "block-shape" in clauses and quantize is not None:
         for name, pattern in (("granularity", r"length of the quantization axis"), ("block-shape", r"ceil\(Di/B\)")):
             shape = quantize.sentence(pattern)
             note = f"QuantizeLinear, to which the text refers for granularity, gives the shape: {shape}"
-            found[name] = Clause(f"{identity}/{name}", found[name].text, document, note)
-    found.setdefault("output-type", Clause(f"{identity}/output-type", schema.type_text("y"), document))
+            clauses[name] = Clause(f"{identity}/{name}", clauses[name].text, document, note)
+    clauses.setdefault("output-type", Clause(f"{identity}/output-type", schema.type_text("y"), document))
     for name, (first, last, note) in _SILENT.items():
         if first <= version <= last:
-            found[name] = Clause(f"{identity}/{name}", "", document, note)
-    return found
+            clauses[name] = Clause(f"{identity}/{name}", "", document, note)
+    return clauses
 
 
 def _output_dtype(call: Call) -> str:
@@ -90,10 +90,10 @@ def _granularity(version: int, call: Call) -> Granularity:
 
 
 def _judge_shapes(version: int, call: Call) -> tuple[list[str], list[str]]:
-    """Clauses on shapes, axis and block size that forbid the call, and those that leave it open."""
+    """The clauses on shapes, axis and block size that forbid the call, and those that leave it open."""
     x, scale = call.tensors["x"], call.tensors["scale"]
     shape, rank = scale.shape, len(x.shape)
-    # Before version 21 the attribute is unknown, which forbids the call as such: no clause speaks of its value.
+    # Before version 21 the attribute itself forbids the call, so its value does not matter.
     block_size = int(call.attributes.get("block_size", 0)) if version >= 21 else 0
     if version == 10:
         return ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["granularity"], [])
@@ -158,7 +158,7 @@ def _operands(call: Call) -> Operands:
     axis, block_size = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
     zero_point = call.tensors.get("zero_point")
     if zero_point is not None and zero_point.dtype == "int32" and not has_nonzero(zero_point):
-        # "supposed to be 0", as it is in every allowed call: no reading can do anything with it.
+        # The zero point is "supposed to be 0", as in every allowed call, so no reading depends on it.
         call = replace(call, tensors={role: t for role, t in call.tensors.items() if role != "zero_point"})
     return linear_operands(call, _output_dtype(call), int(axis), int(block_size))
 
@@ -168,19 +168,19 @@ def _readings(version: int, call: Call) -> tuple[Reading, ...]:
 
 
 def _value_clause(identity: str, version: int, call: Call, reading: str | None) -> str:
-    # A product that was rounded to a type which the text does not name contradicts the sentence on its precision.
+    # A product in a type that the text does not name contradicts the sentence on the precision of the product.
     precision = version >= 23 and reading is not None and by_name(reading).precision not in ("once", "output")
     return f"{identity}/{'multiplication-precision' if precision else 'formula'}"
 
 
 def _essence(schema: Schema) -> tuple[object, ...]:
-    """What a schema says, but for white space and the order of types."""
+    """The content of a schema, without white space and the order of types."""
     types = {name: frozenset(listed) for name, listed in schema.types.items()}
     return (" ".join(schema.text().split()), types, schema.inputs, schema.outputs)
 
 
 def _check_onnxruntime(version: int, schema: Schema) -> tuple[TextCheck, ...]:
-    """Whether the installed onnxruntime carries the same edition; it is judged by onnx's, so a difference must be known."""
+    """Compare the edition with the one in the installed onnxruntime, which is judged by onnx's text."""
     if version_of("onnxruntime") is None:
         return ()
     theirs = schemas("onnxruntime").get(("", "DequantizeLinear", version))
@@ -190,13 +190,17 @@ def _check_onnxruntime(version: int, schema: Schema) -> tuple[TextCheck, ...]:
         f"the schema of DequantizeLinear-{version} in onnxruntime {version_of('onnxruntime')} is not that of "
         f"onnx {version_of('onnx')}"
     )
-    return (TextCheck(f"ai.onnx/DequantizeLinear-{version}/formula", summary),)
+    return (TextCheck(f"ai.onnx/DequantizeLinear-{version}/formula", "schema-differs:onnxruntime", summary),)
 
 
 def contract(version: int) -> Contract:
-    """The edition ai.onnx/DequantizeLinear-<version>. Raises DocumentError when the installed onnx lacks it."""
-    known = schemas("onnx")
-    schema = known.get(("", "DequantizeLinear", version))
+    """The edition ai.onnx/DequantizeLinear-<version>.
+
+    Raises:
+        DocumentError: The installed onnx does not have that version.
+    """
+    by_version = schemas("onnx")
+    schema = by_version.get(("", "DequantizeLinear", version))
     if schema is None:
         raise DocumentError(f"onnx {version_of('onnx')} has no DequantizeLinear-{version}; install a newer onnx")
     identity = f"ai.onnx/DequantizeLinear-{version}"
@@ -210,7 +214,7 @@ def contract(version: int) -> Contract:
         granularities=granularities[: 1 + ("axis" in schema.attributes) + ("block_size" in schema.attributes)],
         attributes=tuple(sorted(schema.attributes)),
     )
-    clauses = _clauses(identity, version, schema, known.get(("", "QuantizeLinear", version)), document)
+    clauses = _clauses(identity, version, schema, by_version.get(("", "QuantizeLinear", version)), document)
     return Contract(
         id=identity,
         title=f"ONNX DequantizeLinear, version {version}",
@@ -227,8 +231,13 @@ def contract(version: int) -> Contract:
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether the onnx or onnxruntime of another Python has the edition: what an edition says does not depend on who carries
-    it. An onnxruntime that does not let its schemas be read has those of the opsets that it takes. Raises DocumentError."""
+    """True if the onnx or onnxruntime of another Python has the edition.
+
+    Every package has the same text of an edition. An onnxruntime that hides its schemas has those of the opsets it accepts.
+
+    Raises:
+        DocumentError: The package of that Python does not answer.
+    """
     version = int(identity.rpartition("-")[2])
     try:
         return ("", "DequantizeLinear", version) in schemas(distribution, python)

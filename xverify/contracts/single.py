@@ -1,4 +1,4 @@
-"""The simplest call of an edition in which every value has the same operands."""
+"""The simplest call of an edition in which all values have the same operands."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Tensor, code_dtype
 
 Number = tuple[str, int]
-"""A dtype and one code of it."""
+"""A dtype and one of its codes."""
 
 Form = tuple[tuple[int, ...], tuple[int, ...], dict[str, Attribute]]
+"""The shape of x, the shape of the parameters, and attributes."""
 
 _BLOCKS = (32, 16, 64, 128, 256, 1, 8, 4, 2)
-"""Block sizes to try: an edition may admit one of them only."""
+"""Block sizes to try in turn, as an edition may admit only one."""
 
 
 def single_call(contract: Contract, operands: Mapping[str, Number], attributes: Mapping[str, Attribute]) -> Call:
-    """A call whose values all have these operands, of the first form that the edition allows, per tensor before others.
+    """A call whose values all have these operands, in the first form that the edition allows.
 
-    operands: dtype and code by role (x, scale, zero_point, or input, min_range, max_range). Where the edition allows no
-    form, the first it does not forbid, and where it forbids all, the first.
+    Args:
+        contract: The edition.
+        operands: Dtype and code by role (x, scale, zero_point, or input, min_range, max_range).
+        attributes: Further attributes of the call.
+
+    Returns:
+        The first allowed call, per tensor before other forms. If there is none, the first unspecified one, else the first.
     """
     calls = [_call(contract, operands, attributes, form) for form in _forms(contract)]
     verdicts = [contract.judge(call).verdict for call in calls]
@@ -40,7 +46,7 @@ def _call(contract: Contract, operands: Mapping[str, Number], attributes: Mappin
 
 
 def _forms(contract: Contract) -> Iterator[Form]:
-    """Shapes of x and of the parameters, and attributes, by granularity."""
+    """The forms to try, one or several for each granularity."""
     domain = contract.domain
     per_channel: dict[str, Attribute] = {"qtype": "per_channel"} if "qtype" in domain.attributes else {}
     axis: dict[str, Attribute] = {"axis": 1} if "axis" in domain.attributes else {}

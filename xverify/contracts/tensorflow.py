@@ -21,7 +21,7 @@ _SEED_DOCUMENT = "TensorFlow 1, Dequantize"
 _QUANTIZED = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}
 
 _MODES = ("MIN_COMBINED", "MIN_FIRST", "SCALED")
-"""The modes whose formulas are known here."""
+"""The modes that have a formula here."""
 
 _SEED_LOWEST = "-(1 << (num_bits - 1) - 1)"
 _SEED_CLAUSES = {
@@ -60,7 +60,7 @@ def _mode(call: Call) -> str:
 
 
 def _axis(call: Call) -> int | None:
-    """The axis, or None: the docstring's default of -1 means none."""
+    """The axis, or None. The docstring's default of -1 stands for none."""
     axis = call.attributes.get("axis", -1)
     return None if axis == -1 else int(axis)
 
@@ -70,7 +70,7 @@ def _out(call: Call) -> str:
 
 
 def _ordered(low: Tensor, high: Tensor) -> bool:
-    """Whether every range is finite, with its minimum below its maximum."""
+    """True if every range is finite, with its minimum below its maximum."""
     a, b = floats("float32", low.codes), floats("float32", high.codes)
     return a.shape == b.shape and bool(np.all(np.isfinite(a) & np.isfinite(b) & (a < b)))
 
@@ -115,10 +115,10 @@ def _operands(call: Call) -> Operands:
         end = call.tensors[role].codes
         axis = _axis(call)
         if axis is not None and end.size != 1:
-            place = normal_axis(axis, len(x.shape))
-            if place is None:
+            from_front = normal_axis(axis, len(x.shape))
+            if from_front is None:
                 raise ValueError(f"axis {axis} is outside [-{len(x.shape)}, {len(x.shape) - 1}]")
-            codes[role] = along_axis(end, place, len(x.shape))
+            codes[role] = along_axis(end, from_front, len(x.shape))
         else:
             codes[role] = end.reshape(())
     dtypes = {role: call.tensors[role].dtype for role in codes}
@@ -168,9 +168,9 @@ def _build(
 
 
 def _seed_check() -> tuple[TextCheck, ...]:
-    """The seed's expression for the lowest fixed value, by C's precedence, beside its prose.
+    """Compare the seed's expression for the lowest fixed value with its prose.
 
-    Python gives shifts and sums the precedence that C gives them, so the expression evaluates as it stands.
+    Python gives shifts and sums the same precedence as C, so it can evaluate the expression.
     """
     lowest = eval(_SEED_LOWEST, {"__builtins__": {}}, {"num_bits": 8})
     prose = -integer_range("int8")[1]
@@ -179,11 +179,11 @@ def _seed_check() -> tuple[TextCheck, ...]:
     summary = (
         f"the text's expression {_SEED_LOWEST} is {lowest} for 8 bits by C's precedence, where its prose says {prose}"
     )
-    return (TextCheck(f"{_NAME}@seed/formula-scaled", summary),)
+    return (TextCheck(f"{_NAME}@seed/formula-scaled", "lowest-value", summary),)
 
 
 def seed_contract() -> Contract:
-    """tensorflow/Dequantize@seed."""
+    """The edition tensorflow/Dequantize@seed."""
     domain = Domain(
         family="range",
         x_dtypes=tuple(_QUANTIZED.values()),
@@ -200,7 +200,7 @@ def seed_contract() -> Contract:
 
 
 def _code_block(text: str, first: str) -> str:
-    """The fenced block of the docstring that contains ``first``, its white space folded."""
+    """The fenced block of the docstring that contains ``first``, with white space folded."""
     for block in re.findall(r"```(?:c\+\+)?\n(.*?)```", text, re.DOTALL):
         if first in block:
             return re.sub(r"\s+", " ", block).strip()
@@ -208,26 +208,32 @@ def _code_block(text: str, first: str) -> str:
 
 
 def _redeclared(text: str) -> tuple[TextCheck, ...]:
-    """Names that one code block of the docstring declares twice: C++ would not take it, and a reader cannot know
-    which holds."""
+    """Find names that one code block of the docstring declares twice.
+
+    C++ rejects that, and a reader cannot know which declaration counts.
+    """
     checks = []
     for block in re.findall(r"```c\+\+\n(.*?)```", text, re.DOTALL):
         names = Counter(re.findall(r"\bconst\s+\w+\s+(\w+)\s*=", block))
         for name in sorted(name for name, count in names.items() if count > 1):
             lines = [" ".join(part.split()) for part in block.split(";") if re.search(rf"\b{name}\s*=", part)]
             summary = f"the text declares {name} twice: " + " and ".join(f"`{line}`" for line in lines)
-            checks.append(TextCheck(f"{_NAME}@installed/formula-scaled", summary))
+            checks.append(TextCheck(f"{_NAME}@installed/formula-scaled", f"declared-twice:{name}", summary))
     return tuple(checks)
 
 
 def installed_contract() -> Contract:
-    """tensorflow/Dequantize@installed. Raises DocumentError when TensorFlow is not there."""
+    """The edition tensorflow/Dequantize@installed.
+
+    Raises:
+        DocumentError: TensorFlow is not installed.
+    """
     text = tensorflow_docstring()
     document = f"docstring of tf.quantization.dequantize in tensorflow {version_of('tensorflow-cpu') or version_of('tensorflow')}"
 
     def argument(name: str) -> str:
-        found = re.search(rf"^ *{name}: (.*?)(?=^ *\w+: |\Z)", text.split("Args:")[-1], re.MULTILINE | re.DOTALL)
-        return re.sub(r"\s+", " ", found.group(0)).strip() if found else ""
+        match = re.search(rf"^ *{name}: (.*?)(?=^ *\w+: |\Z)", text.split("Args:")[-1], re.MULTILINE | re.DOTALL)
+        return re.sub(r"\s+", " ", match.group(0)).strip() if match else ""
 
     types = re.findall(r"`(q\w+)`", argument("input"))
     outputs = re.findall(r"tf\.(\w+)", argument("dtype").split("Defaults")[0].replace("tf.DType", ""))
@@ -270,5 +276,9 @@ def installed_contract() -> Contract:
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
-    """Whether another Python's TensorFlow has the same docstring as the installed one. Raises DocumentError."""
+    """True if another Python's TensorFlow has the same docstring as the installed one.
+
+    Raises:
+        DocumentError: One of the docstrings cannot be read.
+    """
     return identity.endswith("@installed") and tensorflow_docstring(python) == tensorflow_docstring()

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
+from xverify.core.verdict import Verdict
 from xverify.oracles import answers
 from xverify.verify import verdicts
-from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, Seen, base_name
+from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, ObservedChange, base_name
+from xverify.verify.details import change_detail, detail_of, partly, types_detail
 from xverify.verify.findings import Change, Discrepancy, Key, Subject
 from xverify.verify.verdicts import Judged, clause_text
 
@@ -22,10 +24,10 @@ Answered = defaultdict[tuple[str, str], set[Cell]]
 """By a version's name and an edition, the cells of which it answers calls."""
 
 _OTHER = {
-    "both wrong": "values that contradict the clause {clause!r} in both",
-    "both legal": "the text admits both",
-    "subnormal results": "one of them flushes subnormal results to zero",
-    "not judged": "values under an edition that does not come with both",
+    "both-wrong": "values that contradict the clause {clause!r} in both",
+    "both-legal": "the text admits both",
+    "subnormals": "one of them flushes subnormal results to zero",
+    "not-judged": "values under an edition that does not come with both",
 }
 
 
@@ -33,13 +35,15 @@ _OTHER = {
 class _Said:
     """What is said of what was seen in one cell; what is equal in this is one finding.
 
-    what: in a few words, without a version; words: the same as a predicate of the version that is at fault, or as what is
-    new. clause: its name. readings: names of the recipe of wrong values, see `Discrepancy`.
+    token: what changed, as the end of a finding's detail. what: the same in a few words, without a version; words: the
+    same as a predicate of the version that is at fault, or as what is new. clause: its name. readings: names of the
+    recipe of wrong values, see `Discrepancy`.
     """
 
     older: Subject
     newer: Subject
     kind: str
+    token: str
     what: str
     words: str
     clause: str
@@ -63,7 +67,7 @@ def changes_of(sweep: Sweep) -> Changes:
 def conclude_changes(sweep: Sweep) -> None:
     """Add to the run's findings what changed from each version to the next: one finding for all editions, cells and paths
     that are alike in it."""
-    groups: dict[_Said, list[Seen]] = defaultdict(list)
+    groups: dict[_Said, list[ObservedChange]] = defaultdict(list)
     answered = _answered(sweep)
     for seen in sweep.changes.seen():
         groups[_said(sweep, seen, answered)].append(seen)
@@ -80,7 +84,7 @@ def conclude_changes(sweep: Sweep) -> None:
             finding.paths.update(seen.newer.options for seen in listed)
 
 
-def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
+def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ...]:
     """Which witness is taken: the path that most people run, a call that is allowed, one with values, the first edition, the
     smallest call."""
     allowed = seen.judged.judgement.verdict == "allowed"
@@ -94,7 +98,7 @@ def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
     )
 
 
-def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
+def _discrepancy(said: _Said, witness: ObservedChange) -> Discrepancy:
     name = base_name(said.newer.name)
     older, newer = _labels(said.older, said.newer)
     head = f"{KINDS[said.kind]} {name} {newer}"
@@ -108,8 +112,8 @@ def _discrepancy(said: _Said, witness: Seen) -> Discrepancy:
     }[said.kind]
     contract = witness.judged.contract.id
     change = Change(name, older, newer, said.kind, said.what, witness.step.sign, witness.is_judged)
-    detail = f"{older} to {newer}, {said.kind}: {said.what}"
-    key = Key(said.newer.name, contract, "changed", f"{contract}/{said.clause}", detail)
+    detail = change_detail(older, newer, said.kind, said.token)
+    key = Key(said.newer.name, contract, Verdict.CHANGED, f"{contract}/{said.clause}", detail)
     return Discrepancy(key, summary, readings=said.readings, change=change)
 
 
@@ -118,33 +122,32 @@ def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
     return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
 
 
-def _said(sweep: Sweep, seen: Seen, answered: Answered) -> _Said:
-    kind, what, judged = seen.step.kind, seen.step.what, seen.judged
+def _said(sweep: Sweep, seen: ObservedChange, answered: Answered) -> _Said:
+    kind, token, what, judged = seen.step.kind, seen.step.what, seen.step.words, seen.judged
     older, newer = (replace(subject, options="", often=True) for subject in (seen.older, seen.newer))
     clause = clause_text(judged, seen.step.clause)
     if kind in (ANSWERS, REFUSES):
-        kind, what, words = _of_refusal(sweep, seen, answered)
+        kind, token, what, words = _of_refusal(sweep, seen, answered)
         # One sentence leads to what is computed now and was not: the formula's, whatever else the call puts to the test.
         clause = clause_text(judged, _formula(judged)) if kind in ("supported", "dropped") else clause
-        return _Said(older, newer, kind, what, words, clause)
+        return _Said(older, newer, kind, token, what, words, clause)
     if kind == "other":
-        words = _OTHER.get(what, f"values {what}").format(clause=clause)
-        return _Said(older, newer, kind, what, words, clause)
-    if what != "values" or judged.cell is None:
-        return _Said(older, newer, kind, what, f"{what} on {_calls(judged)}" if what in _ENDS else what, clause)
+        words = _OTHER.get(token, f"values {what}").format(clause=clause)
+        return _Said(older, newer, kind, token, what, words, clause)
+    if token != "values" or judged.cell is None:
+        words = f"{what} on {_calls(judged)}" if token in (Verdict.CRASH, Verdict.HANG) else what
+        return _Said(older, newer, kind, token, what, words, clause)
     tally = sweep.tally.cells.get((seen.older if kind == "fixed" else seen.newer, judged.cell))
     by = None if tally is None else tally.explained
     if by is None or by.recipe is None:
         types = f"{judged.cell.x_dtype} to {judged.cell.out_dtype}"
-        return _Said(older, newer, kind, types, f"gives values that contradict {clause!r} ({types})", clause)
+        token = types_detail(judged.cell.x_dtype, judged.cell.out_dtype)
+        return _Said(older, newer, kind, token, types, f"gives values that contradict {clause!r} ({types})", clause)
     name, words = by.recipe.name, by.recipe.words
     if by.elsewhere is not None:
         words = f"in part {words}, which contradicts {clause!r}"
-        return _Said(older, newer, kind, f"in part {name}", words, clause, (name, by.elsewhere.name))
-    return _Said(older, newer, kind, name, f"{words}, which contradicts {clause!r}", clause, (name,))
-
-
-_ENDS = ("ends the process", "does not answer")
+        return _Said(older, newer, kind, partly(name), f"in part {name}", words, clause, (name, by.elsewhere.name))
+    return _Said(older, newer, kind, name, name, f"{words}, which contradicts {clause!r}", clause, (name,))
 
 
 def _formula(judged: Judged) -> str:
@@ -158,37 +161,39 @@ def _calls(judged: Judged) -> str:
     return f"calls that {clause!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
 
 
-def _of_refusal(sweep: Sweep, seen: Seen, answered: Answered) -> tuple[str, str, str]:
-    """Kind, what and words where one of the versions refuses: a feature that is missing there, or a refusal that is right, or
-    wrong."""
+def _of_refusal(sweep: Sweep, seen: ObservedChange, answered: Answered) -> tuple[str, str, str, str]:
+    """Kind, token, what and words where one of the versions refuses: a missing feature, or a refusal that is right or wrong."""
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
     computing = seen.newer if since else seen.older
     contract, cell = judged.contract.id, judged.cell
     missing = answered[refusing.name, contract]
     if cell is None:
-        what = f"forbidden by {clause_text(judged, judged.judgement.clauses[0])}"
+        token, what = seen.step.what, seen.step.words
         words = f"computes {_calls(judged)}"
         if _of_types_that_one_lacks(judged.call, answered[computing.name, contract], missing):
             which = "the older" if since else "the newer"
-            return "other", f"{what}, of types that one lacks", f"{words}, of types that {which} does not support"
-        return ("other" if not seen.is_judged else "broken" if since else "fixed"), what, words
+            token, what = detail_of(token, "types-missing"), f"{what}, of types that one lacks"
+            return "other", token, what, f"{words}, of types that {which} does not support"
+        return ("other" if not seen.is_judged else "broken" if since else "fixed"), token, what, words
     if not _supports(sweep, refusing, judged, missing):
-        what = _feature(contract, judged.contract.cell(judged.call), missing)
-        return ("supported" if since else "dropped"), what, what
+        token, what = _feature(contract, judged.contract.cell(judged.call), missing)
+        return ("supported" if since else "dropped"), token, what, what
     if judged.judgement.verdict == "unspecified":
         before = "refused" if since else "computed"
-        return "other", f"{seen.step.what}, computed or refused", f"{_calls(judged)} were {before} before"
+        token, what = detail_of(seen.step.what, "refused-or-computed"), f"{seen.step.words}, computed or refused"
+        return "other", token, what, f"{_calls(judged)} were {before} before"
     error, granularity = refusal.error or refusal.kind, cell.granularity.replace("_", " ")
-    what = f"refuses {granularity} calls ({error})"
+    token, what = detail_of("refuses", cell.granularity, error), f"refuses {granularity} calls ({error})"
     comparison = verdicts.compared(judged, seen.after if since else seen.before)
     if not seen.is_judged or comparison is None or comparison.wrong_values:
         return (
             "other",
+            token,
             what,
             f"{granularity} calls that one refuses ({error}) and the other answers otherwise than it is due",
         )
-    return ("fixed" if since else "broken"), what, f"refuses allowed {granularity} calls ({error})"
+    return ("fixed" if since else "broken"), token, what, f"refuses allowed {granularity} calls ({error})"
 
 
 def _answered(sweep: Sweep) -> Answered:
@@ -211,24 +216,28 @@ def _supports(sweep: Sweep, subject: Subject, judged: Judged, answered: Collecti
     return sweep.supports(plain, judged)
 
 
-def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> str:
-    """What a version that refuses a whole cell lacks: the first property of the cell that no cell it answers has."""
+def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> tuple[str, str]:
+    """What a version that refuses a whole cell lacks, as a token and in words: the first property of the cell that no cell it
+    answers has."""
     granularity = cell.granularity.replace("_", " ")
-    features: dict[str, Callable[[Cell], object]] = {
-        contract: lambda one: contract,
-        f"x of {cell.x_dtype}": lambda one: one.x_dtype,
-        f"a scale of {cell.scale_dtype} with a result of {cell.out_dtype}": lambda one: (
-            one.scale_dtype,
-            one.out_dtype,
+    zero_point = cell.zero_point_dtype or "none"
+    scaled = f"a scale of {cell.scale_dtype} with a result of {cell.out_dtype}"
+    whole = detail_of("x", cell.x_dtype, cell.granularity), f"x of {cell.x_dtype}, {granularity}"
+    features: dict[tuple[str, str], Callable[[Cell], object]] = {
+        (contract, contract): lambda other: contract,
+        (detail_of("x", cell.x_dtype), f"x of {cell.x_dtype}"): lambda other: other.x_dtype,
+        (detail_of("scale", cell.scale_dtype, cell.out_dtype), scaled): lambda other: (
+            other.scale_dtype,
+            other.out_dtype,
         ),
-        f"{granularity} calls": lambda one: one.granularity,
-        f"a zero point of {cell.zero_point_dtype or 'none'}": lambda one: one.zero_point_dtype,
-        f"x of {cell.x_dtype}, {granularity}": lambda one: (one.x_dtype, one.granularity),
+        (detail_of("granularity", cell.granularity), f"{granularity} calls"): lambda other: other.granularity,
+        (detail_of("zero-point", zero_point), f"a zero point of {zero_point}"): lambda other: other.zero_point_dtype,
+        whole: lambda other: (other.x_dtype, other.granularity),
     }
-    for name, feature in features.items():
-        if not any(feature(one) == feature(cell) for one in answered):
-            return name
-    return f"x of {cell.x_dtype}, {granularity}"
+    for names, feature in features.items():
+        if not any(feature(other) == feature(cell) for other in answered):
+            return names
+    return whole
 
 
 def _of_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Collection[Cell]) -> bool:

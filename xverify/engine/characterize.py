@@ -10,7 +10,6 @@ from xverify.engine.run import Sweep
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
-from xverify.verify.verdicts import FAULTS
 
 MOST_OTHERS = 64
 
@@ -54,7 +53,7 @@ def followers(sweep: Sweep, contract: Contract, clause: str) -> dict[str, Any]:
     depart = [
         {"subject": finding.key.subject, "finding": finding.id}
         for finding in sweep.findings.sorted()
-        if finding.key.clause == clause and finding.key.verdict in FAULTS and finding.subject.role != "edition"
+        if finding.key.clause == clause and finding.key.verdict.is_fault and finding.subject.role != "edition"
     ]
     departing = {entry["subject"] for entry in depart}
     follow, untold = [], []

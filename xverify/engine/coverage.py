@@ -63,7 +63,7 @@ class Trust:
         if judged.judgement.verdict == "unspecified":
             met["calls that the text leaves open"] += 1
             return
-        if judged.contract.given is not None and not judged.contract.readings(call):
+        if judged.contract.fixed_result is not None and not judged.contract.readings(call):
             return  # answered by an implementation that stands for the text, beyond what the text has words for
         x = call.data
         met[f"rank {len(x.shape)}"] += 1

@@ -14,7 +14,7 @@ from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, encode_call
 from xverify.strategies import simplest
-from xverify.strategies.disambiguate import cell_call, proven, telling_apart
+from xverify.strategies.disambiguate import cell_call, distinguishing_calls, simplified_for_cell
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged, judge
@@ -51,7 +51,7 @@ def classes(
     call = call or cell_call(contract, cell)
     groups: dict[Reading, list[Reading]] = {}
     for reading in readings:
-        groups.setdefault(proven(contract, call, reading), []).append(reading)
+        groups.setdefault(simplified_for_cell(contract, call, reading), []).append(reading)
     return list(groups.values())
 
 
@@ -120,7 +120,7 @@ def _questions(
             continue
         # An implementation that refuses some calls of the cell may answer those whose zero point is 0.
         call = simplest(contract, cell) if tally.rejected and turn else call
-        found = telling_apart(contract, call, tuple(group[0] for group in groups), seed)
+        found = distinguishing_calls(contract, call, tuple(group[0] for group in groups), seed)
         allowed = [call for call in found.calls if contract.judge(call).verdict == "allowed"]
         if not allowed:
             tally.evidence.tried += found.tried

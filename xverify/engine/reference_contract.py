@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from xverify.arithmetic.reading import Operands
-from xverify.contracts.model import ALLOWED, Cell, Clause, Contract, Given, Judgement
+from xverify.contracts.model import ALLOWED, Cell, Clause, Contract, FixedResult, Judgement
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS
 
@@ -36,10 +36,10 @@ def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Cont
     def in_text(call: Call) -> bool:
         return base.judge(call).verdict == "allowed"
 
-    def given(call: Call) -> Given:
+    def fixed_result(call: Call) -> FixedResult:
         tensor = outcome_of(call).tensor
         assert tensor is not None, "the judge allows only what was answered"
-        return Given(tensor.dtype, tensor.codes)
+        return FixedResult(tensor.dtype, tensor.codes)
 
     def operands(call: Call) -> Operands:
         if in_text(call):
@@ -60,7 +60,7 @@ def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Cont
         readings=lambda call: base.readings(call) if in_text(call) else (),
         value_clause=lambda call, reading: clause.id,
         text_checks=tuple,
-        given=given,
+        fixed_result=fixed_result,
     )
 
 

@@ -13,6 +13,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import call_from_json
 from xverify.core.errors import DamagedFileError, UnableError
+from xverify.core.verdict import Verdict
 from xverify.engine import select, vary
 from xverify.engine.store import describe
 from xverify.environments import naming
@@ -21,6 +22,7 @@ from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
+from xverify.verify.details import modernized, modernized_step
 from xverify.verify.findings import Change, Finding, Key, Subject
 from xverify.verify.shrink import faults, reproduces
 from xverify.verify.verdicts import judge
@@ -84,7 +86,13 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
     call = call_from_json(entry["witness"]["call"], directory / "scripts")
     who = entry["subject"]
     subject = Subject(who["name"], who["version"], who["role"], who["options"])
-    key = Key(subject.name, entry["contract"], entry["verdict"], entry["clause"], entry["detail"])
+    key = Key(
+        subject.name,
+        entry["contract"],
+        Verdict(entry["verdict"]),
+        entry["clause"],
+        modernized(entry["verdict"], entry["detail"]),
+    )
     finding = Finding(key, subject, entry["summary"], call, None)
     finding.readings = tuple(entry.get("readings", ()))
     by = entry.get("attribution")
@@ -95,7 +103,7 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
             by["reading"], by.get("words", ""), by["explained_values"], by["values"], elsewhere
         )
     if entry.get("change"):
-        finding.change = Change(**entry["change"])
+        finding.change = Change(**{**entry["change"], "step": modernized_step(entry["change"]["step"])})
     reference = entry.get("reference")
     if reference:
         known = all_oracles().get(reference)
@@ -117,7 +125,7 @@ def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()
     ask_it = partial(asking_as, finding.subject)
     ask_reference = partial(asking_as, finding.reference) if finding.reference else None
     if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
-        still = any(check.summary == key.detail for check in contract.text_checks())
+        still = any(check.name == key.detail for check in contract.text_checks())
         return Replayed(finding.id, "STILL" if still else "FIXED", finding.summary, "the document's own example")
     found = reproduces(finding, contract, call, ask_it, ask_reference)
     if found is not None:
@@ -146,7 +154,9 @@ def replay_call(
     def ask_it(call: Call) -> Outcome:
         return ask(subject, call.under(contract.asked_as))
 
-    was = Finding(Key(subject.name, contract.id, verdict or "violation", "", ""), subject, "", call, None)
+    was = Finding(
+        Key(subject.name, contract.id, Verdict(verdict or Verdict.VIOLATION), "", ""), subject, "", call, None
+    )
     was.readings = readings
     outcome = ask_it(call)
     found = faults(was, judge(contract, call), outcome, ask_it)

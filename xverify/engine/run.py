@@ -32,7 +32,7 @@ from xverify.verify import editions, verdicts
 from xverify.verify.findings import Discrepancy, Finding, Findings, Standing, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import Tally
-from xverify.verify.verdicts import FAULTS, Judged
+from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
 from xverify.workers.phase_timer import Spent
 
@@ -314,7 +314,7 @@ class Sweep:
             finding, key = self.findings.of(found.key, standing), found.key
             assert finding is not None
             self.emit(FindingFound(finding.id, key.verdict, key.subject, key.contract, found.summary))
-        if standing.state != "known" and found.key.verdict in FAULTS:
+        if standing.state != "known" and found.key.verdict.is_fault:
             self.fault(judged, subject)
         return standing
 

@@ -221,6 +221,7 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
             if edition
         ],
         "detail": finding.key.detail,
+        "words": finding.words,
         "cases": finding.cases,
         "values": finding.values,
         "max_ulp": finding.max_ulp,

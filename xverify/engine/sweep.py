@@ -23,12 +23,6 @@ from xverify.verify import changes
 from xverify.verify import shrink as shrinking
 from xverify.verify.findings import Finding
 
-_URGENCY = (
-    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "crash", "hang", "ambiguity",
-    "memory", "nondeterministic",
-)  # fmt: skip
-"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
-
 REPORT_SECONDS = 3.0
 """Kept of the budget for asking the others about the witnesses and for writing."""
 
@@ -120,7 +114,7 @@ def in_turn(findings: Sequence[Finding]) -> list[Finding]:
 
     def place(finding: Finding) -> tuple[bool, bool, int]:
         later = first.get(finding.key.subject) is not finding
-        return finding.standing.state == "known", later, _URGENCY.index(finding.key.verdict)
+        return finding.standing.state == "known", later, finding.key.verdict.urgency
 
     return sorted(findings, key=place)
 

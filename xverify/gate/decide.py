@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xverify.core.line import call_to_line
+from xverify.core.verdict import Verdict
 from xverify.engine.run import Sweep
 from xverify.gate.ledger import Ledger, stale
 from xverify.gate.ledger_lookup import Memory, about
 from xverify.verify.findings import Finding
-from xverify.verify.verdicts import FAULTS
 
 if TYPE_CHECKING:
     from xverify.gate.gate import GateOptions  # which calls `decided`
@@ -55,9 +55,9 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
 
 
 def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
-    if entry["known"] or entry["verdict"] not in FAULTS or entry["subject"]["name"] != options.kernel.name:
+    if entry["known"] or entry["subject"]["name"] != options.kernel.name:
         return False
-    return not (entry["verdict"] == "mixed" and options.allow_mixed)
+    return Verdict(entry["verdict"]).fails_gate(options.allow_mixed)
 
 
 def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:

@@ -19,6 +19,7 @@ from hypothesis.strategies import DrawFn
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.core.line import call_from_line
+from xverify.core.verdict import Verdict
 from xverify.engine.gate_plan import DRAWN
 from xverify.engine.plan import Case, numbered
 from xverify.engine.run import Limit, Sweep
@@ -171,7 +172,7 @@ class _Falsifies:
             self.undecided.append(call)
             return False
         outcome, ask = run.fleet.ask(subject, call), partial(run.fleet.ask, subject)
-        nothing_yet = Finding(Key(subject.name, contract.id, "violation", "", ""), subject, "", call, None)
+        nothing_yet = Finding(Key(subject.name, contract.id, Verdict.VIOLATION, "", ""), subject, "", call, None)
         if faults(nothing_yet, judged, outcome, ask):
             return True
         if judged.legal is None or self.allow_mixed:

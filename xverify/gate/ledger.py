@@ -15,19 +15,33 @@ from typing import Any, Literal
 from xverify.core.call import Call
 from xverify.core.codec import call_from_json
 from xverify.core.line import call_from_line, call_to_line
+from xverify.core.verdict import Verdict
 from xverify.gate.regions import inside, region_from_name, region_to_text
 from xverify.gate.scope import Condition, Facts, facts, matches
+from xverify.verify.details import modernized, names_types, partly
 from xverify.verify.view import Sample
 
 __all__ = [
-    "CELL_FIELDS", "VERDICTS", "Condition", "Entry", "Ledger", "Recipes", "Seen", "Standing", "covers", "entry_from_finding",
-    "facts", "in_scope", "look_up", "same_kind", "stale", "witness_call",
+    "CELL_FIELDS",
+    "VERDICTS",
+    "Condition",
+    "Entry",
+    "Ledger",
+    "ObservedFinding",
+    "Recipes",
+    "Standing",
+    "covers",
+    "entry_from_finding",
+    "facts",
+    "in_scope",
+    "look_up",
+    "same_kind",
+    "stale",
+    "witness_call",
 ]  # fmt: skip
 
-VERDICTS = (
-    "violation", "mixed", "ambiguity", "conflict", "wrongly-accepted", "wrongly-rejected", "unsupported", "crash", "hang",
-    "nondeterministic", "memory", "changed",
-)  # fmt: skip
+VERDICTS: tuple[str, ...] = (*Verdict, "unsupported")
+"""Verdicts that an entry may have. No finding is "unsupported", but ledgers of earlier versions may say so."""
 
 CELL_FIELDS = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 """What a report says of a cell; an accepted finding's scope names all of it."""
@@ -82,7 +96,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedFinding:
     """What was found. recipes: its attribution, None for none. equal: others that give all its values as well, so that
     it is no change when another of them is named."""
 
@@ -100,7 +114,7 @@ def in_scope(entry: Entry, given: Facts) -> bool:
     return all(condition.holds(given) for condition in entry.scope)
 
 
-def same_kind(entry: Entry, seen: Seen) -> bool:
+def same_kind(entry: Entry, seen: ObservedFinding) -> bool:
     """Whether the entry is about such findings, whatever the calls and whatever gives their values.
 
     The detail of a finding about values is the name of its recipe, and its clause may follow from the recipe: where both
@@ -112,19 +126,18 @@ def same_kind(entry: Entry, seen: Seen) -> bool:
         return False
     same_clause = matches(seen.clause, entry.clause)
     if _of_recipe(entry.detail, entry.recipes) and _of_recipe(seen.detail, seen.recipes):
-        return same_clause or entry.verdict != "ambiguity"
+        return same_clause or entry.verdict != Verdict.AMBIGUITY
     return same_clause and matches(seen.detail, entry.detail)
 
 
 def _of_recipe(detail: str, recipes: Recipes | None) -> bool:
     """Whether a detail follows from what gives the values: the recipe's name or, where none is known, the types."""
     if recipes is not None:
-        return detail in ("*", recipes.reading, f"in part {recipes.reading}")
-    before, to, after = detail.partition(" to ")
-    return bool(to) and before.isidentifier() and after.isidentifier()
+        return detail in ("*", recipes.reading, partly(recipes.reading))
+    return names_types(detail)
 
 
-def covers(entry: Entry, seen: Seen, given: Facts, today: date, samples: Sequence[Sample] = ()) -> Standing:
+def covers(entry: Entry, seen: ObservedFinding, given: Facts, today: date, samples: Sequence[Sample] = ()) -> Standing:
     """What the entry says of a finding on one call (or one of each cell's): "known"; "expired"; "changed" when other
     recipes give its values; "outside" when it is of another kind or scope, or has a wrong value outside the region.
 
@@ -140,7 +153,7 @@ def covers(entry: Entry, seen: Seen, given: Facts, today: date, samples: Sequenc
 
 
 def look_up(
-    ledger: Ledger, seen: Seen, given: Facts, today: date, samples: Sequence[Sample] = ()
+    ledger: Ledger, seen: ObservedFinding, given: Facts, today: date, samples: Sequence[Sample] = ()
 ) -> tuple[Standing, Entry | None]:
     """The best that some entry says of a finding (see `covers`), and the first entry that says so; ("outside", None) when
     the finding is new."""
@@ -190,7 +203,7 @@ def entry_from_finding(
         contract=finding["contract"],
         verdict=finding["verdict"],
         clause=finding["clause"],
-        detail=finding.get("detail", "*"),
+        detail=modernized(finding["verdict"], finding.get("detail", "*")),
         summary=finding["summary"],
         reason=reason,
         owner=owner,

@@ -9,12 +9,14 @@ import os
 import re
 import tomllib
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from xverify.core.errors import DamagedFileError, WrongFieldError
 from xverify.gate.ledger import Entry, Ledger
 from xverify.gate.ledger_entry import check_names, entry_from_table, entry_to_toml
+from xverify.verify.details import modernized
 
 MOST_BYTES = 4 << 20
 """Ledgers larger than this are neither written nor read."""
@@ -24,7 +26,11 @@ HEADER = """\
 # fails on any other: on a new one, on one whose entry has expired, and on one whose values another recipe gives now.
 # `xverify ledger accept FINDING --reason "..."` adds an entry, `xverify ledger prune` removes those that no longer
 # occur. Editing by hand is welcome: a field of a scope that is left out holds for any call, and words may be globs.
+format = 2
 """
+
+FORMAT = 2
+"""The newest format of the file. Format 1, of files without the field, has prose for details: `read` translates them."""
 
 _ENTRY_HEADER = re.compile(r"""[ \t]*\[\[[ \t]*["']?known["']?[ \t]*\]\]""")
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -118,7 +124,8 @@ def _ledger(path: Path, text: str) -> Ledger:
         reason = "brackets are nested too deep" if isinstance(error, RecursionError) else _PLACE.sub("", str(error))
         raise DamagedFileError(f"{path}, line {line}: not TOML: {reason}") from None
     try:
-        check_names(whole, ("known",), ())
+        check_names(whole, ("format", "known"), ())
+        version = _format(whole)
         tables = whole.get("known", [])
         if not isinstance(tables, list) or len(tables) != len(starts):
             raise WrongFieldError(("known",), "write each entry as a table under a header [[known]]")
@@ -134,8 +141,16 @@ def _ledger(path: Path, text: str) -> Ledger:
         except WrongFieldError as error:
             line = _line(lines, start, ("known", *error.keys)) or start + 1
             raise DamagedFileError(f"{path}, line {line}: {error}") from None
-        entries[entry.name] = entry
+        entries[entry.name] = entry if version > 1 else replace(entry, detail=modernized(entry.verdict, entry.detail))
     return Ledger(tuple(entries.values()))
+
+
+def _format(whole: dict[str, Any]) -> int:
+    version = whole.get("format", 1)
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= FORMAT:
+        expected = f"expected a format from 1 to {FORMAT}, got {version!r}"
+        raise WrongFieldError(("format",), f"{expected}; a newer xverify may have written the file")
+    return version
 
 
 # -- lines ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from datetime import date
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
-from xverify.gate.ledger import Entry, Ledger, Recipes, Seen, facts, in_scope, look_up, witness_call
+from xverify.gate.ledger import Entry, Ledger, ObservedFinding, Recipes, facts, in_scope, look_up, witness_call
 from xverify.gate.scope import matches
 from xverify.verify.findings import NEW, Discrepancy, Standing
 from xverify.verify.verdicts import Judged
@@ -30,7 +30,7 @@ class Memory:
         key, by = found.key, found.attribution
         recipes = None if by is None else Recipes(by.reading, by.elsewhere[0] if by.elsewhere else "")
         equal = tuple(Recipes(name) for name in found.equal)
-        seen = Seen(key.subject, key.contract, key.verdict, key.clause, key.detail, recipes, equal)
+        seen = ObservedFinding(key.subject, key.contract, key.verdict, key.clause, key.detail, recipes, equal)
         state, entry = look_up(self._ledger, seen, facts(judged.call, judged.cell), self._today, samples)
         if entry is None or state == "outside":
             return NEW

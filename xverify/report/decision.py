@@ -107,7 +107,7 @@ def _counted(report: Json) -> str:
     found = failing(report)
     states = Counter(map(state, found))
     verdicts = Counter(finding["verdict"] for finding in found if state(finding) == "new")
-    kinds = ", ".join(summary.counted(verdicts[name], name) for name in summary.VERDICTS if name in verdicts)
+    kinds = ", ".join(summary.counted(verdicts))
     parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
     return ", ".join([*parts, *([f"{len(known(report))} known"] if known(report) else [])])

@@ -17,6 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
+from xverify.core.verdict import Verdict
 from xverify.report import decision, summary
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
@@ -95,7 +96,7 @@ def _answers(report: Json, subject: str) -> bool:
 
 def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:
     counts = Counter(finding["verdict"] for finding in findings)
-    return [(name, counts[name]) for name in summary.VERDICTS if name in counts]
+    return [(verdict.value, counts[verdict]) for verdict in Verdict if verdict in counts]
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _template() -> Template:
         unbroken=_unbroken,
         grouped=lambda number: _unbroken(summary.grouped(number)),
         plural=lambda number, *nouns: _unbroken(summary.plural(number, *nouns)),
-        counted=summary.counted,
+        counted=lambda number, verdict: Verdict(verdict).counted(number),
         short=summary.short,
         words=summary.words,
         tone=summary.tone,

@@ -152,7 +152,10 @@ class Case:
     @property
     def detail(self) -> str:
         """What the finding is, in a few words, with implementations by the names that others know."""
-        words = str(self.finding.get("detail", "")) or str(self.finding["summary"]).partition(": ")[2]
+        words = (
+            str(self.finding.get("words", self.finding.get("detail", "")))
+            or str(self.finding["summary"]).partition(": ")[2]
+        )
         for name, outside in sorted(NAMES.items(), key=lambda pair: -len(pair[0])):
             words = words.replace(name, outside)
         return words

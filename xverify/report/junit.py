@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from xml.etree import ElementTree as Xml
 
+from xverify.core.verdict import Verdict
 from xverify.report import summary
 from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.summary import Json
@@ -54,7 +55,7 @@ def render(report: Json) -> str:
 
 
 def _is_fault(finding: Json) -> bool:
-    return finding["verdict"] in summary.FAULTS and not finding["known"] and not summary.on_texts(finding)
+    return Verdict(finding["verdict"]).is_fault and not finding["known"] and not summary.on_texts(finding)
 
 
 def _say_unable(root: Xml.Element, gate: Json) -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xverify.arithmetic import affine, readings
+from xverify.arithmetic import range_lattice, readings
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.simplify import Types, simplified
 from xverify.report.summary import STATUSES, Json, base
@@ -120,7 +120,7 @@ def _simplest_name(cell: Json, name: str) -> str:
     try:
         narrow = {"narrow_range": cell["variant"].endswith(" narrow")}
         operands = Operands({}, {"input": cell["x_dtype"]}, cell["out_dtype"], (), narrow)
-        return affine.by_name(name).simplified(operands).name
+        return range_lattice.by_name(name).simplified(operands).name
     except KeyError:
         return name
 

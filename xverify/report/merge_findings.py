@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from xverify.report.summary import NO_REGION, VERDICTS, Json
+from xverify.core.verdict import Verdict
+from xverify.report.summary import NO_REGION, Json
 
 _ADDED = ("cases", "values")
 
@@ -21,7 +22,7 @@ def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
         for finding in report["findings"]:
             groups[finding["id"]].append(finding)
     found = [_folded(listed) for listed in groups.values()]
-    return sorted(found, key=lambda f: (f["subject"]["name"], f["contract"], VERDICTS.index(f["verdict"]), f["id"]))
+    return sorted(found, key=lambda f: (f["subject"]["name"], f["contract"], Verdict(f["verdict"]).severity, f["id"]))
 
 
 def _order(finding: Json) -> tuple[Any, ...]:

@@ -8,34 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from xverify.core.surroundings import in_words
+from xverify.core.verdict import Verdict
 
 Json = Mapping[str, Any]
 
-VERDICTS = (
-    "crash",
-    "hang",
-    "memory",
-    "violation",
-    "nondeterministic",
-    "wrongly-accepted",
-    "wrongly-rejected",
-    "mixed",
-    "conflict",
-    "ambiguity",
-    "changed",
-)
-"""Worst first."""
-
-FAULTS = frozenset(VERDICTS) - {"conflict", "ambiguity", "changed"}
-"""Verdicts on an implementation; the others are on a text, or on how two versions differ."""
-
 STATUSES = (
-    "crash",
-    "hang",
-    "violation",
-    "wrongly-accepted",
-    "wrongly-rejected",
-    "mixed",
+    Verdict.CRASH.value,
+    Verdict.HANG.value,
+    Verdict.VIOLATION.value,
+    Verdict.WRONGLY_ACCEPTED.value,
+    Verdict.WRONGLY_REJECTED.value,
+    Verdict.MIXED.value,
     "ambiguous",
     "not-judged-differs",
     "agrees",
@@ -43,57 +26,41 @@ STATUSES = (
     "unsupported",
     "unspecified",
 )
-"""Worst first; the last say little and count only where nothing else was seen."""
+"""Statuses of cells, worst first; the last say little and count only where nothing else was seen."""
 
-WORDS = {
+_STATUS_WORDS = {
     "not-judged-differs": "differs, not judged",
     "not-judged-agrees": "agrees, not judged",
     "unspecified": "left open",
-    "wrongly-accepted": "wrongly accepted",
-    "wrongly-rejected": "wrongly rejected",
 }
-"""Statuses and verdicts that are not their own words."""
+"""Statuses that are not their own words."""
 
 NO_REGION = "no simple region"
 
-_NOUNS = {
-    "memory": ("memory fault", "memory faults"),
-    "violation": ("violation", "violations"),
-    "ambiguity": ("ambiguity", "ambiguities"),
-    "conflict": ("conflict", "conflicts"),
-    "crash": ("crash", "crashes"),
-    "hang": ("hang", "hangs"),
-    "changed": ("change", "changes"),
-}
-
-_TONES = {
+_STATUS_TONES = {
     "agrees": "good",
     "not-judged-agrees": "quiet",
     "unspecified": "quiet",
     "unsupported": "quiet",
     "ambiguous": "open",
-    "ambiguity": "open",
-    "conflict": "open",
-    "changed": "quiet",
     "not-judged-differs": "open",
-    "mixed": "warn",
 }
+"""Tones of the statuses that are not verdicts."""
 
 
 def words(name: str) -> str:
     """A status or verdict in words."""
-    return WORDS.get(name, name)
+    return _STATUS_WORDS.get(name, name.replace("-", " "))
 
 
 def tone(name: str) -> str:
     """The tone in which a status or verdict is shown: good, quiet, open, warn or bad."""
-    return _TONES.get(name, "bad")
+    return _STATUS_TONES[name] if name in _STATUS_TONES else Verdict(name).tone
 
 
-def counted(number: int, verdict: str) -> str:
-    """Findings of one verdict, counted: "2 violations", "1 wrongly accepted"."""
-    one, many = _NOUNS.get(verdict, (words(verdict),) * 2)
-    return f"{number} {one if number == 1 else many}"
+def counted(verdicts: Mapping[str, int]) -> list[str]:
+    """The number of findings of each verdict, worst first: ["2 violations", "1 wrongly accepted"]."""
+    return [verdict.counted(verdicts[verdict]) for verdict in Verdict if verdict in verdicts]
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
@@ -129,7 +96,7 @@ def findings(report: Json) -> list[Json]:
     """All findings, worst verdict first, those that the ledger knows last."""
     return sorted(
         report["findings"],
-        key=lambda f: (f["known"], VERDICTS.index(f["verdict"]), f["contract"], label(f["subject"]), f["id"]),
+        key=lambda f: (f["known"], Verdict(f["verdict"]).severity, f["contract"], label(f["subject"]), f["id"]),
     )
 
 
@@ -215,12 +182,12 @@ class Entry:
     def headlines(self) -> tuple[str, ...]:
         """Its findings by verdict, or its status in a word or two."""
         if self.verdicts:
-            return tuple(counted(self.verdicts[name], name) for name in VERDICTS if name in self.verdicts)
+            return tuple(counted(self.verdicts))
         return (words(self.status),)
 
     @property
     def tone(self) -> str:
-        worst = next((name for name in VERDICTS if name in self.verdicts), self.status)
+        worst = next((verdict for verdict in Verdict if verdict in self.verdicts), self.status)
         return tone(worst)
 
 
@@ -280,7 +247,7 @@ def headline(report: Json) -> str:
     """The report in one sentence."""
     coverage = report["coverage"]
     verdicts = Counter(finding["verdict"] for finding in report["findings"])
-    what = ", ".join(counted(verdicts[name], name) for name in VERDICTS if name in verdicts) or "no finding"
+    what = ", ".join(counted(verdicts)) or "no finding"
     asked = f"{plural(coverage['cases'], 'call')} and {plural(coverage['values'], 'value')}"
     answering = {base(cell["subject"]) for cell in coverage["cells"]}
     who = f"{plural(len(answering), 'implementation')}, {plural(len(contracts(report)), 'edition')}"
@@ -333,7 +300,7 @@ def _answers(clause: Json, found: Sequence[Json]) -> Answers:
     if "depart" in clause:
         depart = [(entry["subject"], entry["finding"]) for entry in clause["depart"]]
     else:
-        depart = [(label(f["subject"]), f["id"]) for f in found if f["verdict"] in FAULTS and not on_texts(f)]
+        depart = [(label(f["subject"]), f["id"]) for f in found if Verdict(f["verdict"]).is_fault and not on_texts(f)]
     named = {identity for _, identity in depart}
     return Answers(
         follow=tuple(clause["follow"]) if "follow" in clause else None,

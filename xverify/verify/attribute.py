@@ -16,9 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic import affine, indexing, lattice, readings
+from xverify.arithmetic import indexing, lattice, range_lattice, readings
 from xverify.arithmetic.indexing import Misindexing
-from xverify.arithmetic.operand_key import Asked, asked
+from xverify.arithmetic.operand_key import OperandKey, operand_key
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import types_of
@@ -90,7 +90,7 @@ class Zeros:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class CheckedResult:
     """What an implementation gave for a call. places: the flat indices that matter, None for all; wrong: which values are
     outside the legal set."""
 
@@ -130,19 +130,19 @@ def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[An
     linear = [reading for reading in recipes if isinstance(reading, Stepwise)]
     if len(linear) == len(recipes):
         return readings.evaluate_all(linear, operands)
-    return affine.evaluate_all(recipes, operands)
+    return range_lattice.evaluate_all(recipes, operands)
 
 
 def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
     """The readings that a search of the call's cell looks at first."""
     operands = contract.operands(call)
     if contract.domain.family == "range":
-        return affine.range_lattice(operands)
+        return range_lattice.range_lattice(operands)
     return lattice.near(types_of(operands), lattice.start(contract.readings(call)))
 
 
 def search(
-    contract: Contract, seen: Sequence[Seen], whole: bool = False, wrong_only: bool = False
+    contract: Contract, seen: Sequence[CheckedResult], whole: bool = False, wrong_only: bool = False
 ) -> tuple[Reading, ...]:
     """The readings that give all values that were seen, the simplest first; or, if ``wrong_only``, all wrong ones.
 
@@ -163,24 +163,26 @@ def search(
     ranges = contract.domain.family == "range"
     start = () if ranges else lattice.start(contract.readings(seen[0].call))
     most = None if whole else lattice.NEAR
-    return _answer(asked(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most)
+    return _answer(
+        operand_key(operands), canonical(wanted, operands.output_dtype).tobytes(), chosen.tobytes(), start, most
+    )
 
 
 @lru_cache(maxsize=8192)
 def _answer(
-    one: Asked, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
+    key: OperandKey, wanted: bytes, places: bytes, start: tuple[Stepwise, ...], most: int | None
 ) -> tuple[Reading, ...]:
     """The readings that give the values wanted at the chosen places, and then all of them; without a start, of a range
     formula. Cells of many editions and granularities ask the same."""
-    operands = one.operands()
-    codes = np.frombuffer(wanted, code_dtype(one.out))
+    operands = key.operands()
+    codes = np.frombuffer(wanted, code_dtype(key.out))
     chosen = np.frombuffer(places, np.int64)
     found: tuple[Reading, ...]
     if start:
         found = lattice.searched(lattice.taken(operands, chosen), codes[chosen], start, most)
     else:
-        same = (_range_table(one, places) == codes[chosen]).all(axis=1)
-        found = tuple(compress(affine.range_lattice(operands), same))
+        same = (_range_table(key, places) == codes[chosen]).all(axis=1)
+        found = tuple(compress(range_lattice.range_lattice(operands), same))
     if len(chosen) == len(codes):
         return found
     given = zip(found, evaluated(found, operands), strict=True)
@@ -188,11 +190,11 @@ def _answer(
 
 
 @lru_cache(maxsize=64)
-def _range_table(one: Asked, places: bytes) -> NDArray[Any]:
+def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
     """What every reading of the range lattice gives at the chosen places, a row each; for whatever values are wanted."""
-    operands = one.operands()
+    operands = key.operands()
     some = lattice.taken(operands, np.frombuffer(places, np.int64))
-    return np.stack(affine.evaluate_all(affine.range_lattice(operands), some))
+    return np.stack(range_lattice.evaluate_all(range_lattice.range_lattice(operands), some))
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
@@ -215,7 +217,7 @@ def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.sort(np.concatenate(picked))
 
 
-def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = False) -> tuple[Misread, ...]:
+def misreadings(contract: Contract, seen: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
     """The indexing mistakes with an admitted reading that give all values that were seen, or all wrong ones."""
     if contract.domain.family == "range" or not seen:
         return ()
@@ -223,7 +225,9 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     operands = contract.operands(most_wrong.call)
     admitted = contract.readings(most_wrong.call)
 
-    def first_of(mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[Seen]) -> Iterator[Misread]:
+    def first_of(
+        mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
+    ) -> Iterator[Misread]:
         """Each mistake that changes something with the first reading that gives what those calls gave."""
         wheres = [one.wrong if wrong_only else None for one in calls]
         for mistake, misread in mistakes:
@@ -239,7 +243,7 @@ def misreadings(contract: Contract, seen: Sequence[Seen], wrong_only: bool = Fal
     if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that are the same in this call may differ in another, so each is held against all.
-    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.known().values())
+    every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     return tuple(first_of(every, (most_wrong, *seen)))
 
 
@@ -249,7 +253,7 @@ def named(contract: Contract, name: str) -> Recipe:
         return Zeros()
     mistake, mark, reading = name.rpartition(_MISTAKE)
     try:
-        correct = affine.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)
+        correct = range_lattice.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)
         return Misread(indexing.misindexing(mistake), correct) if mark else correct
     except KeyError:
         raise UnknownRecipeError(name) from None

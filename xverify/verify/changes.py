@@ -19,8 +19,10 @@ from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.core.dtypes import FLOATS
+from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import named
+from xverify.verify.details import detail_of
 from xverify.verify.findings import Discrepancy, Finding, Subject, witness_order
 from xverify.verify.verdicts import Judged
 
@@ -39,29 +41,55 @@ way round."""
 
 _ANSWERED = frozenset(["tensor", "rejected", "unsupported", "crash", "hang"])
 
-_DIED = {"crash": "ends the process", "hang": "does not answer"}
+_DEATHS = (Verdict.CRASH, Verdict.HANG)
+
+_WORDS: Mapping[str, str] = {
+    Verdict.CRASH: "ends the process",
+    Verdict.HANG: "does not answer",
+    "not-judged": "not judged",
+    "both-wrong": "both wrong",
+    "both-legal": "both legal",
+    "subnormals": "subnormal results",
+    "result-type": "the result's type",
+    "result-shape": "the result's shape",
+    **{note: words for note, (_, words) in verdicts.NOTES.items()},
+}
+"""Subjects of steps that are not their own words."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is seen of one call. kind: of `KINDS`, or ANSWERS or REFUSES; what: of what; clause: its id; values: how many
-    values of the call it concerns; at: the first of them, where it is not the whole call; empty: whether the call has none."""
+    """How the outcomes of two versions differ on one call."""
 
     kind: str
+    """A key of `KINDS`, or ANSWERS or REFUSES."""
     what: str
+    """The token of what differs: of `_WORDS`, "values", "allowed", "forbidden:CLAUSE" or "unspecified:CLAUSE"."""
     clause: str
+    """The id of the clause that the call puts to the test."""
     values: int
+    """The number of values of the call that differ."""
     at: tuple[int, ...] | None = None
+    """The index of the first value that differs; None where the whole call does."""
     empty: bool = False
+    """True if the call has no values."""
 
     @property
     def sign(self) -> str:
-        """What a smaller call must show too."""
-        return f"{self.kind}: {self.what}{', an empty tensor' if self.empty else ''}"
+        """The token of the step, which a smaller call must show too."""
+        return detail_of(self.kind, self.what, "empty" if self.empty else "")
+
+    @property
+    def words(self) -> str:
+        """What differs, for people."""
+        standing, _, clause = self.what.partition(":")
+        if clause:
+            return f"{'forbidden' if standing == 'forbidden' else 'left open'} by {clause}"
+        return _WORDS.get(self.what, self.what)
 
 
 @dataclass(eq=False)
-class Seen:
+class ObservedChange:
     """Calls of one cell with the same step: counts, and the smallest with both outcomes."""
 
     older: Subject
@@ -115,7 +143,7 @@ class Changes:
         self._successions = successions(subjects)
         self._expected = expected
         self._judges = judges
-        self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], Seen] = {}
+        self._seen: dict[tuple[Subject, Subject, str, Cell | None, str, str, str], ObservedChange] = {}
 
     def observe(self, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
         """Compare the outcomes of one call by neighbouring versions. A version that does not run, or does not answer the
@@ -135,13 +163,13 @@ class Changes:
             key = (older, newer, judged.contract.id, judged.cell, step.sign, step.clause, types)
             seen = self._seen.get(key)
             if seen is None:
-                seen = self._seen[key] = Seen(older, newer, step, is_judged, judged, before, after)
+                seen = self._seen[key] = ObservedChange(older, newer, step, is_judged, judged, before, after)
             elif witness_order(judged.call, judged.number) < seen.order:
                 seen.judged, seen.before, seen.after, seen.step = judged, before, after, step
             seen.cases += 1
             seen.values += step.values
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[ObservedChange]:
         """Everything that was seen, in an order that does not depend on which answer came first."""
         return sorted(
             self._seen.values(),
@@ -188,12 +216,11 @@ def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> 
     )
     size = max(1, judged.call.values)
     gone, come = sorted(set(before.notes) - set(after.notes)), sorted(set(after.notes) - set(before.notes))
-    found = [Step("fixed", verdicts.NOTES.get(note, ("", note))[1], clause, size) for note in gone]
-    found += [Step("broken", verdicts.NOTES.get(note, ("", note))[1], clause, size) for note in come]
-    if before.kind in _DIED or after.kind in _DIED:
-        kind = "broken" if before.kind not in _DIED else "fixed" if after.kind not in _DIED else "other"
-        how = _DIED[before.kind if before.kind in _DIED else after.kind]
-        return [*found, Step(kind, how, clause, size)]
+    found = [Step("fixed", note, clause, size) for note in gone]
+    found += [Step("broken", note, clause, size) for note in come]
+    if before.kind in _DEATHS or after.kind in _DEATHS:
+        kind = "broken" if before.kind not in _DEATHS else "fixed" if after.kind not in _DEATHS else "other"
+        return [*found, Step(kind, before.kind if before.kind in _DEATHS else after.kind, clause, size)]
     if before.refused and after.refused:
         return found
     if before.refused or after.refused:
@@ -203,11 +230,10 @@ def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> 
 
 
 def _standing(judged: Judged) -> str:
-    """What the edition says of a call, in a few words."""
+    """The token of what the edition says of a call."""
     if judged.judgement.verdict == "allowed":
         return "allowed"
-    clause = verdicts.clause_text(judged, judged.judgement.clauses[0])
-    return f"{'forbidden' if judged.judgement.verdict == 'forbidden' else 'left open'} by {clause}"
+    return detail_of(judged.judgement.verdict, verdicts.clause_text(judged, judged.judgement.clauses[0]))
 
 
 def _of_values(judged: Judged, before: Outcome, after: Outcome, is_judged: bool, clause: str) -> list[Step]:
@@ -216,7 +242,7 @@ def _of_values(judged: Judged, before: Outcome, after: Outcome, is_judged: bool,
     if judged.legal is None or not is_judged:
         if apart is not None and not apart.any():
             return []
-        what = _standing(judged) if judged.legal is None else "not judged"
+        what = _standing(judged) if judged.legal is None else "not-judged"
         return [Step("other", what, clause, size if apart is None else int(apart.sum()))]
     a, b = verdicts.compared(judged, before), verdicts.compared(judged, after)
     if apart is None or a is None or b is None:
@@ -224,14 +250,14 @@ def _of_values(judged: Judged, before: Outcome, after: Outcome, is_judged: bool,
         if odd is None:
             return []
         kind = "other" if a is None and b is None else "fixed" if a is None else "broken"
-        return [Step(kind, f"the result's {odd.key.clause.rpartition('-')[2]}", odd.key.clause, size)]
+        return [Step(kind, odd.key.detail.partition(":")[0], odd.key.clause, size)]
     flushed = apart & (a.flushed != b.flushed) & ~a.wrong & ~b.wrong
     parts = {
         ("fixed", "values"): apart & a.wrong & ~b.wrong,
         ("broken", "values"): apart & ~a.wrong & b.wrong,
-        ("other", "both wrong"): apart & a.wrong & b.wrong,
-        ("other", "subnormal results"): flushed,
-        ("other", "both legal"): apart & ~a.wrong & ~b.wrong & ~flushed,
+        ("other", "both-wrong"): apart & a.wrong & b.wrong,
+        ("other", "subnormals"): flushed,
+        ("other", "both-legal"): apart & ~a.wrong & ~b.wrong & ~flushed,
     }
     return [Step(*name, clause, int(where.sum()), _first(where)) for name, where in parts.items() if where.any()]
 
@@ -257,8 +283,8 @@ def reproduced(finding: Finding, judged: Judged, after: Outcome, before: Outcome
 
 def deaths(finding: Finding) -> tuple[str, ...]:
     """How one of the versions fails to answer, where that is what changed: "crash", "hang"."""
-    step = "" if finding.change is None else finding.change.step
-    return tuple(kind for kind, how in _DIED.items() if how in step)
+    parts = () if finding.change is None else tuple(finding.change.step.split(":"))
+    return tuple(kind.value for kind in _DEATHS if kind in parts)
 
 
 def place(finding: Finding, judged: Judged, after: Outcome, before: Outcome) -> tuple[int, ...] | None:

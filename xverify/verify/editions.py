@@ -12,6 +12,7 @@ from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.errors import DocumentError
+from xverify.core.verdict import Verdict
 from xverify.verify.findings import Discrepancy, Key, Subject
 from xverify.verify.legal import Legal, legal_set
 from xverify.verify.verdicts import Judged
@@ -40,7 +41,7 @@ def conflict(judged: Judged, rival: Contract) -> Discrepancy | None:
     if not apart.any():
         return None
     other = rival.value_clause(call, None)
-    key = Key(rival.id, judged.contract.id, "conflict", clause, other)
+    key = Key(rival.id, judged.contract.id, Verdict.CONFLICT, clause, other)
     summary = f"{judged.contract.id} and {rival.id} allow the same call and no result satisfies both"
     return Discrepancy(key, summary, values=int(apart.sum()))
 
@@ -84,5 +85,5 @@ def rivals(contract: Contract) -> Iterator[Contract]:
 def contradictions(contract: Contract) -> Iterator[tuple[Discrepancy, Call | None]]:
     """What a document says against itself."""
     for check in contract.text_checks():
-        key = Key(contract.id, contract.id, "conflict", check.clause, check.summary)
-        yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}"), check.call
+        key = Key(contract.id, contract.id, Verdict.CONFLICT, check.clause, check.name)
+        yield Discrepancy(key, f"{contract.id} contradicts itself: {check.summary}", words=check.summary), check.call

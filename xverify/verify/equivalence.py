@@ -26,12 +26,13 @@ from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
+from xverify.core.verdict import Verdict
 from xverify.strategies.equivalents import Twin, joined, twin
 from xverify.verify.findings import Discrepancy, Finding, Key
 from xverify.verify.verdicts import Judged, compared, judge
 
-PREFIX = "equivalence: "
-"""How the detail of such a finding's key begins; the twin's name follows."""
+_PREFIX = "equivalence:"
+"""The beginning of the detail of such a finding; the twin's name follows."""
 
 
 def same(outcome: Outcome, other: Outcome) -> bool:
@@ -78,7 +79,7 @@ def differs(judged: Judged, subject_label: str, twin: Twin, outcome: Outcome, ot
         return None
     contract, cell = judged.contract, judged.cell
     clause = contract.value_clause(judged.call, None)
-    key = Key(subject_label, contract.id, "mixed", clause, PREFIX + twin.name)
+    key = Key(subject_label, contract.id, Verdict.MIXED, clause, _PREFIX + twin.name)
     summary = (
         f"{subject_label} gives other legal values for the same {cell.granularity.replace('_', ' ')} call when it is asked "
         f"{twin.words} (x of {cell.x_dtype}, scale of {cell.scale_dtype}, to {cell.out_dtype})"
@@ -89,9 +90,9 @@ def differs(judged: Judged, subject_label: str, twin: Twin, outcome: Outcome, ot
 def twin_of(finding: Finding, contract: Contract, call: Call) -> Twin | None:
     """The twin that a finding is about, remade for another call; None for other findings, and where the call has none."""
     key = finding.key
-    if key.verdict != "mixed" or not key.detail.startswith(PREFIX):
+    if key.verdict != Verdict.MIXED or not key.detail.startswith(_PREFIX):
         return None
-    return twin(contract, call, key.detail.removeprefix(PREFIX))
+    return twin(contract, call, key.detail.removeprefix(_PREFIX))
 
 
 def reproduced(

@@ -14,7 +14,7 @@ from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
-from xverify.verify.attribute import FEW, FEW_SEEN, SEARCHED, Attribution, Misread, Recipe, Seen, Zeros
+from xverify.verify.attribute import FEW, FEW_SEEN, SEARCHED, Attribution, CheckedResult, Misread, Recipe, Zeros
 from xverify.verify.compare import Comparison
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
@@ -41,9 +41,9 @@ class Evidence:
     """
 
     others: tuple[Reading, ...] | None = None
-    probes: list[tuple[Judged, Seen]] = field(default_factory=list)
-    wrong: list[tuple[Judged, Seen]] = field(default_factory=list)
-    right: list[tuple[Judged, Seen]] = field(default_factory=list)
+    probes: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    wrong: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    right: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
     values: int = 0
     held: int = 0
     wrong_held: int = 0
@@ -61,12 +61,12 @@ class Evidence:
             return
         if not (often or comparison.wrong_values or self.wrong):
             if judged.places is not None and len(self.probes) < KEPT_PROBES:
-                self.probes.append((judged, Seen(judged.call, got, comparison.wrong, judged.places)))
+                self.probes.append((judged, CheckedResult(judged.call, got, comparison.wrong, judged.places)))
             return
-        if judged.contract.given is not None and not judged.contract.readings(judged.call):
+        if judged.contract.fixed_result is not None and not judged.contract.readings(judged.call):
             return  # an implementation that stands for the text answers what no reading is for
         began = time.perf_counter()
-        seen = Seen(judged.call, got, comparison.wrong, judged.places)
+        seen = CheckedResult(judged.call, got, comparison.wrong, judged.places)
         self.values += got.size
         self._follow(judged, seen, is_judged, explained)
         self._keep(judged, seen)
@@ -74,7 +74,7 @@ class Evidence:
             self._measure(judged, got, comparison)
         self.seconds += time.perf_counter() - began
 
-    def _follow(self, judged: Judged, seen: Seen, is_judged: bool, explained: bool) -> None:
+    def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
         if self.others is None:
             if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
                 return  # it would be a search of its own; what the lap asks begins one that cells of the same types share
@@ -113,15 +113,15 @@ class Evidence:
         if not self.others and is_judged and any(one.wrong.any() for _, one in self.probes):
             self._widen()
 
-    def _widen(self, *more: tuple[Judged, Seen]) -> None:
+    def _widen(self, *more: tuple[Judged, CheckedResult]) -> None:
         """Search every composition, once."""
         if not self.whole:
             self.whole = True
-            seen = [Seen(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *self.right, *more)]
+            seen = [CheckedResult(s.call, s.got, s.wrong) for _, s in (*self.probes, *self.wrong, *self.right, *more)]
             self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
             self.wrong_held = sum(int(one.wrong.sum()) for one in seen)
 
-    def _keep(self, judged: Judged, seen: Seen) -> None:
+    def _keep(self, judged: Judged, seen: CheckedResult) -> None:
         if seen.got.size > KEPT_VALUES and (self.wrong or not seen.wrong.any()):
             return
         if seen.wrong.any():
@@ -174,7 +174,7 @@ def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
     return np.asarray(np.logical_and.reduce([legal != codes for legal in judged.legal.distinct]))
 
 
-def _beginning(seen: Seen) -> Seen:
+def _beginning(seen: CheckedResult) -> CheckedResult:
     """The call with the values that a search begins with: those that were chosen for it, or a few."""
     return seen if seen.places is not None else replace(seen, places=np.arange(min(SEARCHED, seen.got.size)))
 
@@ -204,7 +204,7 @@ def explained(evidence: Evidence) -> Explained:
     whole = attribute.misreadings(contract, kept) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
     if whole:
         return Explained(whole[0])
-    amiss = [Seen(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
+    amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
         return Explained(Zeros(), next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None))
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:

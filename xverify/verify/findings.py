@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
+from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
 from xverify.verify.region import Region
 from xverify.verify.view import Sample
@@ -40,7 +41,7 @@ class Key:
 
     subject: str
     contract: str
-    verdict: str
+    verdict: Verdict
     clause: str
     detail: str
 
@@ -94,6 +95,8 @@ class Discrepancy:
     readings: tuple[str, ...] = ()
     equal: tuple[str, ...] = ()
     change: Change | None = None
+    words: str = ""
+    """A predicate of the implementation, or the contradiction of a text; "" where only the summary says it."""
 
 
 @dataclass(eq=False)
@@ -122,6 +125,7 @@ class Finding:
     order: tuple[int, ...] = ()
     standing: Standing = NEW
     change: Change | None = None
+    words: str = ""
 
     @property
     def id(self) -> str:
@@ -186,7 +190,7 @@ class Findings:
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference
-            finding.change = discrepancy.change
+            finding.change, finding.words = discrepancy.change, discrepancy.words
         finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.operand_key import given
+from xverify.arithmetic.operand_key import evaluate_cached
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.bits import canonical, kinds
 from xverify.core.call import BITS, code_dtype
@@ -93,7 +93,7 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:
-        codes, small = _told_apart(np.asarray(given(reading, operands)), dtype)
+        codes, small = _told_apart(np.asarray(evaluate_cached(reading, operands)), dtype)
         return codes, np.zeros(codes.shape, np.bool_) if small is None else small
     wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)

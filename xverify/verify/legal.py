@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Codes, Operands, Reading
-from xverify.contracts.model import Contract, Given
+from xverify.contracts.model import Contract, FixedResult
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import Call
 from xverify.core.errors import BrokenEnvironmentError
@@ -45,8 +45,8 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     """The legal set of a call. Raises BrokenEnvironmentError when this process no longer computes with subnormals."""
     if not subnormals_work():
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
-    if contract.given is not None:
-        return _as_given(contract.given(call))
+    if contract.fixed_result is not None:
+        return _as_given(contract.fixed_result(call))
     whole = contract.operands(call)
     operands, readings = on_grid(whole), contract.readings(call)
     table = by_code(operands)
@@ -109,7 +109,7 @@ class AsGiven:
         return self
 
 
-def _as_given(given: Given) -> Legal:
+def _as_given(given: FixedResult) -> Legal:
     codes = np.ascontiguousarray(canonical(given.codes, given.dtype)).reshape(given.codes.shape)
     return Legal(
         given.dtype, codes.shape, (AsGiven(),), (codes,), (0,), is_subnormal(codes, given.dtype), may_flush=False

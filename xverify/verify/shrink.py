@@ -14,6 +14,7 @@ from hypothesis.errors import HypothesisException
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
+from xverify.core.verdict import Verdict
 from xverify.strategies.smaller import less_around, smaller_calls
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
@@ -45,7 +46,7 @@ def reproduces(
     """The same discrepancy on another call, with the outcome that shows it; None when it does not show there."""
     judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
-    if key.verdict == "conflict":
+    if key.verdict == Verdict.CONFLICT:
         found = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
         return next(((d, None) for d in found if d.key == key), None)
     outcome = ask(call)
@@ -59,10 +60,10 @@ def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list
     """Everything that one call's outcome is at fault for: first what the finding's verdict and readings say, then the rest."""
     found = [one for one in _discrepancies(finding, judged, finding.key.subject, outcome, ask, None) if one is not None]
     comparison = verdicts.compared(judged, outcome)
-    if comparison is not None and not any(one.key.verdict == "violation" for one in found):
+    if comparison is not None and not any(one.key.verdict == Verdict.VIOLATION for one in found):
         whatever = verdicts.violates(judged, finding.key.subject, outcome, comparison, None)
         found += [] if whatever is None else [whatever]
-    return [one for one in found if one.key.verdict in verdicts.FAULTS]
+    return [one for one in found if one.key.verdict.is_fault]
 
 
 def _discrepancies(
@@ -78,27 +79,32 @@ def _discrepancies(
     verdict = finding.key.verdict
     if variants.setting_of(label) and ask_reference:
         found = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *found]
-    elif verdict == "nondeterministic":
+    elif verdict == Verdict.NONDETERMINISTIC:
         found.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
-    if verdict == "ambiguity" and judged.judgement.verdict == "unspecified" and ask_reference and finding.reference:
+    if (
+        verdict == Verdict.AMBIGUITY
+        and judged.judgement.verdict == "unspecified"
+        and ask_reference
+        and finding.reference
+    ):
         other = ask_reference(judged.call)
         known = [named(judged.contract, name) for name in finding.readings]
         found.append(verdicts.disagrees(judged, label, outcome, finding.reference.label, other, known))
-    if verdict == "changed" and ask_reference:
+    if verdict == Verdict.CHANGED and ask_reference:
         found.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
         found.append(verdicts.flushed(judged, label, comparison))
-        if verdict == "violation":
+        if verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
             recipe = recipes[0] if recipes else None
             found.append(verdicts.violates(judged, label, outcome, comparison, recipe, elsewhere))
-        if verdict == "mixed":
+        if verdict == Verdict.MIXED:
             found.append(equivalence.reproduced(finding, judged, outcome, ask))
             by = named(judged.contract, finding.attribution.reading) if finding.attribution else None
             found.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
-        if verdict == "ambiguity" and finding.readings:
+        if verdict == Verdict.AMBIGUITY and finding.readings:
             found.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
     return found
 
@@ -111,9 +117,9 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     if outcome is None or outcome.tensor is None or not call.values:
         return nowhere
     judged = verdicts.judge(contract, call)
-    if finding.key.verdict == "changed" and ask_reference:
+    if finding.key.verdict == Verdict.CHANGED and ask_reference:
         return changes.place(finding, judged, outcome, ask_reference(call)) or nowhere
-    if finding.key.verdict == "nondeterministic" and ask_reference:
+    if finding.key.verdict == Verdict.NONDETERMINISTIC and ask_reference:
         return variants.place(ask_reference(call), outcome) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:

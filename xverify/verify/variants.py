@@ -21,9 +21,11 @@ from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Outcome, Tensor
 from xverify.core.dtypes import FLOATS, values
 from xverify.core.rounding import is_subnormal, smallest_normal
+from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import is_zero
+from xverify.verify.details import detail_of
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.verdicts import Judged
 
@@ -69,7 +71,7 @@ def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> li
 def _refusal(judged: Judged, name: str, other: Outcome) -> Discrepancy:
     setting = setting_of(name)
     how = "refuses" if other.refused else "answers"
-    key = _key(judged, name, f"{setting}: {how}")
+    key = _key(judged, name, detail_of(setting, how))
     than = "answers" if other.refused else "refuses"
     summary = f"{without_setting(name)} {how} with {setting} a call that it {than} without it"
     return Discrepancy(key, summary, values=judged.call.values)
@@ -82,7 +84,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
             f"{plain} gives {other.dtype} {list(other.shape)} with {setting}, and {usual.dtype} {list(usual.shape)} "
             f"without it"
         )
-        return [Discrepancy(_key(judged, name, f"{setting}: shape or type"), summary, values=judged.call.values)]
+        return [Discrepancy(_key(judged, name, detail_of(setting, "result")), summary, values=judged.call.values)]
     apart = differing(usual, other)
     effect = (
         apart & _by_denormals(judged, usual, other) if setting.startswith(DENORMALS + "=") else np.zeros_like(apart)
@@ -91,7 +93,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
     if effect.any():
         count = int(np.count_nonzero(effect))
         by = Attribution("flush-subnormals", "takes or gives subnormal numbers as zero", count, count)
-        key = Key(name, judged.contract.id, "ambiguity", f"{judged.contract.id}/subnormal", by.reading)
+        key = Key(name, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
         summary = (
             f"{plain} {by.words} with {setting}, which is what the setting is for, and not without it; no sentence speaks "
             f"of them"
@@ -111,7 +113,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
 
 def _key(judged: Judged, name: str, detail: str) -> Key:
     contract = judged.contract
-    return Key(name, contract.id, "nondeterministic", contract.value_clause(judged.call, None), detail)
+    return Key(name, contract.id, Verdict.NONDETERMINISTIC, contract.value_clause(judged.call, None), detail)
 
 
 def place(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:

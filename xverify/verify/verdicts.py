@@ -14,28 +14,28 @@ from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
+from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
+from xverify.verify.details import detail_of, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.legal import Legal, legal_set
 
-FAULTS = (
-    "violation", "mixed", "wrongly-accepted", "wrongly-rejected", "crash", "hang", "nondeterministic", "memory",
-)  # fmt: skip
-"""Verdicts that say an implementation is at fault; the others say something of the texts."""
-
-NOTES: Mapping[str, tuple[str, str]] = {
-    "input-written": ("memory", "writes to its inputs"),
-    "output-aliases-input": ("memory", "gives a result that shares memory with an input"),
-    "outputs-share-memory": ("memory", "gives results that share memory with each other"),
-    "earlier-result-changed": ("memory", "changes a result that it gave earlier"),
-    "internal-buffer": ("memory", "gives a buffer of its own as the result: writing to it changes later results"),
-    "written-before-output": ("memory", "writes before the beginning of the output"),
-    "written-after-output": ("memory", "writes past the end of the output"),
-    "written-beside-input": ("memory", "writes to memory beside its inputs"),
-    "never-written": ("memory", "leaves elements of the output unwritten"),
-    "second-call-differs": ("nondeterministic", "answers the same call twice with different bits"),
-    "threads-differ": ("nondeterministic", "answers the same call otherwise when several threads call it at once"),
+NOTES: Mapping[str, tuple[Verdict, str]] = {
+    "input-written": (Verdict.MEMORY, "writes to its inputs"),
+    "output-aliases-input": (Verdict.MEMORY, "gives a result that shares memory with an input"),
+    "outputs-share-memory": (Verdict.MEMORY, "gives results that share memory with each other"),
+    "earlier-result-changed": (Verdict.MEMORY, "changes a result that it gave earlier"),
+    "internal-buffer": (Verdict.MEMORY, "gives a buffer of its own as the result: writing to it changes later results"),
+    "written-before-output": (Verdict.MEMORY, "writes before the beginning of the output"),
+    "written-after-output": (Verdict.MEMORY, "writes past the end of the output"),
+    "written-beside-input": (Verdict.MEMORY, "writes to memory beside its inputs"),
+    "never-written": (Verdict.MEMORY, "leaves elements of the output unwritten"),
+    "second-call-differs": (Verdict.NONDETERMINISTIC, "answers the same call twice with different bits"),
+    "threads-differ": (
+        Verdict.NONDETERMINISTIC,
+        "answers the same call otherwise when several threads call it at once",
+    ),
 }
 """What a worker may have seen besides the values: the verdict, and the words."""
 
@@ -121,30 +121,30 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
         return None
     if outcome.message.startswith(NO_MEMORY):
         # Memory is lost call by call: the one that found none left is not to blame.
-        key = Key(subject, judged.contract.id, "crash", _formula(judged), NO_MEMORY)
+        key = Key(subject, judged.contract.id, Verdict.CRASH, _formula(judged), "out-of-memory")
         return Discrepancy(key, f"{subject} ends the process: {outcome.message.splitlines()[0]}")
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
     what = "ends the process" if outcome.kind == "crash" else "does not answer"
-    size = "an empty tensor" if judged.call.values == 0 else "values"
+    is_empty = judged.call.values == 0
+    size = "an empty tensor" if is_empty else "values"
+    name = clause_text(judged, clause) if judged.judgement.clauses else ""
+    detail = detail_of(judged.judgement.verdict, name, "empty" if is_empty else "values")
     if judged.judgement.clauses:
-        name = clause_text(judged, clause)
-        detail = f"{judged.judgement.verdict} by {name}, {size}"
         how = (
             f"a call that the clause {name!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
         )
     else:
-        detail = f"allowed, {size}"
         how = f"an allowed call of {size} ({_types(judged.cell)})" if judged.cell else "an allowed call"
     first_line = outcome.message.splitlines()[0] if outcome.message else "no message"
     summary = f"{subject} {what} on {how}: {first_line}"
-    return Discrepancy(Key(subject, judged.contract.id, outcome.kind, clause, detail), summary)
+    return Discrepancy(Key(subject, judged.contract.id, Verdict(outcome.kind), clause, detail), summary)
 
 
 def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
     """What the worker saw besides the values: of memory, of other answers to the same call."""
     found = []
     for note in outcome.notes:
-        verdict, words = NOTES.get(note, ("memory", note))
+        verdict, words = NOTES.get(note, (Verdict.MEMORY, note))
         key = Key(subject, judged.contract.id, verdict, _formula(judged), note)
         found.append(Discrepancy(key, f"{subject} {words}"))
     return found
@@ -158,7 +158,7 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     name = clause_text(judged, clause)
     summary = f"{subject} computes a call that the clause {name!r} forbids"
     return Discrepancy(
-        Key(subject, judged.contract.id, "wrongly-accepted", clause, name), summary, values=judged.call.values
+        Key(subject, judged.contract.id, Verdict.WRONGLY_ACCEPTED, clause, name), summary, values=judged.call.values
     )
 
 
@@ -171,13 +171,13 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     clause = f"{contract.id}/{'float-zero-point' if has_float_zero_point else 'granularity'}"
     clause = clause if clause in contract.clauses else _formula(judged)
     kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
-    detail = f"{kind} x, {'a' if cell.zero_point_dtype else 'no'} zero point, {outcome.error}"
+    detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
     summary = (
         f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
         f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
     )
     return Discrepancy(
-        Key(subject, contract.id, "wrongly-rejected", clause, detail), summary, values=judged.call.values
+        Key(subject, contract.id, Verdict.WRONGLY_REJECTED, clause, detail), summary, values=judged.call.values
     )
 
 
@@ -189,9 +189,9 @@ def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy
     name = "output-type" if got.dtype != legal.dtype else "output-shape"
     clause = f"{judged.contract.id}/{name}"
     clause = clause if clause in judged.contract.clauses else _formula(judged)
-    detail = f"{got.dtype} for {legal.dtype}" if name == "output-type" else "another shape"
+    detail = detail_of("result-type", got.dtype, legal.dtype) if name == "output-type" else "result-shape"
     summary = f"{subject} gives {got.dtype} {list(got.shape)} where {legal.dtype} {list(legal.shape)} is due"
-    key = Key(subject, judged.contract.id, "violation", clause, detail)
+    key = Key(subject, judged.contract.id, Verdict.VIOLATION, clause, detail)
     return Discrepancy(key, summary, values=judged.call.values, max_ulp=-1)
 
 
@@ -209,7 +209,7 @@ def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy
         return None
     count = comparison.flushed_values
     by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
-    key = Key(subject, judged.contract.id, "ambiguity", f"{judged.contract.id}/subnormal", by.reading)
+    key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
     return Discrepancy(key, f"{subject} {by.words}, of which no sentence speaks", by, count)
 
 
@@ -234,16 +234,16 @@ def violates(
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
     if recipe is None:
-        key = Key(subject, contract.id, "violation", clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        key = Key(subject, contract.id, Verdict.VIOLATION, clause, types_detail(cell.x_dtype, cell.out_dtype))
         summary = f"{subject} gives values that no known recipe explains, with x of {cell.x_dtype}, which {contradicts}"
         return Discrepancy(key, summary, None, count, comparison.max_ulp)
     if elsewhere is None:
         by = Attribution(recipe.name, recipe.words, count, count)
-        key = Key(subject, contract.id, "violation", clause, recipe.name)
+        key = Key(subject, contract.id, Verdict.VIOLATION, clause, recipe.name)
         summary = f"{subject} {by.words}, which {contradicts}"
         return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name,))
     by = Attribution(recipe.name, recipe.words, count, count, (elsewhere.name, elsewhere.words))
-    key = Key(subject, contract.id, "violation", clause, f"in part {recipe.name}")
+    key = Key(subject, contract.id, Verdict.VIOLATION, clause, partly(recipe.name))
     summary = f"{subject} in part {by.words}, which {contradicts}"
     return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name, elsewhere.name))
 
@@ -286,11 +286,11 @@ def mixed(
     summary = f"{subject} gives legal values that no single reading of the text explains ({_types(cell)})"
     count = judged.call.values
     if recipe is None:
-        key = Key(subject, contract.id, "mixed", clause, f"{cell.x_dtype} to {cell.out_dtype}")
+        key = Key(subject, contract.id, Verdict.MIXED, clause, types_detail(cell.x_dtype, cell.out_dtype))
         return Discrepancy(key, summary, None, count, 0, alive)
     by = Attribution(recipe.name, recipe.words, count, count)
     summary = f"{summary}; one that it does not admit does: it {by.words}"
-    return Discrepancy(Key(subject, contract.id, "mixed", clause, recipe.name), summary, by, count, 0, alive)
+    return Discrepancy(Key(subject, contract.id, Verdict.MIXED, clause, recipe.name), summary, by, count, 0, alive)
 
 
 def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Discrepancy | None:
@@ -306,7 +306,7 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
     by = legal.readings[names.index(reading)]
     count = int(differing.sum())
     clause = judged.contract.value_clause(judged.call, None)
-    key = Key(subject, judged.contract.id, "ambiguity", clause, reading)
+    key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, reading)
     summary = (
         f"the text admits more than one result: {subject} {by.words}; "
         f"other implementations follow another reading ({legal.readings[0].words})"
@@ -329,16 +329,17 @@ def disagrees(
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None
     if outcome.refused or other.refused:
-        how = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        detail = detail_of("refuses" if outcome.refused else "computes", reference)
     elif _same_values(outcome, other) or all(_follows(judged, each, known) for each in (outcome, other)):
         return None
     else:
-        how = f"gives other values than {reference}"
+        words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
-    key = Key(subject, judged.contract.id, "ambiguity", clause, how)
-    summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {how}"
+    key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
+    summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
     names = tuple(recipe.name for recipe in known)
-    return Discrepancy(key, summary, values=judged.call.values, readings=names)
+    return Discrepancy(key, summary, values=judged.call.values, readings=names, words=words)
 
 
 def _follows(judged: Judged, outcome: Outcome, known: Sequence[Recipe]) -> bool:
@@ -365,7 +366,7 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     """Two answers to the same call that differ in bits."""
     if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
         return None
-    key = Key(subject, judged.contract.id, "nondeterministic", _formula(judged), "")
+    key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
     return Discrepancy(key, f"{subject} answers the same call twice with different bits", values=judged.call.values)
 
 

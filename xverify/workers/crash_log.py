@@ -14,7 +14,7 @@ MOST_CHARACTERS = 1500
 
 BROKEN_PIPE = "the process went on, but the pipe that its answers come through was closed or garbled"
 
-_OURS = re.compile(r'  File "(?:.*/oracles/(?:worker|nursery)\.py|<remote exec>|<string>)", line ')
+_OURS = re.compile(r'  File "(?:.*/workers/(?:child|fork_server)\.py|<remote exec>|<string>)", line ')
 
 _WHEN = re.compile(r"^([A-Z])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=\S+:\d+\])")
 """Before a line of glog's or Abseil's: the time and the thread, which are others each time that a framework says the same."""

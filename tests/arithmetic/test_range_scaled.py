@@ -8,7 +8,7 @@ import pytest
 from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
 
 from xverify.arithmetic.range_readings import ScaledByFloat
-from xverify.arithmetic.scaled import SCALED_RECIPES, Scaled
+from xverify.arithmetic.range_scaled import SCALED_RECIPES, Scaled
 from xverify.core.bits import canonical
 
 

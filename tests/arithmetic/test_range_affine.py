@@ -8,7 +8,8 @@ import pytest
 from range_operands import DTYPES, RANGES, codes_of, compositions, ends_of, givens_of, operands_of
 
 from xverify import contracts
-from xverify.arithmetic.affine import RANGE_READINGS, Affine
+from xverify.arithmetic.range_affine import Affine
+from xverify.arithmetic.range_lattice import RANGE_READINGS
 from xverify.arithmetic.range_readings import MinCombined, MinFirst
 from xverify.arithmetic.range_stages import fused
 from xverify.arithmetic.reading import Reading

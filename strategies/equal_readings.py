@@ -1,5 +1,8 @@
-"""Which readings are proven equal on the allowed calls of a cell: by the lengths of numbers (see `simplify`), by what the
-edition leaves open, and by enumeration."""
+"""Proofs that readings are equal on all allowed calls of a cell.
+
+There are three kinds: by the lengths of numbers (see `simplify`), by the calls that the edition leaves open, and by
+enumeration.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,28 @@ _PRECISION = {"float64": 53, "float32": 24}
 
 
 def cell_call(contract: Contract, cell: Cell) -> Call:
-    """An allowed call of a cell from which its others are made: its zero point is not 0 unless it must be."""
+    """An allowed call of a cell, with a zero point other than 0 unless it must be 0."""
     call = simplest(contract, cell)
     if "zero_point" in call.tensors:
-        given = call.tensors["zero_point"]
-        other = Tensor(given.dtype, np.ones_like(given.codes))
+        zero_point = call.tensors["zero_point"]
+        other = Tensor(zero_point.dtype, np.ones_like(zero_point.codes))
         changed = replace(call, tensors={**call.tensors, "zero_point": other})
         if contract.judge(changed).verdict == "allowed":
             return changed
     return call
 
 
-def proven(contract: Contract, call: Call, reading: Reading) -> Reading:
-    """The simplified form of a reading on a cell, of which `cell_call` made a call; those with equal forms are proven equal.
+def simplified_for_cell(contract: Contract, call: Call, reading: Reading) -> Reading:
+    """The simplified form of a reading on a cell. Readings with equal forms are proven equal there.
 
-    Where the text leaves open what comes of differences past int32, wrapping and saturating there are exact. Where it wants
-    the zero point to be 0, readings are equal that are so without one; not those that multiply it, since 0 times an
-    infinite scale is not a number.
+    Where the text leaves differences past int32 open, wrapping and saturating at int32 are exact. Where the text wants a zero
+    point of 0, readings are equal that are equal without a zero point. Those that multiply the zero point are an exception,
+    since 0 times an infinite scale is NaN.
+
+    Args:
+        contract: The edition.
+        call: A call of the cell, see `cell_call`.
+        reading: The reading.
     """
     operands = contract.operands(call)
     if not isinstance(reading, Stepwise):
@@ -52,7 +60,7 @@ def proven(contract: Contract, call: Call, reading: Reading) -> Reading:
 
 
 def _by_enumeration(reading: Stepwise, types: Types) -> Stepwise:
-    """The reading rounded once instead of twice, where no values of the types make a difference."""
+    """The reading with one rounding instead of two, where that changes no value of the types."""
     plain = (reading.subtraction, reading.difference, reading.scale_cast, reading.final) == (
         "exact",
         "exact",
@@ -75,20 +83,19 @@ def _by_enumeration(reading: Stepwise, types: Types) -> Stepwise:
         and fits
         and singles
     ):
-        # A quotient of numbers of 24 bits is at least 2^-49 of itself away from every number of 25 bits, and is none that
-        # could be a midpoint; the reciprocal in float64 and the product with it are off by less than 2^-51.
+        # A quotient of numbers of 24 bits is at least 2^-49 of itself away from every number of 25 bits, so from every
+        # midpoint. The reciprocal in float64 and the product with it are off by less than 2^-51.
         return replace(reading, operation="divide", precision="once")
     return reading
 
 
 @lru_cache(maxsize=256)
 def _never_near(types: Types, precision: str) -> bool:
-    """Whether no product of types of 8 bits lies so near a midpoint of the output type that a rounding to that precision
-    would matter: for every difference there is, all mantissas of the scale are searched.
+    """True if no product of 8-bit types is so near a midpoint of the output type that rounding to a precision matters.
 
-    A product that is subnormal in float32 or bfloat16 must be exact in that precision: all products are multiples of one unit.
-    Of float16 any product may be subnormal, so midpoints of fewer bits are searched too; what is subnormal in float32 is far
-    below its least number.
+    For every possible difference, all mantissas of the scale are searched. A product that is subnormal in float32 or bfloat16
+    must be exact in that precision, which holds as all products are multiples of one unit. In float16, any product may be
+    subnormal, so midpoints of fewer bits are searched too.
     """
     if precision not in _PRECISION or types.x in INTEGERS or types.x != (types.zero_point or types.x):
         return False
@@ -114,13 +121,13 @@ def _never_near(types: Types, precision: str) -> bool:
 
 
 def only_zero(call: Call) -> bool:
-    """Whether a call made by `cell_call` has a zero point that must be 0."""
+    """True if a call made by `cell_call` has a zero point that must be 0."""
     zero_point = call.tensors.get("zero_point")
     return zero_point is not None and not zero_point.codes.any()
 
 
 def _inside_int32(contract: Contract, call: Call) -> bool:
-    """Whether the edition leaves open what comes of differences past the ends of int32."""
+    """True if the edition leaves calls open whose differences leave int32."""
     x, zero_point = call.data, call.tensors.get("zero_point")
     if x.dtype not in ("int8", "uint8") or zero_point is None or zero_point.dtype != "int32":
         return False

@@ -1,5 +1,7 @@
-"""Recipes of input * factor, composed of stages: what an implementation of TensorFlow's SCALED may compute instead of
-what the text says."""
+"""Recipes of input * factor, composed of stages.
+
+They are what an implementation of TensorFlow's SCALED may compute instead of what the text says.
+"""
 
 from __future__ import annotations
 
@@ -73,26 +75,28 @@ _QUOTIENTS = ("larger-if-signed", "larger", "smaller", "highest", "lowest")
 
 @dataclass(frozen=True)
 class Scaled:
-    """input * factor, each stage in its own precision.
-
-    source: the ends that the factor is taken from; of two equal quotients the first, as C++'s std::max has it. divisor:
-    what they are divided by: the bound of the type that belongs to the end (with "values" one more than that), or
-    another number. form: how. factor: in which precision. steps: of the product, to which the input is rounded first.
-    narrow: whether the lowest value is left out, so that the bound is one greater. subnormals: of the ends of the range
-    and of every float32 result. clamp: of the result to [min, max].
-    """
+    """input * factor, each stage in its own precision."""
 
     source: Source = "larger-if-signed"
+    """The ends of the range that give the factor. The first of two equal quotients counts, as in C++'s std::max."""
     divisor: Divisor = "bound"
+    """The divisor of the ends: the bound of the type that belongs to the end, one more ("values"), or another number."""
     form: Form = "quotient"
+    """The way from ends and divisor to the factor."""
     factor: Single = "float32"
+    """The precision of the factor."""
     steps: Steps = "float32"
+    """The precision of the product. The input is rounded to it first."""
     narrow: Narrow = "as-told"
+    """Whether the lowest value is left out, so that the lower bound is one greater."""
     clamp: Clamp = "unclamped"
+    """Whether the result is clamped to [min, max]."""
     subnormals: Subnormals = "kept"
+    """The subnormals that become zero, among the ends of the range and all float32 results."""
 
     @property
     def name(self) -> str:
+        """The options of the stages, after "scaled-"."""
         parts = [
             "" if self.source == "larger-if-signed" else f"from-{self.source}",
             "" if self.divisor == "bound" else f"by-{self.divisor}",
@@ -107,6 +111,7 @@ class Scaled:
 
     @property
     def words(self) -> str:
+        """The recipe as a sentence's predicate."""
         return (
             f"takes the scale factor as {_SOURCE[self.source]}{_DIVISOR[self.divisor]}{_FORM[self.form]}, in "
             f"{_FACTOR[self.factor]}, multiplies in {self.steps}{_NARROW[self.narrow]}{_CLAMP[self.clamp]}"
@@ -115,15 +120,14 @@ class Scaled:
 
     @property
     def departures(self) -> int:
-        """In how many stages this departs from the text that is nearest to it."""
+        """Number of stages in which the recipe departs from the nearest text."""
         return min(
             sum(1 for stage in fields(self) if getattr(self, stage.name) != getattr(text, stage.name))
             for text in _TEXTS
         )
 
     def simplified(self, operands: Operands) -> Scaled:
-        """An equal recipe for the input's and the output's type and narrow_range, so that recipes which cannot differ
-        are evaluated once."""
+        """A recipe that is equal for the operands' types and narrow_range."""
         dtype = operands.dtypes["input"]
         signed, small = dtype in SIGNED, BITS[dtype] <= 16
         source, divisor, form, factor, steps = self.source, self.divisor, self.form, self.factor, self.steps
@@ -147,18 +151,18 @@ class Scaled:
             form = "quotient"
         if of_high and form == "product-first":
             factor = "float32"
-        # Of two quotients the choice may hang on what float32 does not keep.
+        # With two quotients, the choice may depend on bits that float32 drops. These sources have one quotient.
         if factor == "float64" and steps == "float32" and source in ("highest", "lowest", "magnitude", "span"):
             factor = "float64-to-float32"
-        # One quotient of 24-bit numbers is the same when it is rounded to 53 bits first (Figueroa, 1995).
+        # Rounding to 53 bits first changes no quotient of 24-bit numbers (Figueroa, 1995).
         if factor == "float64-to-float32" and small and form in ("quotient", "inverse") and source != "span":
             factor = "float32"
-        # 16 bits times 24 are exact in float64, so that the product is rounded once in either precision.
+        # float64 holds a product of 16 and 24 bits, so either precision rounds it once.
         multiplies = form not in ("inverse", "product-first")
         unclamped = self.clamp == "unclamped"
         if operands.output_dtype == "float32" and small and multiplies and factor != "float64" and unclamped:
             steps = "float32"
-        # A subnormal end has a subnormal quotient, which is flushed although the end is not.
+        # A subnormal end has a subnormal quotient, which is flushed even if the end is not.
         direct = form in ("quotient", "reciprocal") and source != "span"
         subnormals = self.subnormals
         if subnormals == "results-flushed" and direct and factor != "float64" and unclamped:
@@ -166,23 +170,25 @@ class Scaled:
         return Scaled(source, divisor, form, factor, steps, narrow, self.clamp, subnormals)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
+        """The output codes, in the output dtype and shape of the operands."""
         return evaluated(self, operands)
 
     @property
     def out(self) -> str:
+        """The final cast: these recipes have one only."""
         return "nearest"
 
     def on(self, bench: Bench) -> Numbers:
-        """What is cast in the end; stages in common with other recipes on that bench are not evaluated again."""
-        told = bool(bench.operands.options.get("narrow_range", False))
-        left_out = int(self.narrow == "always" or (self.narrow == "as-told" and told))
+        """The numbers before the final cast. The bench shares the results of common stages."""
+        narrow_range = bool(bench.operands.options.get("narrow_range", False))
+        left_out = int(self.narrow == "always" or (self.narrow == "as-told" and narrow_range))
         choices = (self.source, self.divisor, self.form, self.factor, left_out, self.subnormals)
         result = bench.of(_product, self.steps, *choices)
         return clamped(bench, result, self.subnormals) if self.clamp == "clamped" else result
 
 
 def _bounds(bench: Bench, divisor: Divisor, left_out: int) -> tuple[float, float, float]:
-    """What min, max and max - min are divided by."""
+    """The divisors of min, max and max - min."""
     lowest, levels = bench.lowest + left_out, bench.levels - left_out
     if divisor == "bound":
         return lowest, bench.highest, levels
@@ -198,7 +204,7 @@ def _bounds(bench: Bench, divisor: Divisor, left_out: int) -> tuple[float, float
 
 
 def _sides(bench: Bench, source: Source, left_out: int) -> tuple[str, ...]:
-    """Of which parts of the range the quotients are taken."""
+    """The parts of the range from which quotients are taken."""
     if source in ("magnitude", "span"):
         return (source,)
     without_low = bench.lowest == 0 and (source == "larger-if-signed" or left_out == 0)
@@ -225,7 +231,7 @@ def _divisor(bench: Bench, side: str, divisor: Divisor, left_out: int) -> float:
 def _quotient(
     bench: Bench, side: str, divisor: Divisor, form: Form, factor: Single, left_out: int, subnormals: Subnormals
 ) -> Numbers:
-    """One candidate for the factor; for "inverse" it is still to be inverted."""
+    """One candidate for the factor. For the form "inverse", its reciprocal."""
     kind = real(factor)
     part, number, one = _part(bench, side, kind, subnormals), kind(_divisor(bench, side, divisor, left_out)), kind(1)
     if form == "reciprocal":
@@ -292,7 +298,7 @@ _UNUSUAL: Mapping[str, tuple[str, ...]] = {
     "narrow": ("always", "never"),
     "clamp": ("clamped",),
 }
-"""Choices of which a recipe has at most one, beside any usual ones."""
+"""Unusual options by stage. A searched recipe has at most one of them, beside any usual ones."""
 
 
 def _composed() -> Iterator[Scaled]:
@@ -302,7 +308,7 @@ def _composed() -> Iterator[Scaled]:
     subnormals: tuple[Subnormals, ...] = ("kept", "flushed", "results-flushed")
     for flushing, source, last, factor in product(subnormals, sources, steps, factors):
         if factor == "float64" and last == "float32":
-            continue  # as if it were rounded to float32 at once
+            continue  # The product rounds the factor to float32, so another recipe is equal.
         usual = Scaled(source, factor=factor, steps=last, subnormals=flushing)
         yield usual
         if flushing == "results-flushed":
@@ -316,4 +322,4 @@ def _composed() -> Iterator[Scaled]:
 _ADMITTED = frozenset(reading.name for reading in (*SCALED_FLOAT, *SCALED_SYMMETRIC))
 
 SCALED_RECIPES: tuple[Scaled, ...] = tuple(recipe for recipe in _composed() if recipe.name not in _ADMITTED)
-"""The compositions that are searched; those that a text admits have readings of their own."""
+"""The recipes that attribution searches. Admitted ones are left out, since they are readings of their own."""

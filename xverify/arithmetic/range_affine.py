@@ -1,18 +1,18 @@
-"""Recipes of base + (input - origin) * step, composed of stages: what an implementation of TensorFlow's MIN_COMBINED and
-MIN_FIRST may compute instead of what the text says; and every range recipe known here, for attribution."""
+"""Recipes of base + (input - origin) * step, composed of stages.
+
+They are what an implementation of TensorFlow's MIN_COMBINED and MIN_FIRST may compute instead of what the text says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
 from xverify.arithmetic.range_stages import (
     SUBNORMALS,
     Bench,
@@ -22,16 +22,13 @@ from xverify.arithmetic.range_stages import (
     clamped,
     end,
     evaluated,
-    evaluated_together,
     fused,
     real,
     settled,
     span,
     to_precision,
 )
-from xverify.arithmetic.reading import Operands, Reading
-from xverify.arithmetic.scaled import SCALED_RECIPES, Scaled
-from xverify.core.bits import canonical
+from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
 from xverify.core.dtypes import SIGNED
 
@@ -94,27 +91,32 @@ _ONE_DIVISION = ("quotient", "values", "inverse")
 
 @dataclass(frozen=True)
 class Affine:
-    """base + (input - origin) * step, each stage in its own precision.
-
-    span: max - min. form and step: how it becomes the step from one code to the next. snap: whether the base is min or
-    min rounded (half away from zero) to a multiple of the step. steps: of the last product and sum. subnormals: of the
-    ends of the range and of every float32 result. narrow: whether the lowest value, or one level, is left out. clamp:
-    of the result to [min, max]. out: the cast to an output type other than float32.
-    """
+    """base + (input - origin) * step, each stage in its own precision."""
 
     origin: Origin = "lowest-of-int8"
+    """The value of the input that stands for the base."""
     span: Span = "float32"
+    """The precision of max - min."""
     step: Single = "float32"
+    """The precision of the step from one code to the next."""
     snap: Snap = "kept"
+    """The base: min, or min rounded (half away from zero) to a multiple of the step."""
     steps: Steps = "float32"
+    """The precision of the last product and sum."""
     subnormals: Subnormals = "kept"
+    """The subnormals that become zero, among the ends of the range and all float32 results."""
     form: Form = "quotient"
+    """The way from the span to the step."""
     narrow: Narrow = "ignored"
+    """Whether the lowest value, or one level, is left out."""
     clamp: Clamp = "unclamped"
+    """Whether the result is clamped to [min, max]."""
     out: Cast = "nearest"
+    """The cast to an output type other than float32."""
 
     @property
     def name(self) -> str:
+        """The options of the stages, after "affine-"."""
         form = "" if self.form == "quotient" else f"{self.form}-"
         snap = "" if self.snap == "kept" else self.snap
         narrow = "" if self.narrow == "ignored" else f"narrow-{self.narrow}"
@@ -126,22 +128,30 @@ class Affine:
 
     @property
     def words(self) -> str:
+        """The recipe as a sentence's predicate."""
         form = _FORM[self.form].format(_STEP[self.step])
         return (
             f"{_ORIGIN[self.origin]}, takes the range in {self.span} and {form}{_SNAP[self.snap]}, {_STEPS[self.steps]}"
             f"{_NARROW[self.narrow]}{_CLAMP[self.clamp]}{SUBNORMALS[self.subnormals]}{_CAST[self.out]}"
         )
 
+    @property
+    def departures(self) -> int:
+        """Number of stages in which the recipe departs from the nearest text."""
+        return min(
+            sum(1 for stage in fields(self) if getattr(self, stage.name) != getattr(text, stage.name))
+            for text in _TEXTS
+        )
+
     def simplified(self, operands: Operands) -> Affine:
-        """An equal recipe for the input's and the output's type and narrow_range, so that recipes which cannot differ
-        are evaluated once."""
+        """A recipe that is equal for the operands' types and narrow_range."""
         dtype, out = operands.dtypes["input"], operands.output_dtype
-        told = bool(operands.options.get("narrow_range", False))
+        narrow_range = bool(operands.options.get("narrow_range", False))
         origin, wide, step, snap, steps = self.origin, self.span, self.step, self.snap, self.steps
         form, narrow, cast = self.form, self.narrow, self.out
         small = BITS[dtype] <= 16
         if narrow.endswith("as-told"):
-            narrow = ("always" if narrow == "as-told" else "levels-always") if told else "ignored"
+            narrow = ("always" if narrow == "as-told" else "levels-always") if narrow_range else "ignored"
         if origin == "lowest-of-int8":
             origin = "lowest" if dtype == "int8" else "zero"
         if narrow == "always" and origin in ("zero", "half"):
@@ -156,11 +166,11 @@ class Affine:
             steps = "float32" if steps == "fused" else steps
             if form == "product-first" and snap == "kept" and origin != "lowest-folded":
                 step = "float32" if steps == "float32" else "float64"
-        # The step is rounded to float32 where the product is taken in it; a reciprocal of it may come before that.
+        # A product in float32 rounds the step to float32. A reciprocal of the step may come before that.
         inverted = form == "inverse" and (snap != "kept" or origin == "lowest-folded")
         if step == "float64" and steps != "float64" and snap != "snapped" and not inverted:
             step = "float64-to-float32"
-        # One difference or quotient of 24-bit numbers is the same when it is rounded to 53 bits first (Figueroa, 1995).
+        # Rounding to 53 bits first changes no difference or quotient of 24-bit numbers (Figueroa, 1995).
         if step == "float32" and (form != "product-first" or steps == "float32"):
             wide = "float32"
         elif step == "float64-to-float32" and wide == "float32" and small and form in _ONE_DIVISION:
@@ -172,11 +182,12 @@ class Affine:
         return Affine(origin, wide, step, snap, steps, self.subnormals, form, narrow, self.clamp, cast)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
+        """The output codes, in the output dtype and shape of the operands."""
         return evaluated(self, operands)
 
     def on(self, bench: Bench) -> Numbers:
-        """What is cast in the end; stages in common with other recipes on that bench are not evaluated again."""
-        left_out = int(self.narrow.endswith("always") or _told(self.narrow, bench))
+        """The numbers before the final cast. The bench shares the results of common stages."""
+        left_out = int(self.narrow.endswith("always") or _leaves_out_as_told(self.narrow, bench))
         levels = bench.levels - left_out
         lowest = bench.lowest + (0 if self.narrow.startswith("levels") else left_out)
         step = (self.form, self.span, self.step, levels, self.subnormals)
@@ -191,12 +202,12 @@ class Affine:
         return clamped(bench, result, self.subnormals) if self.clamp == "clamped" else result
 
 
-def _told(narrow: Narrow, bench: Bench) -> bool:
+def _leaves_out_as_told(narrow: Narrow, bench: Bench) -> bool:
     return narrow.endswith("as-told") and bool(bench.operands.options.get("narrow_range", False))
 
 
 def _step(bench: Bench, form: Form, wide: Span, step: Single, levels: int, subnormals: Subnormals) -> Numbers:
-    """What the moved input is multiplied by; for "inverse", what it is divided by."""
+    """The factor of the moved input. For the form "inverse", its divisor."""
     kind = real(step)
     distance = to_precision(bench.of(span, wide, subnormals), kind, subnormals)
     most, count, one = kind(levels), kind(levels + 1), kind(1)
@@ -247,12 +258,12 @@ def _snapped(bench: Bench, snap: Snap, *step: Any) -> Numbers:
     multiple = settled(low.astype(unit.dtype) / unit, subnormals)
     below = np.trunc(np.abs(multiple))
     whole = np.copysign(below + (np.abs(multiple) - below >= 0.5).astype(unit.dtype), multiple)
-    # Ends that are equal, perhaps because both were flushed, leave no step that min could be a multiple of.
+    # Equal ends, perhaps because both were flushed, give a step of 0, which has no multiples.
     return np.where(low == high, low, settled(whole * unit, subnormals))
 
 
 def _moved(bench: Bench, origin: Origin, lowest: int, precision: str) -> Numbers:
-    """The input from its origin; all of these are integers or halves, of which none is subnormal."""
+    """input - origin. All results are integers or halves, so none is subnormal."""
     kind = real(precision)
     if origin == "lowest-in-integers":
         return np.asarray(bench.codes - lowest).astype(kind)
@@ -294,14 +305,14 @@ _PRECISIONS: tuple[tuple[Span, Single], ...] = (
     ("float64", "float64"),
     ("float64", "float64-to-float32"),
 )
-"""Of the span and of the step; a step in float32 cannot tell a span in float64 from one in float32."""
+"""Precisions of span and step. Before a step in float32, a span in float64 gives the same as one in float32."""
 
 _SAME_FOR_ALL_TYPES = {
     ("float64", True, "kept"),
     ("float64", True, "snapped-float32"),
     *product(("float32", "float64-to-float32"), (True, False), ("snapped",)),
 }
-"""(step, whether it is multiplied in float32, snap) for which another recipe is always the same."""
+"""(step, True for a product in float32, snap) for which another recipe is always equal."""
 
 _UNUSUAL: Mapping[str, tuple[str, ...]] = {
     "origin": ("lowest-in-integers", "half", "above-lowest", "below-lowest"),
@@ -310,7 +321,7 @@ _UNUSUAL: Mapping[str, tuple[str, ...]] = {
     "clamp": ("clamped",),
     "out": ("via-float32", "truncated"),
 }
-"""Choices of which a recipe has at most one, beside any usual ones."""
+"""Unusual options by stage. A searched recipe has at most one of them, beside any usual ones."""
 
 
 def _usual() -> Iterator[Affine]:
@@ -322,7 +333,7 @@ def _usual() -> Iterator[Affine]:
     for form, flushing, snap, last, origin, (wide, step) in product(
         forms, subnormals, snaps, steps, origins, _PRECISIONS
     ):
-        # A step that is rounded to float32 only later, or was rounded to it already, is as if it were rounded at once.
+        # It does not matter when a step is rounded to float32, so one of several equal recipes is enough.
         if (step, last != "float64", snap) not in _SAME_FOR_ALL_TYPES:
             yield Affine(origin, wide, step, snap, last, flushing, form)
 
@@ -339,62 +350,12 @@ def _unusual(usual: Iterable[Affine]) -> Iterator[Affine]:
 
 
 def _is_whole(recipe: Affine) -> bool:
-    """Whether a recipe without a step has no stage of its own for one, nor a product to be fused."""
+    """True if a recipe whose form has no step of its own sets no option that needs one."""
     return recipe.steps != "fused" and (recipe.form == "inverse" or recipe.step == recipe.steps)
 
 
-def _departures(recipe: Affine | Scaled) -> int:
-    """In how many stages a recipe departs from the text that is nearest to it."""
-    if isinstance(recipe, Scaled):
-        return recipe.departures
-    return min(
-        sum(1 for stage in fields(recipe) if getattr(recipe, stage.name) != getattr(text, stage.name))
-        for text in _TEXTS
-    )
-
-
-def _composed() -> tuple[Reading, ...]:
+def affine_recipes() -> Iterator[Affine]:
+    """Every affine recipe that attribution searches. A recipe may come more than once."""
     usual = tuple(_usual())
-    recipes: dict[Affine | Scaled, None] = dict.fromkeys((*SCALED_RECIPES, *usual, *_unusual(usual)))
-    return tuple(sorted(recipes, key=_departures))
-
-
-RANGE_READINGS: tuple[Reading, ...] = (*MIN_COMBINED, *MIN_FIRST, *SCALED_FLOAT, *SCALED_SYMMETRIC, *_composed())
-"""Every reading of a range formula known here, legal or not, those first that depart least from the texts; attribution
-searches them in this order."""
-
-
-@cache
-def _named() -> Mapping[str, Reading]:
-    return {reading.name: reading for reading in RANGE_READINGS}
-
-
-def by_name(name: str) -> Reading:
-    """The range reading of that name. Raises KeyError when there is none."""
-    return _named()[name]
-
-
-@cache
-def _lattice(dtype: str, out: str, narrow_range: bool) -> tuple[Reading, ...]:
-    types = Operands({}, {"input": dtype}, out, (), {"narrow_range": narrow_range})
-    first: dict[Reading, Reading] = {}
-    for reading in RANGE_READINGS:
-        first.setdefault(reading.simplified(types), reading)
-    return tuple(first.values())
-
-
-def range_lattice(operands: Operands) -> tuple[Reading, ...]:
-    """The range readings that may differ for the operands' types and narrow_range, in order of preference: of those
-    with equal simplified forms the first."""
-    return _lattice(operands.dtypes["input"], operands.output_dtype, bool(operands.options.get("narrow_range", False)))
-
-
-def evaluate_all(readings: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:
-    """The output codes of each reading, as its ``evaluate`` gives them but for NaN, which is made canonical; stages in common
-    are evaluated once, and what is cast in the same way is cast together."""
-    composed = evaluated_together([reading for reading in readings if isinstance(reading, Affine | Scaled)], operands)
-    given, out = iter(composed), operands.output_dtype
-    return [
-        next(given) if isinstance(reading, Affine | Scaled) else canonical(reading.evaluate(operands), out)
-        for reading in readings
-    ]
+    yield from usual
+    yield from _unusual(usual)
