@@ -1,17 +1,17 @@
-# make setup | sweep | gate | gate-numba | gate-cuda-on-cpu | nvrtc | bench | test | test-slow | lint | format | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
+# make setup | sweep | gate | gate-numba | gate-cuda-on-cpu | nvrtc | bench | test | test-slow | lint | format | docs | wheel | frozen | findings | detection | alarms | mutants; PYTHON names the Python 3.11 or newer to begin with.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
 SUB_BYTE := int4,uint4,float4_e2m1fn,int2,uint2
 
-.PHONY: setup sweep gate gate-numba gate-cuda-on-cpu nvrtc bench test test-slow lint format findings detection alarms mutants clean
+.PHONY: setup sweep gate gate-numba gate-cuda-on-cpu nvrtc bench test test-slow lint format docs wheel frozen findings detection alarms mutants clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $@
 
 sweep: setup
@@ -36,6 +36,21 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The documentation site in build/docs. Broken links are errors.
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
+
+# The wheel in build/wheel. build/lib goes first: setuptools would put files into the wheel that are no longer in the tree.
+wheel: setup
+	rm -rf build/lib build/bdist.* build/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+
+# Record in DIR the behaviour that a refactoring must not change, and compare it with an earlier record, BEFORE.
+DIR ?= build/frozen
+frozen: setup
+	$(BIN)/python tests/support/frozen.py record $(DIR)
+	$(if $(BEFORE),$(BIN)/python tests/support/frozen.py compare --facts $(BEFORE) $(DIR))
 
 # The published findings, made anew: the same versions give the same text, but for its head and the seconds at its end, where the
 # processor has the same vector instructions: TensorFlow has other kernels for those with AVX-512.

@@ -9,7 +9,7 @@ from pathlib import Path
 import exact
 import pytest
 from click.testing import CliRunner
-from folders import SUPPORT
+from folders import ROOT
 
 from xverify import cli, contracts
 from xverify.contracts.single import single_call
@@ -19,7 +19,7 @@ from xverify.core.errors import ContractFileError, UsageError
 from xverify.engine.select import contracts_named
 from xverify.report import load
 
-EXAMPLE = SUPPORT / "vendor_contract.py"
+EXAMPLE = ROOT / "examples" / "vendor_edition.py"
 ID = "acme/DequantizeLinear-1"
 
 
@@ -160,7 +160,7 @@ def line_of(text: str) -> int:
         ("    return Contract(", "    return dict(", "an edition is an xverify.contracts.Contract, not a dict"),
         ("def contract() ->", "CONTRACTS = ()\n\n\ndef contract() ->", "CONTRACTS is a tuple of one or more Contracts"),
         ("def judge(call: Call)", "def judge(call: Call", f"line {line_of('def judge(call: Call)')}: "),
-        ("from xverify.contracts import Contract", "import acme", ": running it raised ModuleNotFoundError: No module"),
+        ("from xverify.core.call import Call", "import acme", ": running it raised ModuleNotFoundError: No module"),
         ("    clauses = [", "    raise KeyError('x')\n    clauses = [", "contract() raised KeyError: 'x'"),
         ('ID = "acme/DequantizeLinear-1"', 'ID = "acme"', 'an id looks like "vendor/Operator-1"'),
         (
@@ -229,8 +229,8 @@ def test_a_file_that_is_not_text_or_not_python_is_a_usage_error(tmp_path):
     (tmp_path / "binary.py").write_bytes(bytes(range(256)))
     (tmp_path / "exits.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "edition.txt").write_text("formula: (x - zp) * s\n")
-    lost = altered(tmp_path, "from xverify.contracts import Contract", "import acme")
-    line = line_of("from xverify.contracts import Contract")
+    lost = altered(tmp_path, "from xverify.core.call import Call", "import acme")
+    line = line_of("from xverify.core.call import Call")
     assert f"line {line}: running it raised ModuleNotFoundError" in xverify("contracts", lost, code=2)
     assert "binary.py: " in xverify("contracts", tmp_path / "binary.py", code=2)
     assert "line 1: running it raised SystemExit" in xverify("contracts", tmp_path / "exits.py", code=2)

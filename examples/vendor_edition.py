@@ -1,24 +1,23 @@
-"""An edition from outside xverify, for ``--contract tests/support/vendor_contract.py``: copy it and make it your own.
+"""A vendor's edition of DequantizeLinear, for ``--contract examples/vendor_edition.py``. Copy it and change it.
 
-Acme and its manual are invented. The manual says of DequantizeLinear: int8 or uint8 in, bfloat16 scales and bfloat16 out, one
-scale for the whole tensor or one for each block of 32 elements, the difference in int16, the product rounded once. An
-edition says that in four parts: clauses (the sentences), a domain (the types), `judge` (which calls are allowed), and the
-readings of the formula (which bits are right).
+The vendor Acme and its manual are invented. The manual allows int8 and uint8 codes with bfloat16 scales and results. There is
+one scale for the whole tensor, or one for each block of 32 elements. The difference is taken in int16, and the product is
+rounded once. An edition states that in four parts: clauses (the sentences), a domain (the types), `judge` (which calls are
+allowed), and the readings of the formula (which bits are right).
 """
 
 from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT
-from xverify.contracts import Contract
-from xverify.contracts.model import Cell, Clause, Domain, Judgement, judged
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
 from xverify.core.call import Call
 
-# "vendor/Operator-version". The vendor's name must be your own: those of built-in editions are taken.
+# The form is "vendor/Operator-version". Use a vendor name that no built-in edition has.
 ID = "acme/DequantizeLinear-1"
 MANUAL = "Acme NPU operator manual, revision C, section 4.2"
 
-# Quote the sentences, word for word: findings quote them to others. A sweep knows how to break a clause by its name, so use
-# the names that `xverify contracts ai.onnx/DequantizeLinear-21` shows; "formula" must be among them.
+# Quote the sentences word for word, because findings show them to other people. A sweep breaks a clause according to its name,
+# so use the names that `xverify contracts ai.onnx/DequantizeLinear-21` lists. The name "formula" is required.
 TEXTS = {
     "formula": "y = (x - x_zero_point) * x_scale; the difference is taken in int16, the product is rounded once.",
     "x-type": "x is int8 or uint8.",
@@ -31,10 +30,11 @@ TEXTS = {
     "axis-range": "axis is in [-r, r-1] for x of rank r.",
     "attributes": "The attributes are axis and block_size.",
 }
-# Where the document says nothing, a clause has no text, and its note says on what it is silent.
+# A clause without text records a silence of the document. Its note names the subject.
 SILENT = {"subnormal": "no sentence says whether subnormal results are kept or flushed to zero"}
 
-# What the sweep draws its calls from. zero_point_dtypes is left out: then the zero point has the type of x.
+# The types, granularities and attributes of the calls that a sweep makes. Without zero_point_dtypes, a zero point has the type
+# of x.
 DOMAIN = Domain(
     family="linear",
     x_dtypes=("int8", "uint8"),
@@ -46,7 +46,7 @@ DOMAIN = Domain(
 
 
 def judge(call: Call) -> Judgement:
-    """What the manual says of a call. The tensors are x, scale and perhaps zero_point."""
+    """Decide if the manual allows a call. The tensors are x, scale and optionally zero_point."""
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     broken = []
     if x.dtype not in DOMAIN.x_dtypes:
@@ -70,12 +70,12 @@ def judge(call: Call) -> Judgement:
         broken.append("block-size")
     elif scale.shape != tuple(ceil_div(extent, 32) if i == axis else extent for i, extent in enumerate(x.shape)):
         broken.append("block-shape")
-    # The second list is for clauses that leave the call open, which nobody is blamed for: this manual has none.
+    # The second list is for clauses that leave a call unspecified. This manual has none.
     return judged(ID, broken, [])
 
 
 def cell(call: Call) -> Cell:
-    """Under which types and granularity the call is counted."""
+    """Cell of a call: the types and the granularity under which xverify counts it."""
     tensors = call.tensors
     zero_point = tensors["zero_point"].dtype if "zero_point" in tensors else ""
     granularity = "per_tensor" if tensors["scale"].shape == () else "blocked"
@@ -83,24 +83,27 @@ def cell(call: Call) -> Cell:
 
 
 def operands(call: Call) -> Operands:
-    """Which x, scale and zero point each value of the output gets."""
+    """Value of x, scale and zero point for each element of the output."""
     axis, block_size = call.attributes.get("axis", 1), call.attributes.get("block_size", 0)
     return linear_operands(call, "bfloat16", int(axis), int(block_size))
 
 
 def readings(call: Call) -> tuple[Reading, ...]:
-    """The arithmetic that the formula admits. A difference of 8-bit numbers fits in int16, so it is exact; with "rounded
-    once" only one reading is left. Were that not said, FLOAT32 of the same module would be a second one."""
+    """Readings that the formula admits.
+
+    The difference of two 8-bit numbers fits in int16, so it is exact. The product is "rounded once", so one reading remains.
+    Without these words, FLOAT32 from the same module would be a second reading.
+    """
     return (EXACT,)
 
 
 def value_clause(call: Call, reading: str | None) -> str:
-    """The clause that a wrong value contradicts."""
+    """Id of the clause that a wrong value contradicts."""
     return f"{ID}/formula"
 
 
 def contract() -> Contract:
-    """What xverify asks this file for."""
+    """Edition that this file defines. xverify calls this function."""
     clauses = [Clause(f"{ID}/{name}", text, MANUAL) for name, text in TEXTS.items()]
     clauses += [Clause(f"{ID}/{name}", "", MANUAL, note) for name, note in SILENT.items()]
     return Contract(
@@ -114,7 +117,7 @@ def contract() -> Contract:
         operands=operands,
         readings=readings,
         value_clause=value_clause,
-        # Nobody but your kernel knows this edition: implementations of this one are asked, since its calls have the same
-        # form. They are shown beside yours and not judged by Acme's text.
+        # Only your kernel knows this edition. Implementations of the edition named here take calls of the same form, so a
+        # sweep shows them beside your kernel. It does not judge them by Acme's text.
         like="ai.onnx/DequantizeLinear-21",
     )

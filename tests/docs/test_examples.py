@@ -1,0 +1,93 @@
+"""The examples: every kernel passes its gate, the edition judges a kernel, and the workflow's command is valid."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from folders import ROOT
+from native_compiler import NATIVE, compiled, compiler
+
+from xverify import cli
+
+EXAMPLES = ROOT / "examples"
+NARROW = ("--scale-dtypes", "float32", "--walk-only", "--budget", "60s")
+
+
+def gate(target: str, directory: Path, *options: str) -> str:
+    """Output of a gate that passes."""
+    words = ["gate", "--kernel", target, *options, "--runs", str(directory / "runs")]
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, words)
+    assert result.exit_code == 0, result.output
+    assert f"PASS {target}" in result.output
+    return result.output
+
+
+def compiled_cpp(source: Path, directory: Path) -> Path:
+    """Shared library of a C++ source; the test is skipped if there is no compiler."""
+    paths = (shutil.which(name) for name in ("c++", "g++", "clang++"))
+    command = next(([path] for path in paths if path), None)
+    if command is None and importlib.util.find_spec("ziglang"):
+        command = [sys.executable, "-m", "ziglang", "c++"]
+    if command is None:
+        pytest.skip("there is no C++ compiler: pip install ziglang")
+    library = directory.resolve() / f"{source.stem}.so"
+    options = [
+        "-std=c++17",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{NATIVE}",
+        "-o",
+        str(library),
+    ]
+    result = subprocess.run([*command, *options, str(source)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return library
+
+
+def test_the_numpy_kernel_passes(tmp_path):
+    output = gate(f"{EXAMPLES / 'numpy_kernel.py'}:dequantize", tmp_path, "--x-dtypes", "uint8", *NARROW)
+    assert "unsupported: output of bfloat16, float16" in output
+
+
+def test_the_pytorch_kernel_passes(tmp_path):
+    pytest.importorskip("torch")
+    output = gate(f"{EXAMPLES / 'torch_kernel.py'}:dequantize", tmp_path, "--x-dtypes", "uint8", *NARROW)
+    assert "unsupported: blocked" in output
+
+
+def test_the_c_kernel_passes(tmp_path):
+    library = compiled(EXAMPLES / "c_kernel.c", tmp_path, command=compiler())
+    assert "unsupported: blocked" in gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "int8", *NARROW)
+
+
+def test_the_cpp_kernel_passes(tmp_path):
+    library = compiled_cpp(EXAMPLES / "cpp_kernel.cpp", tmp_path)
+    output = gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", *NARROW)
+    assert "unsupported: output of bfloat16, float16" in output
+
+
+def test_the_workflow_calls_the_gate_with_options_that_exist():
+    text = (EXAMPLES / "github-workflow.yml").read_text()
+    (command,) = re.findall(r"xverify gate .*", text.replace("\\\n", " "))
+    words = shlex.split(command)[2:]
+    parameters = cli.main.commands["gate"].make_context("gate", words).params
+    assert parameters["target"] == "my_kernel.py:dequantize"
+    assert {"junit_file", "html_file", "markdown_file"} <= {name for name, value in parameters.items() if value}
+
+
+def test_every_example_is_listed():
+    listed = set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
+    files = {path.name for path in EXAMPLES.iterdir() if path.is_file()} - {"README.md"}
+    assert listed == files
