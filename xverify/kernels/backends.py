@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from xverify.kernels.blocks import Spread
+from xverify.kernels.formula import apply
+from xverify.kernels.plans import Operand, Plan
 
 BACKENDS = ("numpy", "numba")
 
@@ -38,3 +45,24 @@ def _require_numba() -> None:
         ) from error
     if numba.config.DISABLE_JIT:
         raise ImportError("backend is 'numba', which is told to compile nothing: unset NUMBA_DISABLE_JIT")
+
+
+def planned(
+    backend: str | None,
+    dtype: np.dtype[Any],
+    x: Operand,
+    scale: Operand,
+    zero_point: Operand | None,
+    spread: Spread,
+    by_division: bool = False,
+) -> Plan:
+    """The plan of operands that have been checked: the formula on the backend."""
+    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
+    dtype = np.dtype(dtype.type)
+    if chosen(backend) == "numpy":
+        return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)
+    # Here, because importing Numba takes seconds, and it may be missing.
+    from xverify.kernels.compiled.linear import Linear
+
+    formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
+    return Plan(dtype, formula, formula.for_small(x.shape), spread)

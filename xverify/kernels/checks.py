@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
+from xverify.kernels.backends import planned
 from xverify.kernels.blocks import Spread
 from xverify.kernels.editions import Edition, dtype_name, edition
-from xverify.kernels.formula import planned
 from xverify.kernels.plans import Operand, Plan, remembered
 
 

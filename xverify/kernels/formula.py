@@ -9,10 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from xverify.kernels import casting
-from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block, some_numbers
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
-from xverify.kernels.plans import Operand, Plan
 
 WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2fnuz))
 """The 8-bit types whose differences have up to 33 significant bits."""
@@ -22,26 +20,6 @@ SINGLE_LIMIT = (1 << 24) - (1 << 16)
 
 LOOK_UP_FROM = 256
 """From this size on, an output for each code is computed once and then looked up."""
-
-
-def planned(
-    backend: str | None,
-    dtype: np.dtype[Any],
-    x: Operand,
-    scale: Operand,
-    zero_point: Operand | None,
-    spread: Spread,
-    by_division: bool = False,
-) -> Plan:
-    """The plan of operands that have been checked: the formula on the backend."""
-    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
-    dtype = np.dtype(dtype.type)
-    if chosen(backend) == "numpy":
-        return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)
-    from xverify.kernels.compiled.linear import Linear
-
-    formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
-    return Plan(dtype, formula, formula.for_small(x.shape), spread)
 
 
 def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool) -> None:

@@ -1,4 +1,4 @@
-"""Compiling with Numba, once for each signature and machine: what was compiled is kept on disk where that is possible."""
+"""Compile functions with Numba once for each signature and machine, and cache the machine code on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
     """The function compiled for that signature, to be called with arrays whose elements have these sizes.
 
     It is what Numba calls after it has looked up the signature for the arguments, so what arrays hold is not asked: see
-    `flat.Flat`.
+    `memory.Flat`.
     """
     try:
         return _entry(function, signature, keep=True)
@@ -77,29 +77,15 @@ def sources() -> str:
     digest = sha256()
     for name in (
         "build",
-        "bytewise",
         "chunks",
-        "codings",
-        "decoding",
-        "flat",
-        "halves",
-        "kept",
+        "decode",
+        "layout",
+        "lookup",
         "loops",
         "memory",
-        "nibbles",
-        "numbers",
-        "packed",
-        "parts",
-        "range_loops",
-        "results",
         "rounding",
-        "rows",
-        "scalars",
-        "sharing",
-        "sixteens",
-        "staging",
-        "tables",
-        "unpacking",
+        "threads",
+        "tiles",
         "vectors",
     ):
         digest.update(Path(__file__).with_name(name + ".py").read_bytes())

@@ -1,4 +1,4 @@
-"""(x - zero_point) * scale, and / scale, by compiled loops: the bits of `xverify.kernels.linear`."""
+"""(x - zero_point) * scale, and / scale, by compiled loops, with the bits of `xverify.kernels.linear`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from numba import types
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
-from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
-from xverify.kernels.compiled.flat import Flat, codes_of, is_plain
-from xverify.kernels.compiled.loops import by_rows, by_runs, looked_up, of_one
-from xverify.kernels.compiled.packed import reading
-from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
-from xverify.kernels.compiled.places import Places, Rows, Runs, places
+from xverify.kernels.compiled.decode import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.layout import Layout, Rows, Runs, layout_of
+from xverify.kernels.compiled.loops import by_rows, by_runs, by_table, of_one
+from xverify.kernels.compiled.memory import Flat, codes_of, is_plain
+from xverify.kernels.compiled.tiles import (
+    PIECE,
+    THREADS_FROM,
+    Read,
+    Write,
+    for_all_pieces,
+    for_each_piece,
+    packed_reader,
+)
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS, lie_within
 from xverify.kernels.plans import Operand, Small
 
@@ -41,7 +48,7 @@ def signature(
     real: Any,
     scale: Any,
     offset: Any,
-    spread: Places | None,
+    spread: Layout | None,
     by_division: bool = False,
     in_byte: int = 1,
 ) -> tuple[Any, ...]:
@@ -55,7 +62,7 @@ def signature(
     )  # fmt: skip
 
 
-def loop_of(spread: Places | None) -> Callable[..., Any]:
+def loop_of(spread: Layout | None) -> Callable[..., Any]:
     """The loop for parameters that serve elements so."""
     if spread is None:
         return of_one
@@ -76,7 +83,7 @@ class Linear:
     out: np.dtype[Any]
     coding: Coding
     scale: np.dtype[Any]
-    places: Places | None
+    places: Layout | None
     divides: bool | None
     is_wide: bool
     zero_points_decide: bool
@@ -103,7 +110,7 @@ class Linear:
         given = FLOAT32 if is_rare else out
         # The error of a product of floats may underflow in float32; one of few bits has none.
         rounds_twice = out != FLOAT32 and (by_division or (code.is_float and given == FLOAT32))
-        found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
+        found = None if 0 in x.shape else layout_of(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
         is_laid_out = isinstance(found, Rows) and found.is_laid_out
@@ -177,7 +184,7 @@ class Linear:
         )
         prepared = self._prepared(is_wide, scale, zero_point)
         if self.in_byte > 1 and (prepared is None or not (is_plain(x) and is_plain(out))):
-            self.unpacked(out, x, scale, zero_point, reading(x, self.in_byte))
+            self.unpacked(out, x, scale, zero_point, packed_reader(x, self.in_byte))
             return
         compiled = self.double if is_wide else self.single
         fields, divides, runs, rows = self._given
@@ -206,8 +213,8 @@ class Linear:
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
         if isinstance(places, Rows) and places.is_laid_out:
             if self.offsets_in_byte > 1:
-                offsets = reading(offsets, self.offsets_in_byte)(0, scale.size)
-            factors, offsets = laid_out(factors, places), offsets if zero_point is None else laid_out(offsets, places)
+                offsets = packed_reader(offsets, self.offsets_in_byte)(0, scale.size)
+            factors, offsets = lay_out(factors, places), offsets if zero_point is None else lay_out(offsets, places)
         return factors, offsets
 
     def _scales(self, scale: Array) -> Array:
@@ -254,7 +261,7 @@ def part_of(parameters: Array, first: int, last: int) -> Array:
         return parameters.flat[first:last]  # by an iterator of its own: those of several threads would move one
 
 
-def laid_out(parameters: Array, places: Rows) -> Array:
+def lay_out(parameters: Array, places: Rows) -> Array:
     """The parameters as often as the rows ask for."""
     if not places.is_laid_out:
         return parameters
@@ -277,7 +284,7 @@ def _native(array: Array) -> Array:
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
     """out = the table's entry for each code of x, or of those that ``read`` gives. in_byte: codes in a byte of x."""
     given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
-    compiled = entry(looked_up, signature(*given, in_byte=in_byte))
+    compiled = entry(by_table, signature(*given, in_byte=in_byte))
 
     def write(start: int, codes: Array, elements: Array, streamed: int, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)

@@ -1,4 +1,4 @@
-"""TensorFlow's Dequantize by compiled loops: the bits of `xverify.kernels.ranges`."""
+"""TensorFlow's Dequantize by compiled loops, with the bits of `xverify.kernels.ranges`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numba import types
 from xverify.kernels.blocks import BLOCK, Fill, Spread
 from xverify.kernels.casting import FLOAT64, Array
 from xverify.kernels.compiled.build import Compiled, entry
-from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
-from xverify.kernels.compiled.flat import Flat
-from xverify.kernels.compiled.linear import laid_out, look_up
-from xverify.kernels.compiled.pieces import Write, for_each_piece
-from xverify.kernels.compiled.places import Places, Rows, places
-from xverify.kernels.compiled.range_loops import COMBINED, FIRST, SYMMETRIC, ranged
+from xverify.kernels.compiled.decode import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.layout import Layout, Rows, layout_of
+from xverify.kernels.compiled.linear import lay_out, look_up
+from xverify.kernels.compiled.loops import COMBINED, FIRST, SYMMETRIC, by_range
+from xverify.kernels.compiled.memory import Flat
+from xverify.kernels.compiled.tiles import Write, for_each_piece
 from xverify.kernels.formula import LOOK_UP_FROM
 from xverify.kernels.plans import Operand
-from xverify.kernels.ranges import formula
+from xverify.kernels.range_formula import formula
 
 _MODES = {"MIN_COMBINED": COMBINED, "MIN_FIRST": FIRST, "SCALED": SYMMETRIC}
 
@@ -34,13 +34,13 @@ class Ranged:
 
     out: np.dtype[Any]
     x: np.dtype[Any]
-    places: Places | None
+    places: Layout | None
     mode: str
 
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, spread: Spread, mode: str) -> Ranged:
         """The formula for operands as they are described, which have been checked; ``out`` is the output's dtype."""
-        found = None if 0 in x.shape else places(x.shape, low.shape, spread)
+        found = None if 0 in x.shape else layout_of(x.shape, low.shape, spread)
         return cls(out, x.dtype.newbyteorder("="), found, mode)
 
     @cached_property
@@ -55,7 +55,7 @@ class Ranged:
 
     @cached_property
     def constants(self) -> tuple[float, float]:
-        """What `range_loops.ranged` takes as constants."""
+        """What `loops.by_range` takes as constants."""
         bounds = np.iinfo(self.x)
         levels = float(bounds.max) - float(bounds.min)
         if self.mode == "MIN_COMBINED":
@@ -80,7 +80,7 @@ class Ranged:
             self.coding.fields_type, i64, types.UniTuple(types.float64, 2), Flat(types.float64), Flat(types.float64),
             types.none if is_rows else types.UniTuple(i64, 2), i64 if is_rows else types.none, i64,
         )  # fmt: skip
-        return entry(ranged, signature)
+        return entry(by_range, signature)
 
     def __call__(self, out: Array, x: Array, low: Array, high: Array) -> None:
         """Write the formula's value for every element of x."""
@@ -101,14 +101,14 @@ class Ranged:
         """What writes a piece, with all ranges, converted once."""
         ends = [end.reshape(-1).astype(FLOAT64) for end in (low, high)]
         if isinstance(self.places, Rows):
-            ends = [laid_out(end, self.places) for end in ends]
+            ends = [lay_out(end, self.places) for end in ends]
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             self._compute(codes, elements, ends[0], ends[1], start)
 
         return write
 
-    def _in_parts(self, places: Places, low: Array, high: Array) -> Write:
+    def _in_parts(self, places: Layout, low: Array, high: Array) -> Write:
         """Each piece is given the ranges that it needs; there are too many for them to be laid out anew."""
         line, run = self.line_and_run
 

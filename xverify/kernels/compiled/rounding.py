@@ -1,18 +1,24 @@
-"""One operation and one rounding, as LLVM instructions, vectorised or for vectors: exact, or rounded to odd, then to nearest.
+"""Exact arithmetic with one rounding, as LLVM instructions: products and quotients to output elements.
 
-An output of uint16 holds the codes of float16, one of int16 those of bfloat16, which Numba has not.
+A value is exact, or rounded to odd, before it is rounded to nearest even. An output of type uint16 holds the codes of float16.
+One of type int16 holds those of bfloat16. Numba has neither type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
+from xverify.kernels.compiled import decode
+from xverify.kernels.compiled.memory import Packed, data_of, load, load_packed, store, table_indices
 from xverify.kernels.compiled.vectors import (
+    CHUNK,
+    F16,
     F32,
     F64,
     I1,
@@ -20,6 +26,7 @@ from xverify.kernels.compiled.vectors import (
     I16,
     I32,
     I64,
+    Generated,
     constant,
     element_of,
     has,
@@ -31,6 +38,7 @@ from xverify.kernels.compiled.vectors import (
     of_x86,
     shaped,
     shuffled,
+    spread,
 )
 
 _BITS = {types.uint16: 11, types.int16: 8}
@@ -82,8 +90,8 @@ def element(builder: Any, value: Any, dtype: Any, carries: bool = True, is_norma
     if dtype == types.uint16 and _are_registers(value) and has("avx512fp16"):
         return builder.bitcast(builder.fptrunc(value, shaped(ir.HalfType(), value)), shaped(I16, value))
     if not is_single(value):
-        value = _cut(builder, value, _BITS[dtype] + 2)
-    return _half(builder, value) if dtype == types.uint16 else _brain(builder, value, carries, is_normal)
+        value = _narrow_to_odd(builder, value, _BITS[dtype] + 2)
+    return _to_float16(builder, value) if dtype == types.uint16 else _to_bfloat16(builder, value, carries, is_normal)
 
 
 def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
@@ -97,7 +105,7 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
         # Toward zero, which is what is odd but for the last bit. An overflow gives the largest number, which is odd.
         product = _product_toward_zero(builder, difference, scale)
         error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
-        return _marked(builder, product, builder.fcmp_ordered("!=", error, constant(error.type, 0.0)), 1)
+        return _set_bit_where(builder, product, builder.fcmp_ordered("!=", error, constant(error.type, 0.0)), 1)
     product = builder.fmul(difference, scale)
     error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
     # Infinities and NaN leave an error of NaN, overflow one of infinity and of the other sign.
@@ -140,7 +148,7 @@ def _product_toward_zero(builder: Any, difference: Any, scale: Any) -> Any:
     return _by_register(builder, product, difference, scale)
 
 
-def _marked(builder: Any, value: Any, where: Any, bit: int) -> Any:
+def _set_bit_where(builder: Any, value: Any, where: Any, bit: int) -> Any:
     """Floats with that bit set where it is to be."""
     bits = builder.bitcast(value, integer(value))
     # Behind a fence: of a constant LLVM makes three instructions instead of one with a mask.
@@ -149,7 +157,7 @@ def _marked(builder: Any, value: Any, where: Any, bit: int) -> Any:
     return builder.bitcast(builder.select(where, marked, bits), value.type)
 
 
-def _cut(builder: Any, value: Any, bits: int) -> Any:
+def _narrow_to_odd(builder: Any, value: Any, bits: int) -> Any:
     """A float64 as float32, rounded to odd at so many significant bits: two more than the output has.
 
     What float32 then rounds again are its subnormals of fewer bits than these, which are zeros in either output.
@@ -160,7 +168,7 @@ def _cut(builder: Any, value: Any, bits: int) -> Any:
     if _are_registers(value):
         # What is below is cut off by rounding toward zero, and marked before in the last bit that stays.
         nothing = builder.icmp_unsigned("==", builder.and_(codes, below), constant(kind, 0))
-        marked = _marked(builder, value, builder.not_(nothing), 1 << (53 - bits))
+        marked = _set_bit_where(builder, value, builder.not_(nothing), 1 << (53 - bits))
 
         def single(register: Any) -> Any:
             none, way = ir.Constant(ir.VectorType(F32, 8), None), ir.Constant(I32, _TOWARD_ZERO)
@@ -173,7 +181,7 @@ def _cut(builder: Any, value: Any, bits: int) -> Any:
     return builder.fptrunc(builder.bitcast(cut, value.type), shaped(F32, value))
 
 
-def _half(builder: Any, value: Any) -> Any:
+def _to_float16(builder: Any, value: Any) -> Any:
     """The float16 code of a float32, rounded to nearest even; without an instruction for it, by integers."""
     short, kind = shaped(I16, value), integer(value)
     if has_half_instruction():
@@ -198,11 +206,11 @@ def _half(builder: Any, value: Any) -> Any:
     return builder.trunc(builder.or_(code, sign), short)
 
 
-def _brain(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
+def _to_bfloat16(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any:
     """The bfloat16 code of a float32, rounded to nearest even. carries, is_normal: as for `element`."""
     registers = _registers(builder, value)
     if not (is_register(registers[0], "avx512bf16") and has("avx512dq")):
-        return _brain_by_integers(builder, value, carries)
+        return _to_bfloat16_by_integers(builder, value, carries)
     # The instructions take subnormals for zeros. That for two registers takes as long as the other for one.
     name = "cvtneps2bf16" if len(registers) == 1 else "cvtne2ps2bf16"
     code = of_x86(builder, f"avx512bf16.{name}.512", shaped(I16, value), *reversed(registers))
@@ -248,7 +256,7 @@ def split_product(builder: Any, difference: Any, scale: Any, out: Any) -> Any:
     rounded = of_llvm(builder, "fma", difference, less, builder.fmul(difference, more))
     single = rounded if is_single(rounded) else builder.fptrunc(rounded, shaped(F32, rounded))
     if out == types.uint16:
-        return _half(builder, single)
+        return _to_float16(builder, single)
     kind = integer(single)
     return builder.trunc(builder.lshr(builder.bitcast(single, kind), constant(kind, 16)), shaped(I16, single))
 
@@ -302,7 +310,7 @@ def _unless_subnormal(builder: Any, code: Any, value: Any, carries: bool) -> Any
         for register in _registers(builder, value)
     ]
     none = builder.icmp_unsigned("==", reduce(builder.or_, subnormal), ir.Constant(I16, 0))
-    return unless(builder, none, [code], lambda: [_brain_by_integers(builder, value, carries)])[0]
+    return unless(builder, none, [code], lambda: [_to_bfloat16_by_integers(builder, value, carries)])[0]
 
 
 def unless(builder: Any, holds: Any, usual: list[Any], otherwise: Callable[[], list[Any]]) -> list[Any]:
@@ -318,7 +326,7 @@ def unless(builder: Any, holds: Any, usual: list[Any], otherwise: Callable[[], l
     return results
 
 
-def _brain_by_integers(builder: Any, value: Any, carries: bool) -> Any:
+def _to_bfloat16_by_integers(builder: Any, value: Any, carries: bool) -> Any:
     kind = integer(value)
     bits = builder.bitcast(value, kind)
     # Half a unit, less one where the code is even, is added and cut off.
@@ -331,3 +339,264 @@ def _brain_by_integers(builder: Any, value: Any, carries: bool) -> Any:
         quiet = builder.or_(builder.lshr(bits, constant(kind, 16)), constant(kind, 0x40))
         code = builder.select(builder.fcmp_unordered("uno", value, value), quiet, code)
     return builder.trunc(code, shaped(I16, value))
+
+
+_INTEGER_BITS = {types.uint8: 8, types.uint16: 16, types.int32: 33}
+"""Significant bits of the difference of two codes."""
+
+_SCALE_BITS = {types.float32: 24, types.uint16: 11, types.int16: 8}
+
+
+def is_away(code: Any, coding: Any, offset: Any) -> bool:
+    """Whether an offset may be other than 0: where one is given, or codes have an origin of their own."""
+    return isinstance(offset, types.Array) or not (decode.is_float(coding) or code == types.int32)
+
+
+def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
+    """Of a difference and a scale, both together: Numba's types of a code and its coding, of a scale, and of what holds offsets.
+
+    Where there is no offset it is a number; given as numbers, offsets may be anything.
+    """
+    given = isinstance(offset, types.Array)
+    if given and isinstance(offset.dtype, types.Float):
+        return 64
+    if decode.is_float(coding):
+        return _SCALE_BITS[scale] + (33 if given else 4)
+    return _SCALE_BITS[scale] + _INTEGER_BITS[code]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def round_element(context: Any, value: Any, like: Any) -> Generated:
+    """A float64, exact or rounded to odd, as the element of ``like``, an array: rounded once to nearest even."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return element(builder, arguments[0], like.dtype)
+
+    return like.dtype(types.float64, like), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def differ(context: Any, one: Any, other: Any) -> Generated:
+    """Whether two elements differ in a bit, as 0 or 1."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if one == types.float32:
+            arguments = [builder.bitcast(argument, I32) for argument in arguments]
+        return builder.zext(builder.icmp_unsigned("!=", *arguments), ir.IntType(8))
+
+    return types.uint8(one, one), generate
+
+
+class Kinds(NamedTuple):
+    """Numba's types of what `output_elements` computes with, as a chunk is given them."""
+
+    x: Any
+    out: Any
+    coding: Any
+    divides: Any
+    scales: Any
+    offsets: Any
+
+
+def output_elements(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
+    """The elements of an output, of codes' numbers, scales and offsets: vectors, or numbers that all of them share."""
+    value = scaled_to_odd(builder, number, scale, offset, kinds)
+    is_shared = not isinstance(scale.type, ir.VectorType)
+    return round_elements(builder, value, kinds, known_normals(builder, scale, kinds.divides) if is_shared else None)
+
+
+def store_two(
+    context: Any, builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    is_normal: Any, streamed: Any,
+) -> None:  # fmt: skip
+    """Put the elements of two chunks of codes' numbers, which share a scale and an offset, to a place: an array, and where in it.
+
+    is_normal: what `known_normals` says of the scale. streamed: as for `chunks.put_chunk`.
+    """
+    out, to = place
+    for done in _two_chunks(builder, numbers, scale, offset, kinds, is_normal):
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def store_two_of_row(
+    context: Any, builder: Any, numbers: list[Any], scales: Sequence[Any], offsets: Sequence[Any], kinds: Kinds,
+    place: tuple[Any, Any], is_normal: Any, streamed: Any,
+) -> None:  # fmt: skip
+    """As `store_two`, of two chunks whose elements have a scale and an offset each. is_normal: of all these scales, or None."""
+    values = [scaled_to_odd(builder, *each, kinds) for each in zip(numbers, scales, offsets, strict=True)]
+    if _is_joined(kinds.out):
+        values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
+    out, to = place
+    for value in values:
+        done = round_elements(builder, value, kinds, is_normal)
+        store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
+        to = builder.add(to, ir.Constant(I64, done.type.count))
+
+
+def all_of(builder: Any, mask: Any) -> Any:
+    """Whether all of CHUNK conditions hold."""
+    return builder.icmp_unsigned("==", builder.bitcast(mask, I16), ir.Constant(I16, (1 << CHUNK) - 1))
+
+
+def _two_chunks(builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, is_normal: Any) -> list[Any]:
+    """The elements of two chunks: in two vectors, or in one where one is stored."""
+    quick = _short_way(kinds, element_of(scale))
+    if quick is not None:
+        return _by_short_way(builder, quick, numbers, scale, offset, kinds)
+    values = [scaled_to_odd(builder, number, scale, offset, kinds) for number in numbers]
+    if _is_joined(kinds.out):
+        values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
+    return [round_elements(builder, value, kinds, is_normal) for value in values]
+
+
+ShortWay = Callable[..., tuple[list[Any], Any]]
+"""The elements of chunks, of their differences and a scale, and whether they are right; None where they are."""
+
+
+def _by_short_way(
+    builder: Any, quick: ShortWay, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds
+) -> list[Any]:
+    """The elements of two chunks in a quick way, where that may be."""
+    differences = [_difference(builder, number, offset, kinds) for number in numbers]
+    usual, are_right = quick(builder, differences, as_vector(builder, scale, differences[0]), kinds)
+    may_be = may_split(builder, scale, kinds.out.dtype)
+    holds = may_be if are_right is None else builder.and_(may_be, are_right)
+
+    def otherwise() -> list[Any]:
+        return [
+            round_elements(builder, scaled_to_odd(builder, number, scale, offset, kinds), kinds, None)
+            for number in numbers
+        ]
+
+    return unless(builder, holds, usual, otherwise)
+
+
+def _split_products(builder: Any, differences: list[Any], scale: Any, kinds: Kinds) -> tuple[list[Any], Any]:
+    return [split_product(builder, difference, scale, kinds.out.dtype) for difference in differences], None
+
+
+def _to_nearest_first(builder: Any, differences: list[Any], scale: Any, kinds: Kinds) -> tuple[list[Any], Any]:
+    products, are_right = nearest_products(builder, differences, scale, kinds.out.dtype)
+    return [round_elements(builder, product, kinds, None) for product in products], are_right
+
+
+def _short_way(kinds: Kinds, real: Any) -> ShortWay | None:
+    """The way that takes fewer instructions than a product rounded to odd. real: of the arithmetic."""
+    # A difference of floats may be -0, or a fraction.
+    if kinds.divides != types.none or decode.is_float(kinds.coding):
+        return None
+    bits, out = _operand_bits(kinds), kinds.out.dtype
+    if is_split(real, out, kinds.scales.dtype, bits):
+        return _split_products
+    return _to_nearest_first if is_seldom_between(real, out, bits) else None
+
+
+def _is_joined(of_out: Any) -> bool:
+    return bool(of_out.dtype == types.int16 and rounds_two())
+
+
+def known_normals(builder: Any, scale: Any, divides: Any) -> Any:
+    """What `gives_normals` says of scales; None where that is not known. divides: Numba's type."""
+    return gives_normals(builder, scale) if divides == types.none else None
+
+
+def scaled_to_odd(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
+    """(number - offset) * scale, or / scale, as `to_odd` gives it."""
+    difference, factor = _difference(builder, number, offset, kinds), as_vector(builder, scale, number)
+    return to_odd(builder, difference, factor, kinds.divides != types.none, _operand_bits(kinds), kinds.out.dtype)
+
+
+def _difference(builder: Any, number: Any, offset: Any, kinds: Kinds) -> Any:
+    is_other = is_away(kinds.x.dtype, kinds.coding, kinds.offsets)
+    return builder.fsub(number, as_vector(builder, offset, number)) if is_other else number
+
+
+def _operand_bits(kinds: Kinds) -> int:
+    """Significant bits of differences and scales."""
+    return significant_bits(kinds.x.dtype, kinds.coding, kinds.scales.dtype, kinds.offsets)
+
+
+def round_elements(builder: Any, value: Any, kinds: Kinds, is_normal: Any) -> Any:
+    """Elements of an output, of what `scaled_to_odd` gives."""
+    # The NaN of a product in float32 has no bits below those of a bfloat16 scale: it is that of the scale, or of a code, or the
+    # one that processors make.
+    carries = kinds.scales.dtype != types.int16 or not is_single(value)
+    return element(builder, value, kinds.out.dtype, carries, is_normal)
+
+
+def as_vector(builder: Any, number: Any, like: Any) -> Any:
+    """A vector as it is, a number as often as ``like`` has elements."""
+    return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)
+
+
+def normals_at(context: Any, builder: Any, scales: Any, given: Any, first: Any, divides: Any) -> Any:
+    """What `known_normals` says of CHUNK scales from that one on. scales, divides: Numba's types."""
+    codes = load(context, builder, scales, given, first)
+    return known_normals(
+        builder,
+        codes if scales.dtype == types.int16 else decode.scale_value(builder, codes, scales.dtype, F32),
+        divides,
+    )
+
+
+FLOAT16_LANES = 2 * CHUNK
+"""Elements of a register."""
+
+FLOAT16_REGISTER, _FLOAT16_CODES = ir.VectorType(F16, FLOAT16_LANES), ir.VectorType(I16, FLOAT16_LANES)
+"""A register of floats, and of their codes."""
+
+
+def uses_float16(kinds: Kinds) -> bool:
+    """Whether elements are made so."""
+    offsets = kinds.offsets
+    return bool(
+        has("avx512fp16")
+        and kinds.out.dtype == types.uint16
+        and kinds.scales.dtype == types.uint16
+        and kinds.divides == types.none
+        and kinds.x.dtype == types.uint8
+        and not decode.is_float(kinds.coding)
+        and (not isinstance(offsets, types.Array) or offsets.dtype == types.uint8)
+    )
+
+
+def float16_parameters_at(
+    context: Any, builder: Any, kinds: Kinds, coding: Any, scales: Any, offsets: Any, first: Any
+) -> tuple[Any, Any]:
+    """Scales and offsets of FLOAT16_LANES elements from that parameter on."""
+    scale = builder.bitcast(load(context, builder, kinds.scales, scales, first, count=FLOAT16_LANES), FLOAT16_REGISTER)
+    if isinstance(kinds.offsets, types.Array):
+        return scale, float16_values_at(context, builder, kinds.offsets, offsets, first, coding)
+    return scale, spread(builder, decode.code_origin(builder, coding, F16), scale)
+
+
+def as_float16(builder: Any, number: Any) -> Any:
+    """A scale or an offset that serves all of FLOAT16_LANES elements, which is given in a wider type."""
+    return spread(builder, builder.fptrunc(number, F16), ir.Constant(FLOAT16_REGISTER, None))
+
+
+def float16_values_at(context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any) -> Any:
+    """What `decode.code_value` gives for FLOAT16_LANES codes. codes: Numba's type of what holds them."""
+    if not isinstance(codes, Packed):
+        return decode.code_value(builder, load(context, builder, codes, given, first, count=FLOAT16_LANES), coding, F16)
+    packed = load_packed(context, builder, codes, given, first, FLOAT16_LANES)
+    # Of a place the lowest five bits count, and of these, as of any code, those of its type.
+    every = ir.Constant(ir.VectorType(I8, FLOAT16_LANES), list(range(FLOAT16_LANES)))
+    entries = builder.bitcast(decode.code_value(builder, every, coding, F16), _FLOAT16_CODES)
+    found = of_x86(
+        builder, "avx512.permvar.hi.512", _FLOAT16_CODES, entries, table_indices(builder, packed, codes.in_byte)
+    )
+    return builder.bitcast(found, FLOAT16_REGISTER)
+
+
+def put_float16(
+    context: Any, builder: Any, kinds: Kinds, codes: Any, out: Any, first: Any, coding: Any, parameters: tuple[Any, Any],
+    streamed: Any,
+) -> None:  # fmt: skip
+    """Put the elements of FLOAT16_LANES codes from that one on to the same places of an output. parameters: scales and offsets.
+    streamed: as for `chunks.put_chunk`."""
+    scale, offset = parameters
+    number = float16_values_at(context, builder, kinds.x, codes, first, coding)
+    elements = builder.bitcast(builder.fmul(builder.fsub(number, offset), scale), _FLOAT16_CODES)
+    store(context, builder, elements, data_of(context, builder, kinds.out, out, first), streamed)

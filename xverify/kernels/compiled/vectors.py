@@ -1,9 +1,9 @@
-"""What the writers of LLVM instructions share: each serves one value and a vector of them alike."""
+"""LLVM types and small helpers that write instructions for one value and for a vector of values alike."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from llvmlite import ir
 from numba.core.registry import cpu_target
 
 I1, I8, I16, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 _NAMES = {F32: "f32", F64: "f64"}
@@ -109,3 +110,7 @@ def of_x86(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(result, [argument.type for argument in arguments]), full)
     return builder.call(function, arguments)
+
+
+Generated = tuple[Any, Callable[..., Any]]
+"""A signature of Numba's, and what writes the instructions for it."""

@@ -1,7 +1,9 @@
-"""A few threads that share the pieces of one call. They start when the first large call comes, and anew in a forked child.
+"""Threads that share the pieces of one call: compiled bookkeeping in shared memory, and a pool of helper threads.
 
-Not Numba's own threads: its portable layer ends the process when two Python threads use it at once, and kernels are called from
-several. A function compiled with ``nogil`` runs beside others in ordinary threads.
+Threads are not Numba's own. Its portable layer ends the process if two Python threads use it at once, and several Python threads
+call kernels. A function that is compiled with ``nogil`` runs beside others in ordinary threads.
+
+Sharing state is in memory that all threads see. So no thread needs the interpreter between two pieces.
 """
 
 from __future__ import annotations
@@ -15,11 +17,93 @@ from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
 from time import perf_counter
+from typing import Any
 
-from numba import types
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.sharing import COUNT, INSIDE, NEXT, depart, finish, linger, take
+from xverify.kernels.compiled.vectors import I64, Generated, is_x86, of_x86
+
+NEXT, LEFT, COUNT, BELL, INSIDE, POLLS, ENDS = range(0, 56, 8)
+"""The next piece; pieces that are not done; all of them; the address of the word that changes as a call begins; how many other
+threads are in the call; how often one that has nothing to do looks before it sleeps. In bytes."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def atomic_add(context: Any, address: Any, number: Any) -> Generated:
+    """Add to the word at an address at once, and give what was there."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = builder.inttoptr(arguments[0], I64.as_pointer())
+        return builder.atomic_rmw("add", word, arguments[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def atomic_load(context: Any, address: Any) -> Generated:
+    """The word at an address, as it is now."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(builder.inttoptr(arguments[0], I64.as_pointer()), "seq_cst", 8)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def pause(context: Any) -> Generated:
+    """Leave the core's other thread what a moment of waiting would take of it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        if is_x86():
+            of_x86(builder, "sse2.pause", ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def take_piece(shared: Any) -> Any:
+    """Where the next piece begins and ends: 0, 0 when all are taken. The first taken is told to those who listen."""
+    number = atomic_add(shared + NEXT, 1)
+    if number == 0:
+        atomic_add(atomic_load(shared + BELL), 1)
+    if number >= atomic_load(shared + COUNT):
+        return 0, 0
+    place = shared + ENDS + 8 * number
+    return atomic_load(place), atomic_load(place + 8)
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def finish_piece(shared: Any) -> None:
+    """Say that a piece is done."""
+    atomic_add(shared + LEFT, -1)
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def wait_for_others(shared: Any) -> None:
+    """Wait a while for the pieces that others have, and for them to leave."""
+    for _ in range(atomic_load(shared + POLLS)):
+        if atomic_load(shared + LEFT) == 0 and atomic_load(shared + INSIDE) == 0:
+            return
+        pause()
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def leave_call(shared: Any, heard: Any) -> None:
+    """Leave a call, and wait a while for the next one: until the bell says something else than was heard.
+
+    Both here, without the interpreter, which the caller needs as soon as all have left.
+    """
+    bell, looks = atomic_load(shared + BELL), atomic_load(shared + POLLS)
+    atomic_add(shared + INSIDE, -1)
+    for _ in range(looks):
+        if atomic_load(bell) != heard:
+            return
+        pause()
+
 
 _NEXT, _COUNT, _INSIDE = NEXT // 8, COUNT // 8, INSIDE // 8
 
@@ -35,7 +119,7 @@ class _Job:
     how often one who waits looks before it sleeps.
 
     A helper enters a call before it does any of it, and leaves when it holds nothing of it any more; the caller closes it: then
-    none enters, and those inside are waited for (see `share`).
+    none enters, and those inside are waited for (see `run_shared`).
     """
 
     def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int, looks: int) -> None:
@@ -64,15 +148,15 @@ class _Job:
             self.error = error.with_traceback(None)  # whose frames hold the arrays
             self.words[_NEXT] = self.words[_COUNT]
         del work
-        _departing()(self.shared, heard())
+        _compiled_leave_call()(self.shared, heard())
         with self.counting:
             if self.is_awaited and self.words[_INSIDE] == 0 and self.left.locked():
                 self.left.release()
 
 
 @cache
-def _departing() -> Callable[[int, int], None]:
-    return entry(depart.py_func, (types.int64, types.int64))
+def _compiled_leave_call() -> Callable[[int, int], None]:
+    return entry(leave_call.py_func, (types.int64, types.int64))
 
 
 def usable_cores() -> int:
@@ -92,7 +176,7 @@ def _current_core() -> Callable[[], int]:
     return function if hasattr(os, "sched_setaffinity") else lambda: -1
 
 
-def leave(core: int) -> None:
+def avoid_core(core: int) -> None:
     """Have the calling thread run on other cores of the process, if it runs on that one.
 
     Linux wakes a thread where its waker runs, which goes on working there: two threads of one call would share a core for longer
@@ -108,33 +192,33 @@ PATIENCE = 2e-4
 and nobody is late who is not kept from running."""
 
 
-def looks_in(seconds: float) -> int:
+def polls_in(seconds: float) -> int:
     """How often a thread that waits looks in that time: x86's ``pause`` takes ten cycles, or as many as 140.
 
     Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, on the latency of PAUSE in Skylake Client.
     """
-    lingers = entry(linger.py_func, (types.int64,))
-    words = array("q", [0, 1, 1, 0, 0, _SOME_LOOKS, 0, 0])  # a piece that is never done
+    lingers = entry(wait_for_others.py_func, (types.int64,))
+    words = array("q", [0, 1, 1, 0, 0, _SOME_POLLS, 0, 0])  # a piece that is never done
     took = []
     for _ in range(5):
         began = perf_counter()
         lingers(words.buffer_info()[0])
         took.append(perf_counter() - began)
-    return round(_SOME_LOOKS * seconds / min(took))
+    return round(_SOME_POLLS * seconds / min(took))
 
 
-_SOME_LOOKS = 2048
+_SOME_POLLS = 2048
 
 
 class _Helpers:
     """So many threads, or as many as can be had, which live as long as the process. bell: the word that changes when a call
-    begins. looks: see `looks_in`."""
+    begins. looks: see `polls_in`."""
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
         self._words = array("q", [0])
         self.bell, _ = self._words.buffer_info()
-        self.looks = looks_in(PATIENCE)
+        self.looks = polls_in(PATIENCE)
         self.count = 0
         with contextlib.suppress(RuntimeError):  # no more threads can be started
             for number in range(count):
@@ -144,7 +228,7 @@ class _Helpers:
     def _serve(self) -> None:
         while True:
             job = self.jobs.get()
-            leave(job.core)
+            avoid_core(job.core)
             job.help(self._heard)
             del job
 
@@ -166,7 +250,7 @@ def threads() -> int:
     return usable_cores()
 
 
-def share(work: Work, ends: Sequence[int]) -> None:
+def run_shared(work: Work, ends: Sequence[int]) -> None:
     """Call ``work`` on as many threads as there are cores, or pieces; the caller's is one of them. ends: where pieces begin, and
     where the last ends.
 
@@ -191,7 +275,7 @@ def share(work: Work, ends: Sequence[int]) -> None:
                     job.work = None
                     job.words[_NEXT] = job.words[_COUNT]
                 while job.is_awaited and job.words[_INSIDE]:
-                    job.left.acquire(timeout=_LOOK_SECONDS)
+                    job.left.acquire(timeout=_POLL_SECONDS)
                 break
             except BaseException as error:
                 interrupted = error
@@ -201,20 +285,20 @@ def share(work: Work, ends: Sequence[int]) -> None:
         raise job.error
 
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 """How often one who waits looks by itself: a lock that was had as Ctrl-C came is not given again."""
 
 _WAITING = 4
 """Calls for each helper that may wait."""
 
 
-def each(task: Task, pieces: int) -> None:
+def run_each(task: Task, pieces: int) -> None:
     """Call task(0) ... task(pieces - 1), each once, on as many threads as there are cores."""
     if min(threads(), pieces) < 2:
         for piece in range(pieces):
             task(piece)
         return
-    taken, finished = (entry(function.py_func, (types.int64,)) for function in (take, finish))
+    taken, finished = (entry(function.py_func, (types.int64,)) for function in (take_piece, finish_piece))
 
     def work(shared: int, helps: bool) -> None:
         while True:
@@ -224,4 +308,4 @@ def each(task: Task, pieces: int) -> None:
             task(piece)
             finished(shared)
 
-    share(work, range(pieces + 1))
+    run_shared(work, range(pieces + 1))

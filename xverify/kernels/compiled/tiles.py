@@ -1,4 +1,4 @@
-"""A large tensor in pieces: flat, contiguous codes in, flat, contiguous elements out, on several threads where that pays."""
+"""A large tensor in pieces: the partition, the tile cursor, and the staging of chunks that are cut."""
 
 from __future__ import annotations
 
@@ -6,14 +6,104 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from xverify.kernels.blocks import Index, blocks
 from xverify.kernels.casting import Array
-from xverify.kernels.compiled.flat import is_plain
-from xverify.kernels.compiled.pool import each, share, threads
-from xverify.kernels.compiled.staging import ALL, WHOLE
+from xverify.kernels.compiled.build import entry
+from xverify.kernels.compiled.memory import LINE, PART, Flat, data_of, get, is_plain, put, settle, store
+from xverify.kernels.compiled.threads import finish_piece, run_each, run_shared, take_piece, threads
+from xverify.kernels.compiled.vectors import CHUNK, I1, I64, Generated, room_for
+
+WHOLE, ALL = 1, 2
+"""What is stored past the caches: where chunks are whole, or where they are cut as well."""
+
+STAGE = 4096
+"""Elements that are put together: enough for what a loop does before and after them to be little beside, few enough to stay in
+the first cache with the codes that they are made of."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def staging_buffer(context: Any, out: Any) -> Generated:
+    """The address of room for STAGE elements of an output."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ptrtoint(room_for(builder, context.get_data_type(out.dtype), STAGE, LINE), I64)
+
+    return types.int64(out), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def redirect_to_stage(context: Any, out: Any, room: Any, first: Any) -> Generated:
+    """The output, but that out[first] and the STAGE - 1 elements behind it are in the room: nothing else of it may be touched."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given, room_, first_ = arguments
+        made = context.make_array(out)(context, builder, given)
+        before = builder.mul(first_, ir.Constant(I64, context.get_abi_sizeof(context.get_data_type(out.dtype))))
+        made.data = builder.inttoptr(builder.sub(room_, before), made.data.type)
+        return made._getvalue()
+
+    return out(out, types.int64, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def flush_stage(context: Any, out: Any, room: Any, first: Any, stop: Any) -> Generated:
+    """Store what is in the room past the caches: whole chunks, to out[first] ... out[stop - 1], the first at a line's start."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        result, room_, first_, stop_ = arguments
+        chunk = ir.VectorType(context.get_data_type(out.dtype), CHUNK)
+        start = builder.inttoptr(room_, chunk.as_pointer())
+        chunks = builder.udiv(builder.sub(stop_, first_), ir.Constant(I64, CHUNK))
+        with cgutils.for_range(builder, chunks) as loop:
+            done = builder.load(builder.gep(start, [loop.index]))
+            place = builder.add(first_, builder.mul(loop.index, ir.Constant(I64, CHUNK)))
+            store(context, builder, done, data_of(context, builder, out, result, place), ir.Constant(I1, 1))
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.intp, types.intp), generate
+
+
+@njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def next_tile(where: Any, shared: Any, last: Any) -> Any:
+    """The next piece: its first element, where what is stored past the caches begins and ends, where the piece ends, and whether
+    chunks are cut in what is stored so, which is put together first then (`staging`). An empty one where none is left.
+
+    where: the address of out[0], the bytes of an element, the number of elements, the place in the tensor of the first,
+    ``streamed`` as `loops` have it, and of what number the place of the first one that is stored past the caches must be a
+    multiple for none to be cut: 0 where some are in any case. shared: as `sharing` has it, or 0 where one thread writes all.
+    last: where the piece ends that is done, or 0.
+    """
+    target, itemsize, size, position, streamed, multiple = where
+    is_first = last == 0
+    if streamed != 0 and not is_first:
+        settle()
+    first = last
+    if shared != 0:
+        if not is_first:
+            finish_piece(shared)
+        first, last = take_piece(shared)
+    elif is_first:
+        first, last = 0, size
+    start, end, is_cut = first, first, False
+    if streamed != 0:
+        begins = target + first * itemsize
+        before = min(last - first, (-begins % LINE) // itemsize)
+        if multiple == 0 or (position + first + before) % multiple != 0:
+            before_part = min(last - first, (-begins % PART) // itemsize)
+            is_cut = multiple == 0 or (position + first + before_part) % multiple != 0
+            before = before if is_cut else before_part
+        if streamed == ALL or not is_cut:
+            start, end = first + before, last - (last - first - before) % CHUNK
+    return first, start, end, last, is_cut
+
 
 PIECE = 1 << 18
 """Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
@@ -40,7 +130,6 @@ pieces itself where it is given ``shared``: see `loops`."""
 
 Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
-
 
 OWN_CACHE = 1 << 25
 """Bytes of the largest last cache that is counted as this process's own. That of a server is shared with many cores, also with
@@ -110,7 +199,7 @@ def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed:
     def work(shared: int, helps: bool) -> None:
         write(start, codes, elements, streamed, shared, helps)
 
-    share(work, _ends(elements.size, threads()))
+    run_shared(work, _ends(elements.size, threads()))
 
 
 def for_each_piece(
@@ -133,7 +222,7 @@ def for_each_piece(
         start, stop = number * largest, min((number + 1) * largest, size)
         write(start, stop, codes(start, stop), elements[start:stop], streamed)
 
-    _each(task, -(-size // largest), out)
+    _run_tasks(task, -(-size // largest), out)
 
 
 @lru_cache(maxsize=16)
@@ -158,7 +247,7 @@ def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> No
     """The same for any strides and byte order: what is not plain is copied, a block at a time."""
     if out.ndim == 0:
         out, x = out.reshape(1), x.reshape(1) if read is None else x
-    listed = list(_placed(out.shape))
+    listed = list(_ordered_blocks(out.shape))
 
     def task(number: int) -> None:
         start, stop, index = listed[number]
@@ -171,10 +260,10 @@ def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> No
         if elements.base is None:
             target[...] = elements.reshape(target.shape)
 
-    _each(task, len(listed), out)
+    _run_tasks(task, len(listed), out)
 
 
-def _placed(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
+def _ordered_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
     """Blocks and where they begin and end in C order."""
     start = 0
     for index in blocks(shape):
@@ -183,9 +272,38 @@ def _placed(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
         start = stop
 
 
-def _each(task: Callable[[int], None], count: int, out: Array) -> None:
+def _run_tasks(task: Callable[[int], None], count: int, out: Array) -> None:
     if out.nbytes >= THREADS_FROM:
-        each(task, count)
+        run_each(task, count)
     else:
         for number in range(count):
             task(number)
+
+
+def unpack(packed: Any, codes: Any, in_byte: Any) -> None:
+    """The codes of all bytes, the lowest bits first; ``in_byte``, 2 or 4, are in each."""
+    if in_byte == 2:
+        for i in range(packed.size):
+            byte = get(packed, i)
+            put(codes, 2 * i, byte & 15)
+            put(codes, 2 * i + 1, byte >> 4)
+    else:
+        for i in range(packed.size):
+            byte = get(packed, i)
+            put(codes, 4 * i, byte & 3)
+            put(codes, 4 * i + 1, (byte >> 2) & 3)
+            put(codes, 4 * i + 2, (byte >> 4) & 3)
+            put(codes, 4 * i + 3, byte >> 6)
+
+
+def packed_reader(packed: Array, in_byte: int) -> Read:
+    """What gives a part of the codes in those bytes, one a byte."""
+    compiled = entry(unpack, (Flat(types.uint8), Flat(types.uint8, written=True), types.int64))
+
+    def read(start: int, stop: int) -> Array:
+        first, last = start // in_byte, -(-stop // in_byte)
+        codes = np.empty((last - first) * in_byte, np.uint8)
+        compiled(np.ascontiguousarray(packed[first:last]), codes, in_byte)
+        return codes[start - first * in_byte : stop - first * in_byte]
+
+    return read
