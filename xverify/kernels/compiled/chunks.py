@@ -58,10 +58,13 @@ def put_chunk(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """Put (number - offset) * scale, or / scale where ``divides`` is not None, of CHUNK elements of x, from x[first]
-    on, to out[first] and on.
+    """Store (value - offset) * scale, or / scale, of the CHUNK elements from x[first] on, to out[first] and on.
 
-    streamed: past the caches, to out[first] at a multiple of `memory.PART` bytes.
+    Args:
+        divides: Numba's none type for a product.
+        scales: the array of scales, whose type counts here; ``scale`` is the value to use.
+        offsets: the same for offsets.
+        streamed: True to store past the caches, to an address that is a multiple of `memory.PART`.
     """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
@@ -91,7 +94,7 @@ def put_two_chunks(
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`put_chunk` twice. is_normal: what `gives_normals` says of the scale."""
+    """`put_chunk` twice. is_normal: the flag of `gives_normals` for the scale."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -134,7 +137,7 @@ def put_two_chunks(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def gives_normals(context: Any, scale: Any, divides: Any) -> Generated:
-    """Whether no element of that scale, a number, is a subnormal of float32; False where that is not known."""
+    """True if no element with that scale is a subnormal of float32; False if that is not known."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         known = known_normals(builder, arguments[0], divides)
@@ -157,7 +160,7 @@ def put_rest(
     offsets: Any,
     count: Any,
 ) -> Generated:
-    """`put_chunk` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
+    """`put_chunk` for ``count`` elements, fewer than CHUNK. Nothing behind them is read or written."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -186,7 +189,7 @@ def put_chunk_of_row(
     parameter: Any,
     streamed: Any,
 ) -> Generated:
-    """`put_chunk` of elements that have a scale, and an offset, each: scales[parameter] and on. zero: as for `loops`."""
+    """`put_chunk` for elements with a scale and offset each, from scales[parameter] on. zero: as in `loops`."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -242,8 +245,11 @@ def put_two_chunks_of_row(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def caches_rows(context: Any, x: Any, out: Any, coding: Any, zero: Any, table: Any) -> Generated:
-    """Whether `put_cached_row` serves: where an output has 16 bits, to convert parameters takes longer than to read their numbers
-    again. table: as there."""
+    """True if `put_cached_row` serves these types.
+
+    For outputs of 16 bits, converting parameters takes longer than reading converted ones. table: as in
+    `put_cached_row`.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if _may_cache_rows(x, out, coding, zero) and looks_up_values(x.dtype, out.dtype, coding):
@@ -254,6 +260,7 @@ def caches_rows(context: Any, x: Any, out: Any, coding: Any, zero: Any, table: A
 
 
 def _may_cache_rows(x: Any, out: Any, coding: Any, zero: Any) -> bool:
+    """True if the types allow `put_cached_row`."""
     return bool(out.dtype.bitwidth == 16 and (zero == types.float32 or looks_up_values(x.dtype, out.dtype, coding)))
 
 
@@ -271,7 +278,7 @@ def cache_columns(
     offsets: Any,
     parameter: Any,
 ) -> Generated:
-    """`layout.cache_chunk` twice, for rows of x; where `halves` serve, in float16."""
+    """`layout.cache_chunk` twice, for rows of x; in float16 if `rounding.uses_float16`."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -308,10 +315,12 @@ def put_cached_row(
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`put_two_chunks_of_row` twice, with scales and offsets of a room (`kept`) from that place on.
+    """`put_two_chunks_of_row` twice, with scales and offsets of the parameter cache from index ``place`` on.
 
-    table: what `numbers_of_codes` gives. ahead: by how many elements codes are fetched before they are wanted. is_normal: what
-    `gives_normals` says of all scales.
+    Args:
+        table: the address that `lookup.value_table` returned.
+        ahead: the prefetch distance in elements.
+        is_normal: True if `gives_normals` holds for all scales.
     """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
@@ -363,7 +372,7 @@ def put_rest_of_row(
     parameter: Any,
     count: Any,
 ) -> Generated:
-    """`put_chunk_of_row` of ``count`` elements, fewer than CHUNK; of what lies behind them nothing is read or written."""
+    """`put_chunk_of_row` for ``count`` elements, fewer than CHUNK. Nothing behind them is read or written."""
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -378,7 +387,9 @@ def put_rest_of_row(
 
 
 def _row_elements(context: Any, builder: Any, kinds: Kinds, given: list[Any], mask: Any) -> Any:
-    """The elements of an output that `put_chunk_of_row` is given; with a mask those."""
+    """The output elements of a chunk of a row, or of those that the mask names. given: arguments of
+    `put_chunk_of_row`.
+    """
     codes, _, first, coding, zero, _, scales, offsets, parameter = given
     number = code_values_at(context, builder, kinds.x, codes, first, coding, zero.type, mask)
     arrays = kinds.scales, scales, kinds.offsets, offsets

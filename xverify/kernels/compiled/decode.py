@@ -34,33 +34,44 @@ from xverify.kernels.compiled.vectors import (
 )
 
 ELEMENTS = {FLOAT32: types.float32, FLOAT16: types.uint16, BFLOAT16: types.int16}
-"""The element type under which a compiled loop reads a scale and writes an output of each dtype."""
+"""Numba's element type, in compiled loops, of scales and outputs of each dtype."""
 
 _CODE_TYPES = {1: types.uint8, 2: types.uint16, 4: types.int32}
 
 
 class IntegerCoding(NamedTuple):
-    """An integer type: its value is ((code & keep) ^ flip) - flip. keep: the bits that the type has; flip: its sign's, or 0."""
+    """An integer type: its value is ((code & keep) ^ flip) - flip."""
 
     keep: int
+    """A mask of the bits that the type has."""
+
     flip: int
+    """The sign bit of a signed type; 0 for an unsigned one."""
 
 
 class FloatCoding(NamedTuple):
-    """A float type of 16 bits or fewer, by what makes a float32 of its codes.
-
-    keep: the bits of exponent and fraction, which are moved up by ``shift``; bias: what is added to them then. sign_shift: by how
-    much the sign's bit is moved up. Codes of which the bits of ``special_mask`` are ``special`` are infinities or NaN:
-    ``special_bits`` are set in the result.
-    """
+    """A float type of 16 bits or fewer, as the constants that make a float32 of a code."""
 
     keep: int
+    """A mask of the exponent and fraction bits."""
+
     shift: int
+    """The number of bits by which exponent and fraction move up."""
+
     bias: int
+    """The difference of the exponent biases, added to the moved bits."""
+
     sign_shift: int
+    """The number of bits by which the sign bit moves up."""
+
     special_mask: int
+    """A mask of the bits that tell infinities and NaN."""
+
     special: int
+    """The value of the masked bits of infinities and NaN."""
+
     special_bits: int
+    """Bits to set in the float32 of infinities and NaN."""
 
 
 _INFINITY, _NAN = 0x7F800000, 0x7FC00000
@@ -69,29 +80,40 @@ _INFINITY, _NAN = 0x7F800000, 0x7FC00000
 def _float_coding(
     exponent: int, fraction: int, bias: int, special_mask: int, special: int, special_bits: int
 ) -> FloatCoding:
-    """The coding of a type with so many bits of exponent and fraction."""
+    """The coding of a float type with that many exponent and fraction bits."""
     bits = exponent + fraction
     added = (127 - bias) << 23
     return FloatCoding((1 << bits) - 1, 23 - fraction, added, 31 - bits, special_mask, special, special_bits)
 
 
 class Float16Coding(NamedTuple):
-    """A float type of 8 bits or fewer, by what makes a float16 of its codes, for machines that convert those by themselves.
+    """A float type of 8 bits or fewer, as the constants that make a float16 of a code.
 
-    ((code << shift) & keep) | ((code << sign_shift) & 0x8000), and that times the float32 with the bits ``factor``. Codes of
-    which the bits of ``special_mask`` are ``special`` are NaN.
+    It serves processors that convert float16 by an instruction. The value is the float16 with the bits
+    ((code << shift) & keep) | ((code << sign_shift) & 0x8000), times the float32 with the bits ``factor``.
     """
 
     shift: int
+    """The number of bits by which exponent and fraction move up."""
+
     keep: int
+    """A mask of the exponent and fraction bits, after the move."""
+
     sign_shift: int
+    """The number of bits by which the sign bit moves up."""
+
     factor: int
+    """The bits of the float32 that corrects the exponent bias."""
+
     special_mask: int
+    """A mask of the bits that tell NaN."""
+
     special: int
+    """The value of the masked bits of NaN."""
 
 
 FLOAT16_CODING = _float_coding(5, 10, 15, 0x7C00, 0x7C00, _INFINITY)
-"""float16."""
+"""The coding of float16."""
 
 _FLOAT_CODINGS = {
     # No infinities; the only NaN has all bits set.
@@ -104,11 +126,14 @@ _FLOAT_CODINGS = {
     # Neither infinities nor NaN.
     "float4_e2m1fn": _float_coding(2, 1, 1, 0, 1, 0),
 }
-"""The float types of x (sources: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits"; OCP Microscaling Formats 1.0)."""
+"""Float types of x.
+
+Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits"; OCP Microscaling Formats 1.0.
+"""
 
 
 def _by_float16(coding: FloatCoding) -> Float16Coding | None:
-    """The same type by way of float16; None where what is an exponent of the type is that of infinities there."""
+    """The same type through float16; None if one of its finite exponents means infinity in float16."""
     bits, fraction = coding.keep.bit_length(), 23 - coding.shift
     special = coding.special_mask, coding.special
     if bits - fraction == 5:
@@ -120,10 +145,13 @@ def _by_float16(coding: FloatCoding) -> Float16Coding | None:
 
 @dataclass(frozen=True)
 class Coding:
-    """codes: the element type under which a loop reads x. fields: what it is told."""
+    """How codes of one dtype become values."""
 
     codes: Any
+    """Numba's element type of x in a loop."""
+
     fields: IntegerCoding | FloatCoding | Float16Coding
+    """The constants that a loop takes as its argument ``coding``."""
 
     @property
     def fields_type(self) -> Any:
@@ -132,12 +160,17 @@ class Coding:
 
     @property
     def is_float(self) -> bool:
+        """True for a float type."""
         return not isinstance(self.fields, IntegerCoding)
 
 
 @lru_cache(maxsize=64)
 def coding(dtype: np.dtype[Any]) -> Coding:
-    """The coding of a quantized dtype; that of int32 tells nothing, since its codes are numbers. KeyError for another dtype."""
+    """The coding of a quantized dtype. The fields of int32 are zeros, since its codes are values.
+
+    Raises:
+        KeyError: for a dtype that is not a quantized one.
+    """
     codes = _CODE_TYPES[dtype.itemsize]
     if dtype.name in _FLOAT_CODINGS:
         fields = _FLOAT_CODINGS[dtype.name]
@@ -149,16 +182,16 @@ def coding(dtype: np.dtype[Any]) -> Coding:
 
 
 _SMALLEST_NORMAL = 1 << 23
-"""Of float32, its code."""
+"""The bits of float32's smallest normal number."""
 
 
 def is_float(coding: Any) -> bool:
-    """Whether fields of Numba's type ``coding`` are those of a float type."""
+    """True if fields of Numba's type ``coding`` describe a float type."""
     return bool(coding.count != len(IntegerCoding._fields))
 
 
 def is_narrow(builder: Any, coding: Any) -> Any:
-    """Whether codes have four bits or fewer. coding: as for `code_value`."""
+    """True, at run time, if codes have four bits or fewer. coding: as for `code_value`."""
     fields = [builder.extract_value(coding, i) for i in range(coding.type.count)]
     if not is_float(coding.type):
         return builder.icmp_unsigned("<", IntegerCoding(*fields).keep, ir.Constant(I32, 16))
@@ -168,10 +201,12 @@ def is_narrow(builder: Any, coding: Any) -> Any:
 
 
 def code_value(builder: Any, code: Any, coding: Any, real: Any) -> Any:
-    """The value of codes, and `code_origin` more, in the float type ``real``; int32 are their own values. In float16 of integers of 8
-    bits or fewer alone.
+    """The value of codes plus `code_origin`, in the float type ``real``; float16 is for integers of 8 bits or fewer.
 
-    coding: int32, as `codings.Coding.fields` has them; how many tells the kinds of types.
+    Args:
+        code: codes; int32 codes are their own values.
+        coding: LLVM values of int32, as in `Coding.fields`. Their number tells the kind of coding.
+        real: LLVM's float type of the result.
     """
     wide, fields = shaped(I32, code), [builder.extract_value(coding, i) for i in range(coding.type.count)]
     if wide == code.type:
@@ -187,15 +222,17 @@ def code_value(builder: Any, code: Any, coding: Any, real: Any) -> Any:
 
 
 def code_origin(builder: Any, coding: Any, real: Any) -> Any:
-    """What `code_value` of an integer's code has more than its value, so that no sign need be looked at: differences are the same.
-    0 of other types."""
+    """The amount by which `code_value` of an integer code exceeds its value; 0 for other types.
+
+    Differences of two such values are the same, and no sign needs to be extended.
+    """
     if is_float(coding.type):
         return ir.Constant(real, 0.0)
     return builder.sitofp(builder.extract_value(coding, IntegerCoding._fields.index("flip")), real)
 
 
 def scale_value(builder: Any, code: Any, kind: Any, real: Any) -> Any:
-    """The value of scales of Numba's type ``kind``: float32, uint16 for the codes of float16, int16 for those of bfloat16."""
+    """The value of scales. kind: float32, uint16 for codes of float16, or int16 for codes of bfloat16."""
     if kind == types.float32:
         return widen(builder, code, real)
     single = shaped(F32, code)
@@ -213,17 +250,20 @@ def scale_value(builder: Any, code: Any, kind: Any, real: Any) -> Any:
 
 
 def widen(builder: Any, value: Any, real: Any) -> Any:
-    """A float in a type that is as wide or wider."""
+    """A float, converted to a type that is as wide or wider."""
     return value if value.type == shaped(real, value) else builder.fpext(value, shaped(real, value))
 
 
 def _spread_field(builder: Any, field: Any, code: Any) -> Any:
-    """A field as often as there are codes, in their type."""
+    """A field, repeated for each code, in the type of the codes."""
     return spread(builder, builder.trunc(field, element_of(code)), code)
 
 
 def _value_by_float16(builder: Any, code: Any, coding: Float16Coding) -> Any:
-    """Floats of 8 bits or fewer as float32, by way of float16, whose subnormals are numbers to every processor."""
+    """Floats of 8 bits or fewer as float32, through float16.
+
+    No processor mode flushes the subnormals of float16 in this conversion.
+    """
     short = shaped(I16, code)
     code = builder.zext(code, short)
     shift, keep, sign_shift, special_mask, special = (
@@ -233,18 +273,19 @@ def _value_by_float16(builder: Any, code: Any, coding: Float16Coding) -> Any:
     magnitude = builder.and_(builder.shl(code, shift), keep)
     sign = builder.and_(builder.shl(code, sign_shift), constant(short, 0x8000))
     is_special = builder.icmp_unsigned("==", builder.and_(code, special_mask), special)
-    # A NaN with the code's sign: so the numbers of half of the codes are those of the others, each with a sign (`bytewise`).
+    # A NaN keeps the sign of its code. So half of the values are those of the other half with a sign (`lookup.is_mirrored`).
     half = builder.or_(builder.select(is_special, constant(short, 0x7E00), magnitude), sign)
     value = builder.fpext(builder.bitcast(half, shaped(ir.HalfType(), half)), shaped(F32, half))
     return builder.fmul(value, spread(builder, builder.bitcast(coding.factor, F32), value))
 
 
 def _small_float_value(builder: Any, code: Any, coding: FloatCoding) -> Any:
-    """Floats of 16 bits or fewer as float32, exactly, without a subnormal on the way: processors may be told to take one for 0.
+    """Floats of 16 bits or fewer as float32, exactly, without a float32 subnormal in between.
 
-    A code without its sign is moved to where float32 has exponent and fraction, and the exponents' biases are made equal. Where
-    the exponent is 0 that gives 2^-bias * 1.fraction for 2^(1 - bias) * 0.fraction: one is added to the exponent, and what
-    float32's hidden bit is worth then is taken away.
+    A processor may be set to flush subnormals to zero. So the code without its sign moves to float32's exponent and
+    fraction, and
+    the difference of the biases is added. For an exponent of 0 that gives 2^-bias * 1.fraction instead of
+    2^(1 - bias) * 0.fraction. So the exponent grows by one, and the value of float32's hidden bit is subtracted.
     """
     magnitude = builder.and_(code, coding.keep)
     moved = builder.shl(magnitude, coding.shift)
@@ -265,7 +306,7 @@ def _small_float_value(builder: Any, code: Any, coding: FloatCoding) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def value_of_code(context: Any, code: Any, coding: Any, like: Any) -> Generated:
-    """The number of a code as `code_value` says, in the float type of ``like``."""
+    """Numba's form of `code_value`, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         code, coding, like = arguments
@@ -276,7 +317,7 @@ def value_of_code(context: Any, code: Any, coding: Any, like: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def origin_of_coding(context: Any, coding: Any, like: Any) -> Generated:
-    """What `value_of_code` of a code has more than its value, as `code_origin` says, in the float type of ``like``."""
+    """Numba's form of `code_origin`, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return code_origin(builder, arguments[0], arguments[1].type)
@@ -286,7 +327,7 @@ def origin_of_coding(context: Any, coding: Any, like: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def value_of_offset(context: Any, offset: Any, index: Any, coding: Any, like: Any) -> Generated:
-    """The offset at a place as `value_of_code` gives a code, in the float type of ``like``; a number instead of an array is none."""
+    """The offset at an index, as `value_of_code` gives a code. A number instead of an array is no offset."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         offset_, index_, coding_, like_ = arguments
@@ -302,7 +343,7 @@ def value_of_offset(context: Any, offset: Any, index: Any, coding: Any, like: An
 
 @intrinsic  # type: ignore[untyped-decorator]
 def value_of_scale(context: Any, code: Any, like: Any) -> Generated:
-    """The number of a scale as `scale_value` says, in the float type of ``like``."""
+    """Numba's form of `scale_value`, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return scale_value(builder, arguments[0], code, arguments[1].type)
@@ -313,7 +354,7 @@ def value_of_scale(context: Any, code: Any, like: Any) -> Generated:
 def code_values_at(
     context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any, real: Any, mask: Any = None
 ) -> Any:
-    """The numbers of CHUNK codes; with a mask of those. codes: Numba's type of what holds them."""
+    """The values of CHUNK codes from ``first`` on, or of those that the mask names. codes: Numba's type of the array."""
     if mask is None:
         return chunk_values_at(context, builder, codes, given, first, coding, real, 1)[0]
     return code_value(builder, load(context, builder, codes, given, first, mask), coding, real)
@@ -322,9 +363,9 @@ def code_values_at(
 def chunk_values_at(
     context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any, real: Any, count: int
 ) -> list[Any]:
-    """The numbers of ``count`` times CHUNK codes.
+    """The values of ``count`` times CHUNK codes, a vector for each CHUNK.
 
-    Packed ones are looked up among the numbers of all codes, where one instruction does that.
+    Packed codes are looked up among the values of all codes if one instruction can do that.
     """
     if isinstance(codes, Packed) and real == F32 and has("avx512f"):
         packed, kind = load_packed(context, builder, codes, given, first, count * CHUNK), ir.VectorType(F32, CHUNK)
@@ -349,7 +390,9 @@ def parameter_values_at(
     first: Any,
     mask: Any = None,
 ) -> tuple[Any, Any]:
-    """CHUNK scales and offsets from that parameter on, as numbers. scales, offsets: Numba's types of what holds them."""
+    """The values of CHUNK scales and offsets from parameter ``first`` on. scales, offsets: Numba's types of the
+    arrays.
+    """
     codes = load(context, builder, scales, scales_, first, mask)
     scale = scale_value(builder, codes, scales.dtype, real)
     return scale, _offset_values_at(context, builder, coding, real, offsets, offsets_, first, mask)
@@ -358,7 +401,7 @@ def parameter_values_at(
 def _offset_values_at(
     context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any, mask: Any
 ) -> Any:
-    """CHUNK numbers, as `loops` gives one. offsets: Numba's type of what holds them."""
+    """The values of CHUNK offsets, as `value_of_offset` gives one. offsets: Numba's type of the array."""
     origin = code_origin(builder, coding, real)
     if not isinstance(offsets, types.Array):
         return spread(builder, origin, constant(ir.VectorType(real, CHUNK), 0.0))

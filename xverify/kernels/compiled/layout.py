@@ -21,16 +21,21 @@ _LONG_ROW = 512
 """Elements of a row from which on the work between two rows does not count."""
 
 _WORTH_EXPANDING = 1 << 12
-"""Short runs or rows from which on it pays to lay parameters out anew, so that there are fewer."""
+"""Short runs or rows from which on it pays to repeat parameters in memory, so that there are fewer and longer rows."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Every ``run`` elements of a line of ``line`` share a parameter; ``stride`` parameters lie between two lines'."""
+    """A parameter for every ``run`` elements of a line."""
 
     line: int
+    """Elements of a line."""
+
     run: int
+    """Elements that share a parameter; the last run of a line may be shorter."""
+
     stride: int
+    """Parameters from the first of a line to the first of the next."""
 
     def reach(self, start: int, stop: int) -> tuple[int, int]:
         """The first parameter that elements start ... stop - 1 need, and the one after the last."""
@@ -41,30 +46,39 @@ class Runs:
         return low, last * self.stride + (stop - 1) % self.line // self.run + 1
 
     def cuts(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Parts of that range which need parameters that lie together, and not many more than they have elements."""
+        """Subranges whose parameters are adjacent, and not many more than the elements."""
         return _within_lines(self.line, start, stop) if self.stride == 0 else [(start, stop)]
 
     def arguments(self, origin: int) -> tuple[tuple[int, ...], None]:
-        """``runs`` and ``rows`` for parameters of which the first is number ``origin``."""
+        """The loop arguments ``runs`` and ``rows``. origin: the index of the first parameter that the loop gets."""
         return (origin, self.line, self.run, self.stride), None
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Each element of a row has a parameter of its own; ``run`` of a line's ``in_line`` rows share theirs; ``stride`` rows of
-    parameters lie between two lines'. ``repeats``, ``tiles``: how often each parameter, and then all, are laid out anew first.
-    """
+    """A parameter for each element of a row."""
 
     row: int
+    """Elements of a row."""
+
     in_line: int = 1
+    """Rows of a line."""
+
     run: int = 1
+    """Rows of a line that share their parameters."""
+
     stride: int = 0
+    """Rows of parameters from the first of a line to the first of the next."""
+
     repeats: int = 1
+    """How often each parameter is repeated in memory first."""
+
     tiles: int = 1
+    """How often all parameters are then repeated in memory."""
 
     @property
     def is_laid_out(self) -> bool:
-        """Whether the parameters are laid out anew."""
+        """True if the parameters are repeated in memory first."""
         return self.repeats * self.tiles > 1
 
     def reach(self, start: int, stop: int) -> tuple[int, int]:
@@ -91,7 +105,7 @@ Layout = Runs | Rows
 
 
 def _within_lines(line: int, start: int, stop: int) -> list[tuple[int, int]]:
-    """The end of a long line and the beginning of the next need parameters that lie apart."""
+    """Cut a range at the ends of long lines: the end of one and the beginning of the next need distant parameters."""
     if line <= BLOCK:
         return [(start, stop)]
     ends = [start, *range(start - start % line + line, stop, line), stop]
@@ -99,7 +113,13 @@ def _within_lines(line: int, start: int, stop: int) -> list[tuple[int, int]]:
 
 
 def layout_of(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Layout | None:
-    """How parameters of that shape serve a tensor in C order that is not empty; None where one serves all."""
+    """The layout of parameters for a tensor in C order that is not empty; None if one parameter serves all elements.
+
+    Args:
+        shape: the shape of the tensor.
+        parameter: the shape of scales.
+        spread: the axis and the block size.
+    """
     if spread.axis is None or prod(parameter) == 1:
         return None
     extent, inner, size = shape[spread.axis], prod(shape[spread.axis + 1 :]), prod(shape)
@@ -113,29 +133,34 @@ def layout_of(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread
         # Where no block is cut short all lines are one.
         return Runs(extent, spread.run, count) if extent % spread.run else Runs(size, spread.run, 0)
     period = extent * inner
-    parts, is_short = size // (extent if inner == 1 else inner), inner < CHUNK if inner > 1 else period < _LONG_ROW
-    if parts >= _WORTH_EXPANDING and period <= BLOCK and is_short:
+    row_count, is_short = size // (extent if inner == 1 else inner), inner < CHUNK if inner > 1 else period < _LONG_ROW
+    if row_count >= _WORTH_EXPANDING and period <= BLOCK and is_short:
         tiles = -(-_LONG_ROW // period)
         return Rows(period * tiles, repeats=inner, tiles=tiles)
     return Rows(extent) if inner == 1 else Runs(period, inner, 0)
 
 
 CACHED = 4096
-"""Numbers of scales that are kept, and as many of offsets: few enough to stay in a core's first cache with what is read and
-written meanwhile."""
+"""Scales that the cache holds, and as many offsets: few enough to stay in the first-level cache beside inputs and
+outputs.
+"""
 
 ROWS_AT_ONCE = 32
-"""Rows that are done together where they are longer than CACHED: enough for what is done once to be little beside, few enough for
-their codes to be found near."""
+"""Rows that share one pass over cached parameters if they are longer than CACHED.
+
+Enough to make the conversion a small part, and few enough for their codes to stay near.
+"""
 
 RUNS_AT_ONCE = 128
-"""Scales and offsets of short runs that are converted together. A number that was just written in a vector with others is slow to
-read alone, so these are many."""
+"""Scales and offsets of short runs that are converted together.
+
+Reading a single number that was just written as part of a vector is slow, so these are many.
+"""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def parameter_cache(context: Any, like: Any) -> Generated:
-    """The address of room for the numbers of CACHED scales, and then of as many offsets, in the float type of ``like``."""
+    """The address of stack memory for CACHED scales, then as many offsets, in the float type of ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ptrtoint(room_for(builder, arguments[0].type, 2 * CACHED, LINE), I64)
@@ -147,8 +172,11 @@ def parameter_cache(context: Any, like: Any) -> Generated:
 def cache_chunk(
     context: Any, room: Any, place: Any, coding: Any, zero: Any, divides: Any, scales: Any, offsets: Any, parameter: Any
 ) -> Generated:
-    """Put the numbers of scales[parameter] and on, CHUNK of them, in a room from that place on, and of the offsets. Returns what
-    `gives_normals` says of all these scales."""
+    """Convert CHUNK scales and offsets, from ``parameter`` on, and store them in the cache from index ``place`` on.
+
+    Returns:
+        True if `chunks.gives_normals` holds for all these scales.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
@@ -161,7 +189,12 @@ def cache_chunk(
 def cache_values(
     context: Any, builder: Any, room: Any, place: Any, coding: Any, real: Any, divides: Any, arrays: Any, parameter: Any
 ) -> Any:
-    """As `cache_chunk`. real: the type of the numbers. arrays: scales and offsets, each Numba's type and what has it."""
+    """As `cache_chunk`, in LLVM.
+
+    Args:
+        real: LLVM's float type of the values.
+        arrays: Numba's type and LLVM's value of scales, then of offsets.
+    """
     scales, scales_, offsets, offsets_ = arrays
     scale, offset = parameter_values_at(context, builder, coding, real, scales, scales_, offsets, offsets_, parameter)
     known = normals_at(context, builder, scales, scales_, parameter, divides)
@@ -170,13 +203,13 @@ def cache_values(
 
 
 def store_cached(builder: Any, room: Any, place: Any, parameters: tuple[Any, Any]) -> None:
-    """Put vectors of numbers of scales and of offsets in a room from that place on."""
+    """Store vectors of scales and offsets in the cache from index ``place`` on."""
     for numbers, address in zip(parameters, _cache_addresses(builder, room, place, parameters[0].type), strict=True):
         builder.store(numbers, address, align=2)
 
 
 def load_cached(builder: Any, room: Any, place: Any, kind: Any) -> tuple[Any, Any]:
-    """What was put there: vectors of that type."""
+    """Vectors of scales and offsets from the cache. kind: LLVM's vector type."""
     scale, offset = (builder.load(address, align=2) for address in _cache_addresses(builder, room, place, kind))
     return scale, offset
 
@@ -189,7 +222,7 @@ def _cache_addresses(builder: Any, room: Any, place: Any, kind: Any) -> list[Any
 
 @intrinsic  # type: ignore[untyped-decorator]
 def cache_value(context: Any, room: Any, place: Any, number: Any) -> Generated:
-    """Put one number in a room: a scale, or from CACHED on an offset."""
+    """Store one value in the cache: a scale, or from index CACHED on an offset."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, place_, number_ = arguments
@@ -201,7 +234,7 @@ def cache_value(context: Any, room: Any, place: Any, number: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def cached_value(context: Any, room: Any, place: Any, like: Any) -> Generated:
-    """The number at that place of a room."""
+    """The value at that index of the cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         room_, place_, like_ = arguments

@@ -35,10 +35,10 @@ _EVERY_CODE = {
     2: np.array([0x11 * (i % 16) + 0x10 for i in range(0, 256, 2)], np.uint8),
     4: np.full(64, 0b11_10_01_00, np.uint8),
 }
-"""By codes in a byte, 256 of them: each of a type, and so on."""
+"""256 codes, by codes in a byte: each code of a type, repeated."""
 
 _LOOK_UP_FROM = 2048
-"""From this size on, an output for each code is computed once and looked up, where it is computed in float64."""
+"""Elements from which on an output that is computed in float64 is computed once for each code and looked up."""
 
 
 def signature(
@@ -52,7 +52,19 @@ def signature(
     by_division: bool = False,
     in_byte: int = 1,
 ) -> tuple[Any, ...]:
-    """The types with which a loop of `loops` is compiled, given those of elements and of its parameters. in_byte: codes of x."""
+    """Numba's types of the arguments of a loop of `loops`.
+
+    Args:
+        codes: the element type of x.
+        out: the output's dtype.
+        coding: the type of the coding, or of the table.
+        real: the float type of the arithmetic.
+        scale: the type of scales.
+        offset: the type of offsets.
+        spread: the parameter layout.
+        by_division: True for a quotient.
+        in_byte: codes in a byte of x.
+    """
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
@@ -63,7 +75,7 @@ def signature(
 
 
 def loop_of(spread: Layout | None) -> Callable[..., Any]:
-    """The loop for parameters that serve elements so."""
+    """The loop for that parameter layout."""
     if spread is None:
         return of_one
     return by_runs if isinstance(spread, Runs) else by_rows
@@ -71,26 +83,40 @@ def loop_of(spread: Layout | None) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Linear:
-    """The compiled formula for operands of given dtypes and shapes, which have been checked.
-
-    scale: the dtype in which scales are given to the loops. divides: True, or None.
-    is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
-    by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
-    else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps. in_byte, offsets_in_byte:
-    how many codes are in a byte of x, and of the zero points, which are of rank 1 where these are several.
-    """
+    """The compiled formula for operands of given dtypes and shapes, which have been checked."""
 
     out: np.dtype[Any]
+    """The output's dtype."""
+
     coding: Coding
+    """The coding of the codes of x."""
+
     scale: np.dtype[Any]
+    """The dtype of scales in the loops."""
+
     places: Layout | None
+    """The parameter layout; None if one scale serves all elements."""
+
     divides: bool | None
+    """True for a quotient, None for a product."""
+
     is_wide: bool
+    """True if differences, or products that would be rounded twice, need float64."""
+
     zero_points_decide: bool
+    """True for zero points of 4 bytes or more, whose values may need float64."""
+
     offsets: str | None
+    """How the loops get zero points: None without them, "codes" of the dtype of x, or "numbers"."""
+
     is_direct: bool
+    """True if the loops take all contiguous operands without a conversion."""
+
     in_byte: int
+    """Codes in a byte of x."""
+
     offsets_in_byte: int
+    """Codes in a byte of zero points, which have rank 1 if these are several."""
 
     @classmethod
     def of(
@@ -102,7 +128,7 @@ class Linear:
         spread: Spread,
         by_division: bool,
     ) -> Linear:
-        """The formula for operands as they are described; ``out`` is the output's dtype."""
+        """The formula for operands that have been checked; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
         # As they are where most scales are of the output's type; whatever else they were would be compiled for too.
@@ -147,13 +173,14 @@ class Linear:
 
     @cached_property
     def _given(self) -> tuple[Any, ...]:
-        """What every call gives: coding, divides, runs and rows."""
+        """Arguments that are the same in every call: coding, divides, runs and rows."""
         runs, rows = (None, None) if self.places is None else self.places.arguments(0)
         return tuple(self.coding.fields), self.divides, runs, rows
 
     def for_small(self, shape: tuple[int, ...]) -> Small | None:
-        """`__call__` for a small tensor of that shape, for which a microsecond counts: one call of a loop, which looks itself
-        whether it can take the arrays. None where there is more to do.
+        """A fast form of ``__call__`` for a small tensor of that shape; None if more than one loop call is needed.
+
+        The loop checks the arrays itself, since a microsecond counts here.
         """
         size, compiled = prod(shape), self.double if self.is_wide else self.single
         is_small = 0 < size * self.out.itemsize < THREADS_FROM
@@ -172,11 +199,11 @@ class Linear:
         return small
 
     def is_looked_up(self, size: int, is_wide: bool) -> bool:
-        """Whether an output for each code is computed first: where one is dear, and many are wanted."""
+        """True if an output is computed for each code first: many are needed, and one is expensive."""
         return self.places is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
-        """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
+        """Write the formula's value for every element of x, or of the codes that ``read`` returns."""
         if out.size == 0:
             return
         is_wide = self.is_wide or (
@@ -204,7 +231,7 @@ class Linear:
             for_all_pieces(write, out, x, read, self.in_byte)
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
-        """All scales and zero points as the loops take them, where that takes no more memory than a block."""
+        """All scales and zero points as the loops take them; None if that takes more memory than a block."""
         places = self.places
         is_given = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
         is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
@@ -218,11 +245,11 @@ class Linear:
         return factors, offsets
 
     def _scales(self, scale: Array) -> Array:
-        """Scales in an array without gaps, in the type in which the loops take them."""
+        """Contiguous scales of the dtype that the loops take."""
         return _real(scale, FLOAT32) if self.scale == FLOAT32 else _native(scale)
 
     def _offsets(self, zero_point: Array | None, is_wide: bool) -> Any:
-        """Zero points in an array without gaps: codes in this machine's byte order, or numbers."""
+        """Contiguous zero points: codes in this machine's byte order, or values."""
         if zero_point is None:
             return 0.0
         if self.offsets == "numbers":
@@ -230,7 +257,7 @@ class Linear:
         return _native(zero_point)
 
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
-        """Each piece is given the parameters that it needs, as the loops take them."""
+        """A function that writes a piece with the parameters that the piece needs."""
         fields, divides, *_ = self._given
         places, in_byte = self.places, self.offsets_in_byte
         assert places is not None
@@ -252,7 +279,7 @@ class Linear:
 
 
 def part_of(parameters: Array, first: int, last: int) -> Array:
-    """Those with the numbers first ... last - 1 in C order: a view where they lie so, else a copy of these alone."""
+    """Parameters first ... last - 1 in C order: a view if they are adjacent, else a copy of these alone."""
     if parameters.ndim == 1:  # also `Computed`, which begins with one dimension
         return parameters[first:last]
     try:
@@ -262,14 +289,14 @@ def part_of(parameters: Array, first: int, last: int) -> Array:
 
 
 def lay_out(parameters: Array, places: Rows) -> Array:
-    """The parameters as often as the rows ask for."""
+    """The parameters, repeated in memory as the layout requires."""
     if not places.is_laid_out:
         return parameters
     return np.tile(np.repeat(parameters, places.repeats), places.tiles)
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
-    """The values as float32 or float64, without gaps and of any rank: the array itself, where it has them so."""
+    """The values as float32 or float64, contiguous and of any rank: the array itself if it is that already."""
     if array.dtype == real and is_plain(array):
         return array
     with np.errstate(all="ignore"):
@@ -277,12 +304,12 @@ def _real(array: Array, real: np.dtype[Any]) -> Array:
 
 
 def _native(array: Array) -> Array:
-    """The array without gaps, in this machine's byte order: itself, where it is so."""
+    """The array, contiguous and in this machine's byte order: itself if it is that already."""
     return array if is_plain(array) else np.array(array, array.dtype.newbyteorder("="), order="C")
 
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
-    """out = the table's entry for each code of x, or of those that ``read`` gives. in_byte: codes in a byte of x."""
+    """Write the table's entry for each code of x, or of those that ``read`` returns. in_byte: codes in a byte of x."""
     given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
     compiled = entry(by_table, signature(*given, in_byte=in_byte))
 

@@ -48,30 +48,36 @@ from xverify.kernels.compiled.vectors import (
 )
 
 CODES_512 = 64
-"""Codes that are looked up together, and entries in a register of bytes."""
+"""Codes that one lookup serves on AVX-512, and entries in a register of bytes."""
 
 ALL_CODES = 256
 
 BYTES_512 = ir.VectorType(I8, CODES_512)
-"""A register."""
+"""A 512-bit register of bytes."""
 
 _ENTRY_VECTOR = ir.VectorType(I16, CHUNK)
 
 
 class ByteTable(NamedTuple):
-    """The bytes of 256 entries, CODES_512 in a vector each."""
+    """The bytes of 256 entries of 16 bits, CODES_512 in a vector."""
 
     lower: list[Any]
+    """The lower bytes of the entries."""
+
     upper: list[Any]
+    """The upper bytes of the entries."""
 
 
 def has_byte_lookup() -> bool:
-    """Whether the processor that Numba compiles for has the instruction."""
+    """True if the processor has AVX512-VBMI, whose instruction looks up 64 bytes in two registers.
+
+    The instruction that looks up 16-bit entries is half as fast on some processors.
+    """
     return has("avx512vbmi")
 
 
 def compute_entries(builder: Any, entries_of: Callable[[Any], Any]) -> Any:
-    """The address of what is computed of every code. entries_of: CHUNK entries of so many codes, both vectors."""
+    """The address of the entries of all 256 codes. entries_of: makes CHUNK entries from CHUNK codes."""
     entries = room_for(builder, _ENTRY_VECTOR, ALL_CODES // CHUNK)
     upward = ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK)))
     with cgutils.for_range(builder, ir.Constant(I64, ALL_CODES // CHUNK)) as loop:
@@ -82,10 +88,10 @@ def compute_entries(builder: Any, entries_of: Callable[[Any], Any]) -> Any:
 
 
 def read_table(builder: Any, start: Any) -> ByteTable:
-    """The table whose entries are in memory, from that address on.
+    """The table whose entries are in memory at that address.
 
-    They are read as wide as they were written a moment ago: other reads would wait for the writes, and these for all that is
-    being stored past the caches.
+    Reads are as wide as the writes a moment ago. Other reads would wait for the writes, and those for all streamed
+    stores.
     """
     start = builder.bitcast(start, _ENTRY_VECTOR.as_pointer())
     written = [builder.load(builder.gep(start, [ir.Constant(I64, i)]), align=2) for i in range(ALL_CODES // CHUNK)]
@@ -98,7 +104,7 @@ def read_table(builder: Any, start: Any) -> ByteTable:
 
 
 def look_up_bytes(builder: Any, entries: ByteTable, code: Any, is_mirrored: Any = None) -> list[Any]:
-    """The lower and the upper bytes of CODES_512 codes' entries. is_mirrored: see there; None where it is not known."""
+    """The lower and the upper bytes of the entries of CODES_512 codes. is_mirrored: its flag, or None if unknown."""
     if is_mirrored is None:
         return _look_up_8_bits(builder, entries, code)
     with builder.if_else(is_mirrored, likely=True) as (mirrored, otherwise):
@@ -117,7 +123,9 @@ def look_up_bytes(builder: Any, entries: ByteTable, code: Any, is_mirrored: Any 
 
 
 def is_mirrored(builder: Any, entries: ByteTable) -> Any:
-    """Whether the entries of the upper 128 codes are those of the others, each with a sign: half of the table then does."""
+    """True, at run time, if the upper 128 codes have the entries of the lower ones with a sign. Half the table then
+    serves.
+    """
     apart = [
         builder.xor(builder.xor(part[i], part[i + 2]), constant(BYTES_512, sign))
         for part, sign in zip(entries, (0, 128), strict=True)
@@ -128,6 +136,7 @@ def is_mirrored(builder: Any, entries: ByteTable) -> Any:
 
 
 def _look_up_8_bits(builder: Any, entries: ByteTable, code: Any) -> list[Any]:
+    """Bytes of four registers, by eight bits of each code."""
     in_upper_half = builder.icmp_signed("<", code, constant(code.type, 0))
     return [
         builder.select(in_upper_half, _look_up_7_bits(builder, part, 2, code), _look_up_7_bits(builder, part, 0, code))
@@ -141,19 +150,19 @@ def _look_up_7_bits(builder: Any, part: list[Any], first: int, code: Any) -> Any
 
 
 CODES_256 = 2 * CHUNK
-"""Codes that are looked up together: the bytes of a register."""
+"""Codes that one lookup serves on AVX2: the bytes of a register."""
 
 BYTES_256 = ir.VectorType(I8, CODES_256)
-"""A register."""
+"""A 256-bit register of bytes."""
 
 
 def has_byte_shuffle() -> bool:
-    """Whether the processor that Numba compiles for has the instruction."""
+    """True if the processor has AVX2, whose byte shuffle looks up bytes by the lowest four bits of an index."""
     return has("avx2")
 
 
 def shuffle_narrow(builder: Any, entries: Any, code: Any) -> list[Any]:
-    """The entries of CODES_256 codes, in two vectors. entries: those of the CHUNK codes of four bits, in the order of these."""
+    """The entries of CODES_256 codes of four bits, in two vectors. entries: those of codes 0 to CHUNK - 1."""
     code = order_for_join(builder, code)
     return join_bytes(
         builder, *(of_x86(builder, "avx2.pshuf.b", BYTES_256, part, code) for part in split_entries(builder, entries))
@@ -161,20 +170,22 @@ def shuffle_narrow(builder: Any, entries: Any, code: Any) -> list[Any]:
 
 
 def split_entries(builder: Any, entries: Any) -> list[Any]:
-    """The lower and the upper bytes of CHUNK entries, as the instruction takes them: twice."""
+    """The lower and the upper bytes of CHUNK entries, each twice, as the byte shuffle takes them."""
     both = builder.bitcast(entries, BYTES_256)
     return [shuffled(builder, both, both, [*range(byte, CODES_256, 2)] * 2) for byte in (0, 1)]
 
 
 def order_for_join(builder: Any, code: Any) -> Any:
-    """Codes, eight together, where their entries come out in order of what `join_bytes` does to them: it joins bytes within the
-    halves of a register, the first eight of each and the last eight."""
+    """Codes in the order in which `join_bytes` puts their entries in sequence, moved eight together.
+
+    `join_bytes` joins bytes within the halves of a register: the first eight of each half, and the last eight.
+    """
     eights = builder.bitcast(code, ir.VectorType(I64, 4))
     return builder.bitcast(shuffled(builder, eights, eights, [0, 2, 1, 3]), BYTES_256)
 
 
 def join_bytes(builder: Any, lower: Any, upper: Any) -> list[Any]:
-    """Two vectors of entries, of the lower and the upper bytes of those of codes that `order_for_join` gave."""
+    """Two vectors of entries, from the lower and the upper bytes of codes that `order_for_join` moved."""
     words = []
     for start in (0, 8):
         places = [half + start + i for half in (0, CHUNK) for i in range(8)]
@@ -184,38 +195,49 @@ def join_bytes(builder: Any, lower: Any, upper: Any) -> list[Any]:
 
 
 _BLOCKS = 8
-"""Of codes without a sign."""
+"""Blocks of sixteen codes without a sign: codes with the same upper bits."""
 
 _USUAL_BLOCK = 3
-"""The sixteen whose table does for the others: of ones and numbers near them."""
+"""The block whose table serves other blocks too: codes of 1 and values near it."""
 
 SPECIAL_BLOCKS = (0, 7)
-"""Those of subnormal codes, and of infinities and NaN."""
+"""The blocks of subnormal codes, and of infinities and NaN."""
 
 _BLOCK_CODES = bytes(range(CHUNK * _BLOCKS)) + bytes([0x80, *range(0xF1, 0x100)])
-"""Of which entries are made: all without a sign; and with one those that may be something else than the others with a sign."""
+"""Codes whose entries are computed: all without a sign, and the negative ones that may be exceptions."""
 
 
 class ShuffleTables(NamedTuple):
-    """What AT_ONCE codes are looked up in, bytes all.
+    """Tables for CODES_256 codes of an 8-bit float, all of them vectors of bytes.
 
-    usual: the lower and the upper bytes of the entries of a sixteen, twice. apart: by sixteen, where bits are other ones.
-    added: to the upper byte, by sixteen. single: the code whose negative is something else, and where bits are other ones then.
+    The lowest four bits of a code are its fraction and the last bits of its exponent. The exponent bits above
+    multiply the value by a
+    power of two, which adds to the exponent of the result, all of it in the upper byte. The highest bit is the sign.
+    So one table of sixteen entries serves all codes but those whose results are subnormal, infinite or NaN, which
+    have own tables.
+    `shuffle_tables` does not assume this: it compares the tables with the entries of all codes without a sign.
     """
 
     usual: list[Any]
+    """The lower and the upper bytes of the entries of the usual block, each twice."""
+
     apart: dict[int, list[Any]]
+    """By block with a table of its own, the bits that differ from the usual block."""
+
     added: Any
+    """By block, the amount to add to the upper byte."""
+
     single: list[Any]
+    """The code that is an exception among negative codes, and the bits that differ then."""
 
 
 def has_float_shuffle() -> bool:
-    """Whether the processor that Numba compiles for has the instruction."""
+    """True if the processor has the byte shuffle that `ShuffleTables` needs."""
     return has_byte_shuffle()
 
 
 def shuffle_entries(builder: Any, entries_of: Callable[[Any], Any]) -> list[Any]:
-    """What the tables are made of. entries_of: CHUNK entries of so many codes, both vectors."""
+    """The entries that the tables are made from. entries_of: makes CHUNK entries from CHUNK codes."""
     codes = cgutils.global_constant(builder, "sixteens", cgutils.make_bytearray(_BLOCK_CODES))
     codes = builder.bitcast(codes, ir.VectorType(I8, CHUNK).as_pointer())
     count = len(_BLOCK_CODES) // CHUNK
@@ -227,10 +249,13 @@ def shuffle_entries(builder: Any, entries_of: Callable[[Any], Any]) -> list[Any]
 
 
 def own_blocks(out: Any, coding: Any) -> tuple[tuple[int, ...], ...]:
-    """Which sixteens have tables of their own, as `shuffle_tables` is to be asked one time after the other.
+    """Sets of blocks that have tables of their own, in the order in which `shuffle_tables` tries them.
 
-    out, coding: Numba's types of an entry, and of the fields that tell a type. Beside the special ones they are of subnormal
-    results: float16 has not many more exponents than floats of eight bits.
+    Beside the special blocks these are blocks of subnormal results: float16 has few more exponents than 8-bit floats.
+
+    Args:
+        out: Numba's type of an entry.
+        coding: Numba's type of the coding.
     """
     if out == types.int16:
         return (SPECIAL_BLOCKS,)
@@ -239,10 +264,15 @@ def own_blocks(out: Any, coding: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def shuffle_tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tuple[ShuffleTables, Any]:
-    """The tables, and whether they give every entry, where nothing but 0 is subtracted from numbers. made: by `shuffle_entries`.
+    """The tables, and a flag that they give every entry.
 
-    The result of a finite number with a sign is that of the other with a sign. One code may be an exception: -0, which may be
-    NaN, or the last, since NaN may have no sign.
+    This holds only where nothing but 0 is subtracted. The result of a finite negative value is that of its magnitude
+    with a sign.
+    One code may be an exception: -0, which may be NaN, or the last code, since a NaN may have no sign.
+
+    Args:
+        made: the result of `shuffle_entries`.
+        apart: the blocks with tables of their own.
     """
     *sixteens, negatives = made
     usual = sixteens[_USUAL_BLOCK]
@@ -272,15 +302,14 @@ def shuffle_tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tup
 
 
 def shuffle_floats(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
-    """The entries of AT_ONCE codes, in two vectors."""
+    """The entries of CODES_256 codes, in two vectors."""
     return join_bytes(builder, *_shuffle_bytes(builder, sixteens, order_for_join(builder, code)))
 
 
 def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
-    """The float32 of AT_ONCE codes, CHUNK in a vector: their entries, and zeros below.
+    """The float32 of CODES_256 codes, CHUNK in a vector: the entries are the upper halves, above zeros.
 
-    Of each two entries that are beside each other one is moved up, and the other stays. So codes are moved first to where they
-    come out in order.
+    Of two neighbouring entries, one moves up and one stays. So codes are first moved to where they come out in order.
     """
     fours = builder.bitcast(code, ir.VectorType(I32, 8))
     code = builder.bitcast(shuffled(builder, fours, fours, [0, 2, 4, 6, 1, 3, 5, 7]), BYTES_256)
@@ -297,7 +326,7 @@ def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[An
 
 
 def _shuffle_bytes(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
-    """The lower and the upper bytes of codes' entries."""
+    """The lower and the upper bytes of the entries of codes."""
     magnitude = builder.and_(code, constant(BYTES_256, 0x7F))
     lower, upper = (_shuffle(builder, part, magnitude) for part in sixteens.usual)
     for sixteen, parts in sixteens.apart.items():
@@ -314,7 +343,7 @@ def _shuffle_bytes(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any
 
 
 def table_registers(sixteens: ShuffleTables) -> list[Any]:
-    """All that it holds, in one list."""
+    """All registers of the tables, in one list."""
     return [
         *sixteens.usual,
         *(part for parts in sixteens.apart.values() for part in parts),
@@ -324,24 +353,24 @@ def table_registers(sixteens: ShuffleTables) -> list[Any]:
 
 
 def table_register_count(apart: tuple[int, ...]) -> int:
-    """How many `table_registers` gives. apart: as for `shuffle_tables`."""
+    """The length of `table_registers`. apart: as for `shuffle_tables`."""
     return 2 + 2 * len(apart) + 4
 
 
 def tables_of_registers(held: list[Any], apart: tuple[int, ...]) -> ShuffleTables:
-    """The tables of which `table_registers` gave that. apart: as for `shuffle_tables`."""
+    """The inverse of `table_registers`. apart: as for `shuffle_tables`."""
     first, second, *others, added, code, lower, upper = held
     pairs = zip(others[::2], others[1::2], strict=True)
     return ShuffleTables([first, second], dict(zip(apart, map(list, pairs), strict=True)), added, [code, lower, upper])
 
 
 def _shuffle(builder: Any, table: Any, place: Any) -> Any:
-    """Bytes by the lowest four bits of places; 0 where the highest is set."""
+    """Bytes of a table by the lowest four bits of each index; 0 where the highest bit of the index is set."""
     return of_x86(builder, "avx2.pshuf.b", BYTES_256, table, place)
 
 
 def _index_in_block(builder: Any, magnitude: Any, sixteen: int) -> Any:
-    """Of codes of one sixteen, without their sign, the places in it; of others something with the highest bit set."""
+    """The index of codes in a block; for codes of other blocks a byte with the highest bit set."""
     before = builder.sub(magnitude, constant(BYTES_256, CHUNK * sixteen))
     if sixteen == _BLOCKS - 1:  # what is before it is negative, and nothing is behind it
         return before
@@ -349,7 +378,7 @@ def _index_in_block(builder: Any, magnitude: Any, sixteen: int) -> Any:
 
 
 def _added_by_block(builder: Any, step: Any, apart: tuple[int, ...]) -> Any:
-    """What is added to the upper byte of an entry, by sixteen, twice: a step for each further power of two, and the sign."""
+    """The bytes to add to upper bytes, by block: a step for each power of two, and the sign."""
     steps = [0 if sixteen in apart else sixteen - _USUAL_BLOCK for sixteen in range(_BLOCKS)]
     added = builder.mul(_every_byte(builder, step), ir.Constant(BYTES_256, steps * 4))
     return builder.add(added, ir.Constant(BYTES_256, ([0] * _BLOCKS + [0x80] * _BLOCKS) * 2))
@@ -364,24 +393,30 @@ def _every_byte(builder: Any, byte: Any) -> Any:
 
 
 def looks_up_packed(kinds: Kinds) -> bool:
-    """Whether the elements of two chunks are looked up by their codes, which are packed, among those of all codes: these are 16
-    or fewer, and a result of 16 bits takes more instructions than to find it."""
+    """True if the elements of two chunks of packed codes are looked up among the elements of all codes.
+
+    There are 16 codes or fewer, and a result of 16 bits takes more instructions to compute than to look up.
+    """
     return isinstance(kinds.x, Packed) and kinds.out.dtype.bitwidth == 16 and (_has_word_lookup() or has_byte_shuffle())
 
 
 def _has_word_lookup() -> bool:
-    """Whether one instruction finds 32 elements of 16 bits."""
+    """True if one instruction looks up 32 entries of 16 bits (AVX512-BW)."""
     return has("avx512bw")
 
 
 def may_look_up_narrow(kinds: Kinds) -> bool:
-    """Whether those of codes that are not packed are, where these have four bits or fewer."""
+    """True if elements of unpacked codes are looked up in case these have four bits or fewer."""
     return looks_up_narrow(kinds.x.dtype, kinds.out.dtype) and not isinstance(kinds.x, Packed)
 
 
 def looks_up_narrow(codes: Any, out: Any) -> bool:
-    """Whether results are looked up of codes of four bits or fewer alone, and those of many codes of floats: Numba's types of
-    elements."""
+    """True if results of codes of four bits or fewer, and of long runs of float codes, are looked up.
+
+    Args:
+        codes: Numba's element type of codes.
+        out: Numba's element type of the output.
+    """
     return bool(codes == types.uint8 and out.bitwidth == 16 and has_byte_shuffle() and not has_byte_lookup())
 
 
@@ -389,7 +424,7 @@ def store_two_looked_up(
     context: Any, builder: Any, codes: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
     is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
-    """As `store_two`, of two chunks of codes of four bits or fewer, or of the bytes in which they are packed."""
+    """As `rounding.store_two`, for two chunks of codes of four bits or fewer, or their packed bytes."""
     in_byte, short = kinds.x.in_byte if isinstance(kinds.x, Packed) else 1, ir.VectorType(I16, 2 * CHUNK)
     # Over and over, since of a place among 32 only the lowest bits are the code.
     every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
@@ -414,11 +449,11 @@ def store_two_looked_up(
 
 
 LONG_RUN = 4096
-"""Elements with one scale from which on their results are looked up, so that to compute the 256 of all codes is little beside."""
+"""Elements with one scale from which on results are looked up. The 256 results of all codes are then a small part."""
 
 
 def looks_up_results(codes: Any, out: Any) -> bool:
-    """Whether results are looked up: Numba's types of elements."""
+    """True if results of any codes of one byte are looked up. codes, out: Numba's element types."""
     return bool(codes == types.uint8 and out.bitwidth == 16 and has_byte_lookup())
 
 
@@ -437,7 +472,11 @@ def put_long(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """`chunks.put_chunk` of as many of ``count`` elements as it pays for: returns how many."""
+    """`chunks.put_chunk` for as many of ``count`` elements as a lookup can serve.
+
+    Returns:
+        The number of elements that were stored.
+    """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -485,7 +524,9 @@ def put_long(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def entries_multiple(context: Any, x: Any, out: Any) -> Generated:
-    """Which places `put_entries` may store past the caches, as `parts` says it: 1 for all, 0 for none."""
+    """The last item of ``where`` of `tiles.next_tile`, for `put_entries`: 1, or 0 if it stores nothing past the
+    caches.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return ir.Constant(I64, int(looks_up_results(x.dtype, out.dtype)))
@@ -495,9 +536,13 @@ def entries_multiple(context: Any, x: Any, out: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put_entries(context: Any, x: Any, out: Any, first: Any, count: Any, table: Any, streamed: Any) -> Generated:
-    """out[first + i] = table[x[first + i]] for as many of ``count`` elements as can be: returns how many.
+    """out[first + i] = table[x[first + i]] for as many of ``count`` elements as a lookup can serve.
 
-    streamed: as for `chunks.put_chunk`.
+    Args:
+        streamed: as for `chunks.put_chunk`.
+
+    Returns:
+        The number of elements that were stored.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -512,16 +557,21 @@ def put_entries(context: Any, x: Any, out: Any, first: Any, count: Any, table: A
 
 
 class _Method(NamedTuple):
-    """How the entries of ``at_once`` codes are found: entries_of gives them in two vectors, each of as many bytes."""
+    """A lookup of the entries of ``at_once`` codes, in two vectors of as many bytes each."""
 
     at_once: int
+    """Codes that one lookup serves."""
+
     entries_of: Callable[[Any], list[Any]]
+    """A function that returns the entries of a vector of codes."""
 
 
 def _put_looked_up(context: Any, builder: Any, way: _Method, x: Any, out: Any, count: Any, streamed: Any) -> Any:
-    """Put the entries for ``count`` codes, or for as many as make whole vectors of them, and give their number.
+    """Store the entries of as many of ``count`` codes as fill whole vectors, and return their number.
 
-    x, out: Numba's type, the array, and the first place in it.
+    Args:
+        x: Numba's type, the array, and the first index in it.
+        out: the same of the output.
     """
     of_x, codes, first = x
     of_out, result, to = out
@@ -538,12 +588,12 @@ def _put_looked_up(context: Any, builder: Any, way: _Method, x: Any, out: Any, c
 
 
 def _all_codes(builder: Any, table: ByteTable) -> _Method:
-    """That of codes of any bits."""
+    """The lookup for codes of eight bits."""
     return _Method(CODES_512, lambda code: _look_up_entries(builder, table, code))
 
 
 def _narrow_codes(builder: Any, values_of: Callable[[Any], Any]) -> _Method:
-    """That of codes of four bits or fewer. values_of: the results of CHUNK codes, both vectors."""
+    """The lookup for codes of four bits or fewer. values_of: makes CHUNK results from CHUNK codes."""
     entries = values_of(ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))))
 
     def entries_of(code: Any) -> list[Any]:
@@ -554,15 +604,15 @@ def _narrow_codes(builder: Any, values_of: Callable[[Any], Any]) -> _Method:
 
 
 def _float_codes(builder: Any, tables: ShuffleTables) -> _Method:
-    """That of codes of floats of eight bits."""
+    """The lookup for codes of 8-bit floats."""
     return _Method(CODES_256, lambda code: shuffle_floats(builder, tables, code))
 
 
 def _look_up_entries(builder: Any, table: ByteTable, code: Any) -> list[Any]:
     """The entries of 64 codes, in two vectors.
 
-    Bytes are joined within the quarters of a register, the first eight of each and the last eight; so codes are moved first,
-    eight together, to where their entries then come out in order.
+    Bytes are joined within the quarters of a register: the first eight of each quarter, and the last eight.
+    So codes are first moved, eight together, to where their entries come out in order.
     """
     eights = builder.bitcast(code, ir.VectorType(I64, 8))
     code = builder.bitcast(shuffled(builder, eights, eights, [0, 4, 1, 5, 2, 6, 3, 7]), code.type)
@@ -576,14 +626,20 @@ def _look_up_entries(builder: Any, table: ByteTable, code: Any) -> list[Any]:
 
 
 _TABLE_REGISTERS = 8
-"""Of a table of 256 entries of 16 bits."""
+"""Registers of a table of 256 entries of 16 bits."""
 
 
 def looks_up_values(codes: Any, out: Any, coding: Any) -> bool:
-    """Whether numbers are looked up: Numba's types of elements, and of fields.
+    """True if the values of codes are looked up.
 
-    Those of integers take fewer instructions to compute. Where sixteen are told apart at once and not 64, so do those of floats
-    that are read by way of float16, but for outputs of 16 bits.
+    Values of integers take fewer instructions to compute. With the shuffle of sixteen bytes alone, so do values that
+    are read
+    through float16, unless the output has 16 bits.
+
+    Args:
+        codes: Numba's element type of codes.
+        out: Numba's element type of the output.
+        coding: Numba's type of the coding.
     """
     if codes != types.uint8 or not decode.is_float(coding):
         return False
@@ -593,7 +649,7 @@ def looks_up_values(codes: Any, out: Any, coding: Any) -> bool:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def value_table(context: Any, x: Any, out: Any, coding: Any) -> Generated:
-    """The address of a table of the numbers of all codes; 0 where there is none."""
+    """The address of a table of the values of all codes; 0 if there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         *_, coding_ = arguments
@@ -628,8 +684,12 @@ def put_four_chunks(
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`chunks.put_two_chunks` twice, with one scale and offset and with a second; is_normal says so of both. numbers: the address
-    of the table of `value_table`."""
+    """`chunks.put_two_chunks` twice, with one scale and offset and then with a second.
+
+    Args:
+        numbers: the address that `value_table` returned.
+        is_normal: the flag for both scales.
+    """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -666,10 +726,10 @@ def put_four_chunks(
 
 
 def make_value_table(builder: Any, coding: Any) -> Any:
-    """Make the table, and give its address; 0 where there is none. It is of registers, and with one instruction for all codes
-    tells whether the numbers of the upper ones are those of the lower ones.
+    """Make the table of values in memory, and return its address; 0 if there is none.
 
-    A number of a code of 8 bits has 8 significant bits or fewer, and those of bfloat16 hold it: the upper half of a float32.
+    The table consists of registers. On AVX-512 a last one tells whether the table `is_mirrored`.
+    The value of an 8-bit code has 8 significant bits or fewer, so a bfloat16 holds it: the upper half of a float32.
     """
 
     def upper_half(code: Any) -> Any:
@@ -687,7 +747,7 @@ def make_value_table(builder: Any, coding: Any) -> Any:
 
 
 def _store_registers(builder: Any, registers: list[Any]) -> Any:
-    """The address of room for registers of one type, where they are put."""
+    """Store registers of one type in stack memory, and return its address."""
     room = room_for(builder, registers[0].type, len(registers))
     for place, register in enumerate(registers):
         builder.store(register, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
@@ -707,10 +767,11 @@ def _shuffle_values(builder: Any, address: Any, code: Any) -> list[Any]:
 
 
 def look_up_values(builder: Any, address: Any, code: Any) -> list[Any]:
-    """The numbers of CODES_512 codes, CHUNK in a vector: their upper halves from the table at that address, and zeros.
+    """The values of CODES_512 codes, CHUNK in a vector: upper halves from the table at that address, above zeros.
 
-    Two bytes are joined within the quarters of a register, the first eight of each and the last eight; of each two halves that
-    are beside each other then, one is moved up and the other stays. So codes are moved first to where they come out in order.
+    Bytes are joined within the quarters of a register: the first eight of each quarter, and the last eight. Of two
+    neighbouring
+    halves one then moves up and one stays. So codes are first moved to where they come out in order.
     """
     if not has_byte_lookup():
         return _shuffle_values(builder, address, code)

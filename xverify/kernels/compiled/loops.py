@@ -1,34 +1,34 @@
-"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of as many elements.
+"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of the same size.
 
-``x`` and ``offset`` may hold packed codes (`memory.Packed`): places in them are counted in codes all the same.
+There is one loop for each layout of parameters (`linear.loop_of`), with as many signatures as are used. Numba caches them.
+Each loop is one function with all its steps, except for steps on numbers alone (`tiles`, `threads`). Numba makes LLVM optimise
+a function that a loop calls by itself as well, and writes instructions that nobody runs. So the lines that ask for pieces stand
+in each loop. If Numba inlined them from one place, they would compile more slowly.
+``nothing`` is 0 but not a literal, for which Numba would compile `tiles.next_tile` once more.
 
-There is one loop for each way in which parameters serve elements (`linear.loop_of`), with as many signatures as are used, which
-Numba keeps. Each is one function with all that it does, but for what is made of numbers alone (`tiles`, `threads`): what it calls
-Numba has LLVM optimise by itself as well, and write instructions for it that nobody runs. So the lines that ask for pieces and
-their parts stand in each loop: inlined by Numba from one place, they compile more slowly. ``nothing`` is 0, and no literal, of
-which Numba would compile `tiles.next_tile` once more.
+Arguments:
 
-``coding``: how codes become numbers (`decode.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
-``zero``: 0.0 in the type in which the arithmetic is done, float32 or float64. ``scale``: an array of float32, or of the codes of
-float16 (uint16) or bfloat16 (int16), flat or of rank 0. ``offset``: a number, or an array of numbers of zero's type, or of codes
-like those of x. ``divides``: None, or True. ``position``: where in the tensor, in C order, the piece begins.
-Which element of the arrays serves which of x:
+- ``x``, ``offset``: codes. They may be packed (`memory.Packed`); indices count codes all the same.
+- ``coding``: how codes become values (`decode.Coding.fields`), or an array of results for each byte, where ``scale`` is None.
+- ``zero``: 0.0 in the type of the arithmetic, float32 or float64.
+- ``scale``: an array of float32, or of the codes of float16 (uint16) or bfloat16 (int16), flat or of rank 0.
+- ``offset``: a number, or an array of numbers of zero's type, or of codes like those of x.
+- ``divides``: None for a product, True for a quotient.
+- ``position``: the index in the tensor, in C order, of the first element of the piece.
+- ``runs`` (origin, line, run, stride): every ``run`` elements of a line of ``line`` share a parameter. The last run may be
+  shorter. A line begins ``stride`` parameters after the one before.
+- ``rows`` (origin, row, rows, run, stride): each element of a row of ``row`` has a parameter. ``rows`` rows make a line, and each
+  ``run`` of them share their parameters. A line begins ``stride`` rows of parameters after the one before.
+- ``streamed``: 0, or the output is stored past the caches: from its first cache line to its last whole chunk. If a line begins
+  within a chunk of runs or rows, from the first PART of a line. `tiles.WHOLE`: only if runs or rows cut no chunk.
+  `tiles.ALL`: always; chunks that are cut are put together first.
+- ``shared``: 0 to write all elements, or the state of the pieces in `threads`. ``helps``: True in a helper thread.
 
-- where ``scale`` is of rank 0, the one that there is;
-- ``runs`` (origin, line, run, stride): every ``run`` elements of a line of ``line`` have one parameter (the last may serve
-  fewer); a line begins ``stride`` parameters after the one before;
-- ``rows`` (origin, row, rows, run, stride): each element of a row of ``row`` has one of its own; ``rows`` rows make a line, each
-  ``run`` of them share theirs, and a line begins ``stride`` rows of parameters after the one before.
+``origin`` is the index of the first parameter that the loop gets. If ``scale`` has rank 0, one parameter serves all elements.
 
-``origin`` counts the parameters before the first that is given.
-
-``streamed``: 0, or the output is stored past the caches, from its first cache line's start to its last whole chunk, or where that
-is in the midst of a chunk of runs or rows, from the first PART of a line. With `tiles.WHOLE` only where no chunk is cut by runs
-or rows; with `tiles.ALL` everywhere: what is cut is put together first.
-``shared``: 0 for all of it, or where `threads` finds which pieces are left to do; ``helps``: whether for another thread's call.
-
-A loop returns whether it wrote (x - offset) * scale, or / scale, each exact and rounded once: nothing is written where the output
-shares memory with an input, which is not asked of ``shared``.
+Returns:
+    True if the loop wrote (x - offset) * scale, or / scale, each exact and rounded once. False, and nothing is written, if the
+    output shares memory with an input. With ``shared`` the caller has checked that.
 """
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
@@ -76,8 +76,10 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 
 def by_table(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """The entry of a table, ``coding``, for each code; ``scale``, ``offset`` and what else says where those are: None.
-    Whether the output shares memory was asked before."""
+    """Store the entry of the table ``coding`` for each code; ``scale``, ``offset``, ``runs`` and ``rows`` are None.
+
+    The caller has checked that the output shares no memory with an input.
+    """
     stage, nothing = staging_buffer(out), 0 * position
     where = address(out), out.itemsize, out.size, position, streamed, entries_multiple(x, out)
     first, start, end, last, is_cut = nothing, nothing, nothing, nothing, False
@@ -104,7 +106,7 @@ def by_table(x, out, coding, zero, scale, offset, divides, runs, rows, position,
 
 
 def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """One scale, and one offset, for all elements."""
+    """One scale and offset for all elements."""
     if shared == 0 and overlaps(out, x, scale, offset):
         return False
     own_scale, own_offset = value_of_scale(get(scale, 0), zero), value_of_offset(offset, 0, coding, zero)
@@ -145,7 +147,7 @@ def of_one(x, out, coding, zero, scale, offset, divides, runs, rows, position, s
 
 
 def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """A scale, and an offset, for the elements of a run."""
+    """A scale and offset for each run of elements."""
     if shared == 0 and overlaps(out, x, scale, offset):
         return False
     origin, line, run, stride = runs
@@ -270,7 +272,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
 
 
 def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """A scale, and an offset, for each element of a row."""
+    """A scale and offset for each element of a row."""
     if shared == 0 and overlaps(out, x, scale, offset):
         return False
     origin, row, rows_of_line, run, stride = rows
@@ -359,7 +361,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
 
 
 COMBINED, FIRST, SYMMETRIC = 0, 1, 2
-"""MIN_COMBINED, MIN_FIRST and SCALED of the seed."""
+"""The modes MIN_COMBINED, MIN_FIRST, and SCALED of the edition ``@seed``."""
 
 _RANGE_NOISE = 2.0**-50
 
@@ -460,9 +462,19 @@ def _range_version(x, out, doubtful, coding, mode, constants, low, high, runs, r
 
 
 def by_range(x, out, doubtful, coding, mode, constants, low, high, runs, row, position):
-    """Write the mode's values, and which are doubtful.
+    """Store the values of a mode of TensorFlow's Dequantize, and flag those that float64 does not decide.
 
-    constants: two numbers, of MIN_COMBINED what is added to a code, and 2^bits - 1; of MIN_FIRST the lowest code, and 2^bits; of
-    SCALED nothing, and the extent of the fixed range.
+    An exact value that is rounded once lies between estimate - bound and estimate + bound. If both round to the same
+    element, that
+    is the value. If not, ``doubtful`` gets a 1. The arithmetic is that of `xverify.kernels.range_formula`.
+
+    ``low`` and ``high`` are float64. ``runs`` (line, run): every ``run`` elements of a line have a range, and all
+    lines have the same
+    ranges. ``row``: that many elements have a range each, and the ranges then repeat. Other arguments: as for other
+    loops.
+
+    ``constants``: two numbers. For MIN_COMBINED the amount to add to a code, and 2^bits - 1; for MIN_FIRST the lowest
+    code, and
+    2^bits; for SCALED an unused number, and the extent of the fixed range.
     """
     _range_values(x, out, doubtful, coding, mode, constants, low, high, runs, row, position)

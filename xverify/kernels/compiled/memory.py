@@ -28,26 +28,32 @@ from xverify.kernels.compiled.vectors import (
 )
 
 PLAIN, WRITEABLE = 0x101, 0x400
-"""NumPy's C_CONTIGUOUS and ALIGNED, and WRITEABLE; to ask for them by their names takes three times as long."""
+"""NumPy's flags C_CONTIGUOUS and ALIGNED, and WRITEABLE. Reading the flags by name takes three times as long."""
 
 _HEADER = object.__basicsize__
 
 _DATA, _RANK, _EXTENTS, _FLAGS = (_HEADER + 8 * place for place in (0, 1, 2, 6))
-"""Where NumPy keeps them in an array: ``PyArrayObject_fields`` of its C headers, which compiled extensions rely on."""
+"""Offsets of fields of a NumPy array object.
+
+Source: ``PyArrayObject_fields`` of NumPy's C headers, a layout that compiled extensions rely on.
+"""
 
 
 def is_plain(array: Array) -> bool:
-    """Whether its elements lie as compiled loops take them: in C order, aligned, in this machine's byte order."""
+    """True if the array is as compiled loops need it: C order, aligned, in this machine's byte order."""
     return array.flags.num & PLAIN == PLAIN and array.dtype.isnative
 
 
 class Flat(types.Array):  # type: ignore[misc]
-    """Numba's type of a plain array of any rank, which a loop sees as one of rank 1, or of rank 0 where it has one element.
+    """Numba type of a plain array of any rank: a loop sees it as rank 1, or as rank 0 if it has one element.
 
-    Numba's own keeps a reference, and has room for as many extents as it was compiled for: of a call with one element that would
-    be half the time. The caller holds the array while the loop runs, and the loop keeps none. Elements must be of this size,
-    which is not asked: an int8 array may be given for uint8. TypeError for an array that is not plain, or cannot be written
-    where ``written``.
+    Numba's own array type keeps a reference and is compiled for one rank. That would take half the time of a call
+    with one element.
+    The caller holds the array while the loop runs. The loop keeps no reference.
+    Only the element size must match: an int8 array may be passed for uint8. Unboxing does not check it.
+
+    Raises:
+        TypeError: in the call, if the array is not plain, or not writeable although ``written`` is true.
     """
 
     def __init__(self, element: Any, rank: int = 1, written: bool = False, more: str = "") -> None:
@@ -56,8 +62,9 @@ class Flat(types.Array):  # type: ignore[misc]
 
 
 class Packed(Flat):
-    """Bytes that hold so many codes each, the first in the lowest bits. `get` and `load` count codes and give one
-    a byte, with zeros above; its size counts bytes.
+    """Numba type of bytes that hold several codes each, the first in the lowest bits.
+
+    `get` and `load` count codes, and return one code a byte with zeros above it. The size counts bytes.
     """
 
     def __init__(self, in_byte: int, rank: int = 1) -> None:
@@ -66,18 +73,18 @@ class Packed(Flat):
 
     @property
     def key(self) -> Any:
-        """What tells the type from others of its class."""
+        """The key by which Numba compares types."""
         return *super().key, self.in_byte
 
     @property
     def mangling_args(self) -> Any:
-        """The same in the names of compiled functions, of which LLVM takes two of one name for one function."""
+        """The key, in the mangled names of compiled functions. LLVM takes two functions of one name for one function."""
         name, arguments = super().mangling_args
         return name, [*arguments, self.in_byte]
 
 
 def codes_of(element: Any, in_byte: int, rank: int = 1) -> Flat:
-    """The type of an array of codes, of which so many are in a byte where that is more than one."""
+    """The type of an array of codes, with ``in_byte`` codes in a byte."""
     return Flat(element, rank) if in_byte == 1 else Packed(in_byte, rank)
 
 
@@ -113,24 +120,28 @@ def _unbox_elements(kind: Flat, array: Any, compiler: Any) -> Any:
 
 
 def byte_index(builder: Any, in_byte: int, index: Any) -> Any:
-    """The number of the byte in which a code is."""
+    """The index of the byte that holds a code."""
     return builder.lshr(index, ir.Constant(index.type, in_byte.bit_length() - 1))
 
 
 def bit_offset(builder: Any, in_byte: int, index: Any) -> Any:
-    """How many bits of its byte lie below a code."""
+    """The number of bits below a code in its byte."""
     within = builder.and_(index, ir.Constant(index.type, in_byte - 1))
     return builder.mul(within, ir.Constant(index.type, 8 // in_byte))
 
 
 def extract_code(builder: Any, in_byte: int, byte: Any, index: Any) -> Any:
-    """One code, of the byte in which it is."""
+    """One code of the byte that holds it."""
     moved = builder.lshr(byte, builder.trunc(bit_offset(builder, in_byte, index), I8))
     return builder.and_(moved, ir.Constant(I8, (1 << (8 // in_byte)) - 1))
 
 
 def unpack_codes(builder: Any, packed: Any, in_byte: int) -> Any:
-    """A vector of codes, of a vector of the bytes in which they are."""
+    """A vector of codes, from a vector of bytes that hold them.
+
+    Source: "Packed 4-bit elements" and "Packed 2-bit elements" of ONNX's TensorProto: the first code is in a byte's
+    lowest bits.
+    """
     count, bits = packed.type.count, 8 // in_byte
     # Each byte as the lowest of a word of as many bytes as it has codes, where each code is moved up to a byte of its own.
     words = ir.VectorType(ir.IntType(8 * in_byte), count)
@@ -142,7 +153,7 @@ def unpack_codes(builder: Any, packed: Any, in_byte: int) -> Any:
 
 
 def table_indices(builder: Any, packed: Any, in_byte: int) -> Any:
-    """Codes as words of 16 bits, of a vector of the bytes in which they are, with other bits above each."""
+    """Packed codes as 16-bit words for a table lookup. The bits above each code are not cleared."""
     count, bits = packed.type.count, 8 // in_byte
     words = ir.VectorType(ir.IntType(16 * in_byte), count)
     word = builder.zext(packed, words)
@@ -151,7 +162,7 @@ def table_indices(builder: Any, packed: Any, in_byte: int) -> Any:
 
 
 def long_table_indices(builder: Any, packed: Any, in_byte: int, first: int, count: int) -> Any:
-    """The same as words of 32 bits, of ``count`` of these codes from that one on."""
+    """``count`` packed codes, from ``first`` on, as 32-bit words for a table lookup."""
     bits, codes = 8 // in_byte, range(first, first + count)
     words = builder.bitcast(packed, ir.VectorType(I32, packed.type.count // 4))
     lanes = ir.VectorType(I32, len(codes))
@@ -160,7 +171,7 @@ def long_table_indices(builder: Any, packed: Any, in_byte: int, first: int, coun
 
 
 def shift_down(builder: Any, read: Any, next_read: Any, bits: Any) -> Any:
-    """Bytes from ``bits``, 1 to 7, above the beginning of a vector on. next_read: what lies a byte behind each of them."""
+    """A byte vector shifted down by ``bits``, 1 to 7. next_read: the byte that follows each byte of the vector."""
     width = I64 if read.type.count % 8 == 0 else I32
     words = ir.VectorType(width, 8 * read.type.count // width.width)
     low, high = builder.bitcast(read, words), builder.bitcast(next_read, words)
@@ -171,23 +182,28 @@ def shift_down(builder: Any, read: Any, next_read: Any, bits: Any) -> Any:
 
 
 LINE = 64
-"""Bytes in a cache line."""
+"""Bytes of a cache line."""
 
 PART = 16
-"""Bytes of a line that are stored past the caches at once, at least: to a multiple of so many, at which large arrays of NumPy's
-begin. Those that fill a line one after the other leave as one."""
+"""Bytes of the smallest streaming store, and its alignment. Large NumPy arrays begin at a multiple of it.
+
+Consecutive stores that fill a line leave the core as one write.
+"""
 
 
 def data_of(context: Any, builder: Any, array: Any, value: Any, index: Any) -> Any:
-    """The address of an array's element, or of the byte that a packed code is in. LLVM is not told that it is within the array's
-    memory: `staging` gives one that begins far before it."""
+    """The address of an array element, or of the byte that holds a packed code.
+
+    LLVM does not learn that the address is within the array: `tiles.redirect_to_stage` makes arrays that begin far
+    before their memory.
+    """
     if isinstance(array, Packed):
         index = byte_index(builder, array.in_byte, index)
     return builder.gep(context.make_array(array)(context, builder, value).data, [index])
 
 
 def mark_memory(builder: Any, instruction: Any, own: str, other: str) -> Any:
-    """The load or store, marked as one of the memory ``own``, which shares nothing with ``other``."""
+    """Mark a load or store as access to the memory ``own``, which never aliases ``other``."""
     module = builder.module
     domain = module.add_metadata(["xverify"])
     for kind, name in (("alias.scope", own), ("noalias", other)):
@@ -197,9 +213,10 @@ def mark_memory(builder: Any, instruction: Any, own: str, other: str) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def get(context: Any, array: Any, index: Any) -> Generated:
-    """array[index], an index from the front: Numba's own would also count from the back, which keeps LLVM from vectorising.
+    """array[index], for an index that is not negative.
 
-    What is read so is never what is written by `put`, which LLVM is told: it need not compare addresses before a loop.
+    Numba's own indexing also counts from the end, which keeps LLVM from vectorising.
+    LLVM may assume that `put` never writes what `get` reads. So it need not compare addresses before a loop.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -209,13 +226,14 @@ def get(context: Any, array: Any, index: Any) -> Generated:
 
 
 def read_element(context: Any, builder: Any, of: Any, array: Any, index: Any) -> Any:
+    """An array element, or one packed code."""
     read = mark_memory(builder, builder.load(data_of(context, builder, of, array, index)), "read", "written")
     return extract_code(builder, of.in_byte, read, index) if isinstance(of, Packed) else read
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def address(context: Any, array: Any) -> Generated:
-    """Where the array's first element lies."""
+    """The address of the first element of the array."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -226,7 +244,7 @@ def address(context: Any, array: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def overlaps(context: Any, out: Any, x: Any, scale: Any, offset: Any) -> Generated:
-    """Whether ``out`` shares memory with one of the others, all without gaps; what is no array shares none."""
+    """True if ``out`` shares memory with another array. All arrays are contiguous; a number shares no memory."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         ends = [
@@ -245,7 +263,7 @@ def overlaps(context: Any, out: Any, x: Any, scale: Any, offset: Any) -> Generat
 
 
 def _ends(context: Any, builder: Any, of: Any, array: Any) -> tuple[Any, Any]:
-    """The address of an array's first byte, and the one after its last."""
+    """The address of an array's first byte, and the address after its last byte."""
     made = context.make_array(of)(context, builder, array)
     start = builder.ptrtoint(made.data, I64)
     return start, builder.add(start, builder.mul(made.nitems, made.itemsize))
@@ -253,7 +271,7 @@ def _ends(context: Any, builder: Any, of: Any, array: Any) -> tuple[Any, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def put(context: Any, array: Any, index: Any, value: Any) -> Generated:
-    """array[index] = value, an index from the front."""
+    """array[index] = value, for an index that is not negative."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         address = data_of(context, builder, signature.args[0], *arguments[:2])
@@ -265,7 +283,7 @@ def put(context: Any, array: Any, index: Any, value: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def settle(context: Any) -> Generated:
-    """What was stored before is seen before what is stored after, streamed lines too."""
+    """Memory fence: earlier stores, streamed ones too, become visible before later ones."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("seq_cst")
@@ -275,20 +293,25 @@ def settle(context: Any) -> Generated:
 
 
 AHEAD = 1024
-"""Elements, or bytes of packed codes: as far ahead as codes are fetched, which is long enough for memory to answer while what is
-before them is computed."""
+"""Prefetch distance, in elements or in bytes of packed codes.
+
+Memory answers while the loop computes the elements before them.
+"""
 
 
 def first_lanes(builder: Any, count: Any) -> Any:
-    """A mask of the first ``count`` elements of CHUNK."""
+    """A mask of the first ``count`` of CHUNK elements."""
     lanes = ir.VectorType(I32, CHUNK)
     every = spread(builder, builder.trunc(count, I32), ir.Constant(lanes, ir.Undefined))
     return builder.icmp_unsigned("<", ir.Constant(lanes, list(range(CHUNK))), every)
 
 
 def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: Any = None, count: int = CHUNK) -> Any:
-    """``count`` elements of an array from array[first] on, as `get` reads them; with a mask those alone, and zeros, or of
-    packed codes what is beside them in a byte."""
+    """A vector of ``count`` elements from array[first] on.
+
+    Args:
+        mask: the elements to read; the others are zeros, or for packed codes the other codes of their byte.
+    """
     address = data_of(context, builder, array, value, first)
     if isinstance(array, Packed):
         if mask is None:
@@ -318,7 +341,7 @@ def _read_vector(builder: Any, address: Any, kind: Any, mask: Any = None) -> Any
 
 
 def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> Any:
-    """The bytes of ``count`` packed codes from array[first] on, moved to where a byte begins with the first."""
+    """The bytes of ``count`` packed codes from array[first] on, shifted so that the first code begins a byte."""
     in_byte, address = array.in_byte, data_of(context, builder, array, value, first)
     kind, bits = ir.VectorType(I8, count // in_byte), bit_offset(builder, in_byte, first)
     read, before = _read_vector(builder, address, kind), builder.block
@@ -333,7 +356,7 @@ def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, 
 
 
 def _load_some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask: Any) -> Any:
-    """The same of CHUNK codes, of which those of a mask, the first ones, are read alone, and zeros or codes beside them."""
+    """As `load_packed` for CHUNK codes, but only the first codes, which the mask names, are read."""
     count = builder.zext(builder.ctpop(builder.bitcast(mask, I16)), I64)
     within = builder.and_(first, ir.Constant(I64, in_byte - 1))
     end = builder.add(builder.add(within, count), ir.Constant(I64, in_byte - 1))
@@ -347,7 +370,7 @@ def _load_some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask
 
 
 def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
-    """Put a vector there; where ``streamed`` is true, past the caches, to a multiple of PART bytes."""
+    """Store a vector; where ``streamed`` is true, past the caches, to an address that is a multiple of PART."""
     size = done.type.count * done.type.element.get_abi_size(context.target_data)
     with builder.if_else(streamed) as (past_the_caches, through_them):
         with past_the_caches:
@@ -363,7 +386,7 @@ def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) ->
 
 
 def _store_past_caches(builder: Any, done: Any, address: Any, size: int, at_once: int) -> None:
-    """Put a vector of ``size`` bytes there, so many at once."""
+    """Store a vector of ``size`` bytes past the caches, ``at_once`` bytes a store."""
     value = builder.bitcast(done, ir.VectorType(F32, size // 4))
     count = at_once // 4
     parts = builder.bitcast(address, ir.VectorType(F32, count).as_pointer())
@@ -377,8 +400,10 @@ def _store_past_caches(builder: Any, done: Any, address: Any, size: int, at_once
 
 
 def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int, ahead: Any = None) -> None:
-    """Have the processor fetch what lies AHEAD, or ``ahead`` elements, behind ``count`` elements from array[first] on. Nothing is
-    read, so that it may be behind the array's end."""
+    """Prefetch ``count`` elements that lie AHEAD, or ``ahead`` elements, behind array[first].
+
+    A prefetch reads nothing, so that it may lie behind the end of the array.
+    """
     start = data_of(context, builder, array, value, first if ahead is None else builder.add(first, ahead))
     itemsize = start.type.pointee.get_abi_size(context.target_data)
     size = count // array.in_byte if isinstance(array, Packed) else count * itemsize
@@ -392,18 +417,18 @@ def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, 
 
 
 _TO_READ_SOON = (0, 3, 1)
-"""What LLVM calls so: to be read, with the most locality, as data."""
+"""Arguments of LLVM's prefetch: a read, of the highest locality, of data."""
 
 
 def store_some(builder: Any, done: Any, address: Any, mask: Any) -> None:
-    """Put the elements of a mask there."""
+    """Store the elements that the mask names."""
     address = builder.bitcast(address, done.type.as_pointer())
     stored = _masked(builder, "store", ir.VoidType(), [done, address, ir.Constant(I32, 1), mask])
     mark_memory(builder, stored, "written", "read")
 
 
 def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
-    """LLVM's load or store of some elements of a vector."""
+    """Call LLVM's masked load or store."""
     vector = result if name == "load" else arguments[0].type
     full = f"llvm.masked.{name}.v{vector.count}{_NAMES[str(vector.element)]}.p0"
     function = builder.module.globals.get(full)
@@ -413,4 +438,4 @@ def _masked(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
 
 
 _NAMES = {"i8": "i8", "i16": "i16", "i32": "i32", "float": "f32", "double": "f64"}
-"""Of LLVM's types, as its functions' names have them."""
+"""Names of LLVM types in the names of LLVM functions."""

@@ -25,27 +25,34 @@ from xverify.kernels.range_formula import formula
 _MODES = {"MIN_COMBINED": COMBINED, "MIN_FIRST": FIRST, "SCALED": SYMMETRIC}
 
 _ENDLESS = 1 << 62
-"""Elements, more than there are: one range serves all."""
+"""More elements than any tensor has: one range serves all."""
 
 
 @dataclass(frozen=True)
 class Ranged:
-    """A mode's formula for an input of a given dtype and shape. places: Runs or Rows of the ranges, which repeat."""
+    """A mode's formula for an input of a given dtype and shape."""
 
     out: np.dtype[Any]
+    """The output's dtype."""
+
     x: np.dtype[Any]
+    """The input's dtype."""
+
     places: Layout | None
+    """The layout of ranges, which repeat; None if one range serves all elements."""
+
     mode: str
+    """MIN_COMBINED, MIN_FIRST or SCALED."""
 
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, spread: Spread, mode: str) -> Ranged:
-        """The formula for operands as they are described, which have been checked; ``out`` is the output's dtype."""
+        """The formula for operands that have been checked; ``out`` is the output's dtype."""
         found = None if 0 in x.shape else layout_of(x.shape, low.shape, spread)
         return cls(out, x.dtype.newbyteorder("="), found, mode)
 
     @cached_property
     def coding(self) -> Coding:
-        """How codes become numbers."""
+        """The coding of the input's codes."""
         return coding(self.x)
 
     @cached_property
@@ -55,7 +62,7 @@ class Ranged:
 
     @cached_property
     def constants(self) -> tuple[float, float]:
-        """What `loops.by_range` takes as constants."""
+        """The argument ``constants`` of `loops.by_range`."""
         bounds = np.iinfo(self.x)
         levels = float(bounds.max) - float(bounds.min)
         if self.mode == "MIN_COMBINED":
@@ -66,7 +73,7 @@ class Ranged:
 
     @cached_property
     def line_and_run(self) -> tuple[int, int]:
-        """After how many elements the ranges begin again, and how many in a row share one."""
+        """The number of elements after which the ranges repeat, and the number of adjacent elements that share one."""
         if self.places is None:
             return _ENDLESS, _ENDLESS
         return (self.places.row, 1) if isinstance(self.places, Rows) else (self.places.line, self.places.run)
@@ -98,7 +105,7 @@ class Ranged:
                 for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
 
     def _whole(self, low: Array, high: Array) -> Write:
-        """What writes a piece, with all ranges, converted once."""
+        """A function that writes a piece with all ranges, which are converted once."""
         ends = [end.reshape(-1).astype(FLOAT64) for end in (low, high)]
         if isinstance(self.places, Rows):
             ends = [lay_out(end, self.places) for end in ends]
@@ -109,7 +116,7 @@ class Ranged:
         return write
 
     def _in_parts(self, places: Layout, low: Array, high: Array) -> Write:
-        """Each piece is given the ranges that it needs; there are too many for them to be laid out anew."""
+        """A function that writes a piece with the ranges that it needs, if there are too many to convert at once."""
         line, run = self.line_and_run
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
@@ -122,7 +129,7 @@ class Ranged:
         return write
 
     def _compute(self, codes: Array, elements: Array, low: Array, high: Array, position: int) -> None:
-        """Write elements, of which the first is number ``position`` of those that the ranges serve one after the other."""
+        """Write elements. position: the index of the first one among those that the ranges serve."""
         line, run = self.line_and_run
         runs, row = (None, line) if isinstance(self.places, Rows) else ((line, run), None)
         doubtful = np.zeros(elements.size, np.uint8)

@@ -1,9 +1,15 @@
 """Threads that share the pieces of one call: compiled bookkeeping in shared memory, and a pool of helper threads.
 
-Threads are not Numba's own. Its portable layer ends the process if two Python threads use it at once, and several Python threads
+Threads are not Numba's own. Its portable layer ends the process if two Python threads use it at once, and several
+Python threads
 call kernels. A function that is compiled with ``nogil`` runs beside others in ordinary threads.
+Helpers start with the first large call, and again in a forked child.
 
-Sharing state is in memory that all threads see. So no thread needs the interpreter between two pieces.
+All threads see the state of a call, so that none needs the interpreter between two pieces, and a waiting thread
+reacts at once.
+The caller waits until all helpers have left its call, since they hold its arrays until then.
+
+``shared``: the address of int64 words, at the offsets below. The last words are the boundaries of the pieces.
 """
 
 from __future__ import annotations
@@ -27,13 +33,18 @@ from xverify.kernels.compiled.build import entry
 from xverify.kernels.compiled.vectors import I64, Generated, is_x86, of_x86
 
 NEXT, LEFT, COUNT, BELL, INSIDE, POLLS, ENDS = range(0, 56, 8)
-"""The next piece; pieces that are not done; all of them; the address of the word that changes as a call begins; how many other
-threads are in the call; how often one that has nothing to do looks before it sleeps. In bytes."""
+"""Offsets of the words, in bytes.
+
+NEXT: the next piece. LEFT: pieces that are not done. COUNT: all pieces. BELL: the address of the word that changes
+when a call
+begins. INSIDE: helpers in the call. POLLS: how often an idle thread polls before it sleeps. ENDS: the boundaries of
+pieces.
+"""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_add(context: Any, address: Any, number: Any) -> Generated:
-    """Add to the word at an address at once, and give what was there."""
+    """Add to the word at an address atomically, and return the old word."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = builder.inttoptr(arguments[0], I64.as_pointer())
@@ -44,7 +55,7 @@ def atomic_add(context: Any, address: Any, number: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_load(context: Any, address: Any) -> Generated:
-    """The word at an address, as it is now."""
+    """The word at an address, read atomically."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load_atomic(builder.inttoptr(arguments[0], I64.as_pointer()), "seq_cst", 8)
@@ -54,7 +65,7 @@ def atomic_load(context: Any, address: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pause(context: Any) -> Generated:
-    """Leave the core's other thread what a moment of waiting would take of it."""
+    """Yield execution units to the other thread of the core for a moment."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if is_x86():
@@ -66,7 +77,7 @@ def pause(context: Any) -> Generated:
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def take_piece(shared: Any) -> Any:
-    """Where the next piece begins and ends: 0, 0 when all are taken. The first taken is told to those who listen."""
+    """The boundaries of the next piece; 0, 0 if all are taken. Taking the first piece rings the bell."""
     number = atomic_add(shared + NEXT, 1)
     if number == 0:
         atomic_add(atomic_load(shared + BELL), 1)
@@ -78,13 +89,13 @@ def take_piece(shared: Any) -> Any:
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def finish_piece(shared: Any) -> None:
-    """Say that a piece is done."""
+    """Count a piece as done."""
     atomic_add(shared + LEFT, -1)
 
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def wait_for_others(shared: Any) -> None:
-    """Wait a while for the pieces that others have, and for them to leave."""
+    """Poll for a while, until other threads have done their pieces and left."""
     for _ in range(atomic_load(shared + POLLS)):
         if atomic_load(shared + LEFT) == 0 and atomic_load(shared + INSIDE) == 0:
             return
@@ -93,9 +104,9 @@ def wait_for_others(shared: Any) -> None:
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def leave_call(shared: Any, heard: Any) -> None:
-    """Leave a call, and wait a while for the next one: until the bell says something else than was heard.
+    """Leave a call, and poll for the next one until the bell differs from ``heard``.
 
-    Both here, without the interpreter, which the caller needs as soon as all have left.
+    Both happen without the interpreter, which the caller needs as soon as all have left.
     """
     bell, looks = atomic_load(shared + BELL), atomic_load(shared + POLLS)
     atomic_add(shared + INSIDE, -1)
@@ -110,16 +121,22 @@ _NEXT, _COUNT, _INSIDE = NEXT // 8, COUNT // 8, INSIDE // 8
 Task = Callable[[int], None]
 
 Work = Callable[[int, bool], None]
-"""work(shared, helps): do pieces of a call until all are taken, which are ``shared`` as `sharing` says. helps: whether the call
-is another thread's."""
+"""work(shared, helps): do pieces of a call until all are taken. helps: True in a helper thread."""
 
 
 class _Job:
-    """A call's pieces. core: the caller's, -1 where not known. bell: the address of what tells helpers that a call begins. looks:
-    how often one who waits looks before it sleeps.
+    """The pieces of one call.
 
-    A helper enters a call before it does any of it, and leaves when it holds nothing of it any more; the caller closes it: then
-    none enters, and those inside are waited for (see `run_shared`).
+    A helper enters a call before it does a piece, and leaves when it holds no more of it. The caller closes the call:
+    then no helper
+    enters, and the caller waits for those inside (see `run_shared`).
+
+    Args:
+        work: the function that does pieces.
+        ends: the boundaries of the pieces.
+        core: the caller's core; -1 if it is not known.
+        bell: the address of the word that tells helpers that a call begins.
+        looks: how often a waiting thread polls before it sleeps.
     """
 
     def __init__(self, work: Work, ends: Sequence[int], core: int, bell: int, looks: int) -> None:
@@ -135,8 +152,10 @@ class _Job:
         self.left.acquire()
 
     def help(self, heard: Callable[[], int]) -> None:
-        """Do pieces of another thread's call until all have been taken, unless it is over, and wait a while for the next. heard:
-        what gives the bell's word, once all of this call is done."""
+        """Do pieces of another thread's call until all are taken, then wait a while for the next call.
+
+        This does nothing if the call is over. heard: returns the word of the bell, once all pieces are done.
+        """
         with self.counting:
             work = self.work
             if work is None:
@@ -160,7 +179,7 @@ def _compiled_leave_call() -> Callable[[int, int], None]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, or fewer, as the environment variable NUMBA_NUM_THREADS says."""
+    """Cores that this process may use, or fewer if NUMBA_NUM_THREADS says so."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(1, min(cores, int(asked))) if asked.isdigit() else cores
@@ -168,7 +187,7 @@ def usable_cores() -> int:
 
 @cache
 def _current_core() -> Callable[[], int]:
-    """What tells the core on which the calling thread runs: -1 where the system does not say, or lets no thread choose."""
+    """A function that returns the core of the calling thread; -1 if the system does not tell or set it."""
     try:
         function: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu
     except (AttributeError, OSError, TypeError):
@@ -177,10 +196,11 @@ def _current_core() -> Callable[[], int]:
 
 
 def avoid_core(core: int) -> None:
-    """Have the calling thread run on other cores of the process, if it runs on that one.
+    """Move the calling thread to other cores of the process if it runs on that core.
 
-    Linux wakes a thread where its waker runs, which goes on working there: two threads of one call would share a core for longer
-    than the call lasts, beside another that is idle.
+    Linux wakes a thread on the core of the thread that wakes it, which goes on working there. The two threads of a
+    call would share
+    a core for longer than the call lasts, beside an idle core.
     """
     if core >= 0 and _current_core()() == core:
         with contextlib.suppress(OSError):  # there is no other
@@ -188,14 +208,17 @@ def avoid_core(core: int) -> None:
 
 
 PATIENCE = 2e-4
-"""Seconds for which a thread that has nothing to do looks before it sleeps: a caller comes with the next of many calls in them,
-and nobody is late who is not kept from running."""
+"""Seconds for which an idle thread polls before it sleeps.
+
+The next of many calls comes within this time, unless a thread is kept from running.
+"""
 
 
 def polls_in(seconds: float) -> int:
-    """How often a thread that waits looks in that time: x86's ``pause`` takes ten cycles, or as many as 140.
+    """The number of polls that a waiting thread makes in that time. x86's ``pause`` takes 10 to 140 cycles.
 
-    Source: Intel 64 and IA-32 Architectures Optimization Reference Manual, on the latency of PAUSE in Skylake Client.
+    Source:
+        Intel 64 and IA-32 Architectures Optimization Reference Manual, on the latency of PAUSE in Skylake Client.
     """
     lingers = entry(wait_for_others.py_func, (types.int64,))
     words = array("q", [0, 1, 1, 0, 0, _SOME_POLLS, 0, 0])  # a piece that is never done
@@ -211,8 +234,10 @@ _SOME_POLLS = 2048
 
 
 class _Helpers:
-    """So many threads, or as many as can be had, which live as long as the process. bell: the word that changes when a call
-    begins. looks: see `polls_in`."""
+    """Helper threads, as many as could be started, that live as long as the process.
+
+    ``bell`` is the address of the word that changes when a call begins. ``looks`` is the result of `polls_in`.
+    """
 
     def __init__(self, count: int) -> None:
         self.jobs: SimpleQueue[_Job] = SimpleQueue()
@@ -233,7 +258,7 @@ class _Helpers:
             del job
 
     def _heard(self) -> int:
-        """What the bell says; where a call waits already, something that it does not say."""
+        """The word of the bell; another word if a call already waits."""
         heard = self._words[0]
         return heard if self.jobs.empty() else -1
 
@@ -246,16 +271,23 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def threads() -> int:
-    """Threads that share a large call, the calling one among them."""
+    """The number of threads that share a large call, the calling thread included."""
     return usable_cores()
 
 
 def run_shared(work: Work, ends: Sequence[int]) -> None:
-    """Call ``work`` on as many threads as there are cores, or pieces; the caller's is one of them. ends: where pieces begin, and
-    where the last ends.
+    """Call ``work`` on as many threads as there are cores, or pieces; one of them is the caller's.
 
-    A thread that is late finds nothing left, so that a busy core delays nobody; where several calls wait already for every
-    helper, none is asked.
+    A late thread finds nothing left to do, so that a busy core delays nobody. If several calls already wait for every
+    helper, no
+    helper is added.
+
+    Args:
+        work: does pieces until all are taken.
+        ends: the boundaries of the pieces.
+
+    Raises:
+        BaseException: the error of a piece, or an interrupt of the wait, such as KeyboardInterrupt.
     """
     helpers = _helpers(threads() - 1)
     job = _Job(work, ends, _current_core()(), helpers.bell, helpers.looks)
@@ -286,10 +318,10 @@ def run_shared(work: Work, ends: Sequence[int]) -> None:
 
 
 _POLL_SECONDS = 1.0
-"""How often one who waits looks by itself: a lock that was had as Ctrl-C came is not given again."""
+"""Seconds after which a waiting caller checks by itself. A lock that was acquired as Ctrl-C came is not released again."""
 
 _WAITING = 4
-"""Calls for each helper that may wait."""
+"""Waiting calls for each helper from which on no more are queued."""
 
 
 def run_each(task: Task, pieces: int) -> None:

@@ -22,16 +22,18 @@ from xverify.kernels.compiled.threads import finish_piece, run_each, run_shared,
 from xverify.kernels.compiled.vectors import CHUNK, I1, I64, Generated, room_for
 
 WHOLE, ALL = 1, 2
-"""What is stored past the caches: where chunks are whole, or where they are cut as well."""
+"""Values of ``streamed``: store whole chunks past the caches, or also the chunks that are cut."""
 
 STAGE = 4096
-"""Elements that are put together: enough for what a loop does before and after them to be little beside, few enough to stay in
-the first cache with the codes that they are made of."""
+"""Elements that are put together before they are stored past the caches.
+
+Enough to make the overhead of a loop small, and few enough to stay in the first-level cache with their codes.
+"""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def staging_buffer(context: Any, out: Any) -> Generated:
-    """The address of room for STAGE elements of an output."""
+    """The address of stack memory for STAGE output elements."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ptrtoint(room_for(builder, context.get_data_type(out.dtype), STAGE, LINE), I64)
@@ -41,7 +43,10 @@ def staging_buffer(context: Any, out: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def redirect_to_stage(context: Any, out: Any, room: Any, first: Any) -> Generated:
-    """The output, but that out[first] and the STAGE - 1 elements behind it are in the room: nothing else of it may be touched."""
+    """The output array, but with out[first] and the STAGE - 1 elements behind it in the buffer.
+
+    Nothing else of the array may be accessed.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         given, room_, first_ = arguments
@@ -55,7 +60,7 @@ def redirect_to_stage(context: Any, out: Any, room: Any, first: Any) -> Generate
 
 @intrinsic  # type: ignore[untyped-decorator]
 def flush_stage(context: Any, out: Any, room: Any, first: Any, stop: Any) -> Generated:
-    """Store what is in the room past the caches: whole chunks, to out[first] ... out[stop - 1], the first at a line's start."""
+    """Store whole chunks of the buffer past the caches, to out[first] ... out[stop - 1]. out[first] begins a line."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         result, room_, first_, stop_ = arguments
@@ -73,13 +78,21 @@ def flush_stage(context: Any, out: Any, room: Any, first: Any, stop: Any) -> Gen
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def next_tile(where: Any, shared: Any, last: Any) -> Any:
-    """The next piece: its first element, where what is stored past the caches begins and ends, where the piece ends, and whether
-    chunks are cut in what is stored so, which is put together first then (`staging`). An empty one where none is left.
+    """The tile cursor: the next piece of a tensor, and the part of it that is stored past the caches.
 
-    where: the address of out[0], the bytes of an element, the number of elements, the place in the tensor of the first,
-    ``streamed`` as `loops` have it, and of what number the place of the first one that is stored past the caches must be a
-    multiple for none to be cut: 0 where some are in any case. shared: as `sharing` has it, or 0 where one thread writes all.
-    last: where the piece ends that is done, or 0.
+    Args:
+        where: the address of out[0], the bytes of an element, the number of elements, the index in the tensor of the
+            first element,
+            ``streamed`` as in `loops`, and ``multiple``. No chunk is cut if the index of the first streamed element
+                is a multiple
+            of ``multiple``; 0 if some chunk is cut in any case.
+        shared: the state of the call as in `threads`; 0 if one thread writes all.
+        last: the end of the previous piece; 0 at first.
+
+    Returns:
+        The piece's first element, the begin and the end of the streamed part, the end of the piece, and True if
+            chunks are cut, so
+        that they are put together in the staging buffer first. An empty piece if none is left.
     """
     target, itemsize, size, position, streamed, multiple = where
     is_first = last == 0
@@ -106,43 +119,51 @@ def next_tile(where: Any, shared: Any, last: Any) -> Any:
 
 
 PIECE = 1 << 18
-"""Elements of a piece: enough for threads to be worth it, little enough for what is copied to stay in a core's cache."""
+"""Elements of a piece that is copied: enough to be worth a thread, few enough for the copy to stay in a core's cache.
+"""
 
 LARGE_PIECE = 1 << 24
-"""Elements of a piece where nothing is copied: the fewer the better. After so many Ctrl-C is heard."""
+"""Elements of a piece that is not copied: the fewer pieces the better. Ctrl-C is handled between pieces."""
 
 SHARED = 1 << 28
-"""The same where several threads share: elements after which they begin anew."""
+"""Elements after which threads that share a tensor begin anew, so that Ctrl-C is handled."""
 
 LEAST_PIECE = 1 << 16
-"""Elements of a piece where several threads share: of smaller ones some threads have to wait for others as long."""
+"""Elements of the smallest piece that threads share. With smaller ones, threads would wait as long for others."""
 
 THREADS_FROM = 1 << 21
-"""Bytes of output from which on several threads share the work: to wake one costs what one alone does with a half of so many."""
+"""Bytes of output from which on several threads share the work: waking one costs as much as half of this work."""
 
 Write = Callable[[int, int, Array, Array, int], None]
-"""write(start, stop, codes, elements, streamed): elements start ... stop - 1 of the tensor in C order. streamed: see
-`past_caches`."""
+"""write(start, stop, codes, elements, streamed): write elements start ... stop - 1 of the tensor in C order.
+
+streamed: see `past_caches`.
+"""
 
 WriteAll = Callable[[int, Array, Array, int, int, bool], None]
-"""write(start, codes, elements, streamed, shared, helps): the same of all codes that are given, of any rank, by a loop that takes
-pieces itself where it is given ``shared``: see `loops`."""
+"""write(start, codes, elements, streamed, shared, helps): write all elements of the arrays, which have any rank.
+
+The loop itself takes pieces if ``shared`` is not 0: see `loops`.
+"""
 
 Read = Callable[[int, int], Array]
 """read(start, stop): the codes of that part of the tensor, flat and contiguous."""
 
 OWN_CACHE = 1 << 25
-"""Bytes of the largest last cache that is counted as this process's own. That of a server is shared with many cores, also with
-those that a virtual machine does not see, and to store past it takes less time than to store there (``xverify bench --sizes
-16Mi`` shows it as the part of the limit)."""
+"""Bytes of the largest last-level cache that counts as this process's own.
+
+A server's cache is shared with many cores, some of them invisible in a virtual machine. Storing past it takes less
+time than
+storing to it: ``xverify bench --sizes 16Mi`` shows this in the column of the limit.
+"""
 
 SHARED_ROOM = OWN_CACHE * 3 // 4
-"""Bytes of output that a shared cache is trusted to keep, or one of which nothing is known."""
+"""Bytes of output that are expected to stay in a shared or unknown last-level cache."""
 
 
 @cache
 def own_cache() -> int | None:
-    """Bytes of the last cache; None where that is shared with many, or the machine does not say."""
+    """Bytes of the last-level cache; None if it is shared with many cores, or if the machine does not tell."""
     try:
         # Of one core's own; sysconf adds up those of the whole machine.
         said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
@@ -153,12 +174,17 @@ def own_cache() -> int | None:
 
 
 def leaves_caches(read: int, written: int) -> bool:
-    """Whether an output has left the last cache before it is used again, so that it is stored past the caches.
+    """True if an output leaves the last-level cache before it is used again, so that it is stored past the caches.
 
-    read, written: bytes of a call. What is read counts twice, since it stays in the cache where the output is stored past it.
-    That the sum may be more than the cache: processors no longer forget the oldest first, so that a part of what is too large is
-    found there again: how much more is as measured on an AMD Zen 5, of which ``xverify bench --dtypes packed-int2:float16 --sizes
-    16Mi`` shows a case that is faster in the cache.
+    Input bytes count twice, since they stay in the cache if the output is stored past it. The sum may exceed the
+    cache: processors no
+    longer evict the oldest line first, so that a part of a large output stays. The factor was measured on an AMD Zen
+    5, where
+    ``xverify bench --dtypes packed-int2:float16 --sizes 16Mi`` shows a case that is faster in the cache.
+
+    Args:
+        read: bytes of input of the call.
+        written: bytes of output of the call.
     """
     cache = own_cache()
     if cache is None:
@@ -167,15 +193,24 @@ def leaves_caches(read: int, written: int) -> bool:
 
 
 def past_caches(read: int, written: int) -> int:
-    """What of an output is stored past the caches, as `loops` have it. To put together what is cut takes time too, so that it
-    pays for outputs twice as large: measured on an Intel Xeon by calls of 8 Mi to 64 Mi elements."""
+    """The value of ``streamed`` for a call, as `loops` takes it.
+
+    Putting cut chunks together takes time, so that it pays for outputs twice as large. This was measured on an Intel
+    Xeon with
+    calls of 8 Mi to 64 Mi elements. read, written: bytes of the call.
+    """
     return WHOLE * leaves_caches(read, written) + (ALL - WHOLE) * leaves_caches(read // 2, written // 2)
 
 
 def for_all_pieces(write: WriteAll, out: Array, x: Array, read: Read | None = None, in_byte: int = 1) -> None:
-    """Call ``write`` until all of ``out`` is written, with codes from x, or from ``read``, which is asked for PIECE at most.
+    """Call ``write`` until all of ``out`` is written.
 
-    in_byte: codes in a byte of x. Where they are several, x and out are plain.
+    Args:
+        write: writes the elements of arrays; it takes pieces itself.
+        out: the output.
+        x: the codes.
+        read: the source of codes instead of x, called for at most PIECE elements.
+        in_byte: codes in a byte of x. If they are several, x and out are plain.
     """
     if read is None and is_plain(x) and is_plain(out):
         if out.nbytes < THREADS_FROM:
@@ -205,9 +240,8 @@ def _share(write: WriteAll, start: int, codes: Array, elements: Array, streamed:
 def for_each_piece(
     write: Write, out: Array, x: Array, read: Read | None = None, largest: int = PIECE, in_byte: int = 1
 ) -> None:
-    """Call ``write`` for pieces of at most ``largest`` elements that cover ``out``, with codes from x, or from ``read``.
-
-    in_byte: as for `for_all_pieces`.
+    """Call ``write`` for pieces of at most ``largest`` elements that cover ``out``. Other arguments: as in
+    `for_all_pieces`.
     """
     size = out.size
     if read is None and is_plain(x):
@@ -227,8 +261,12 @@ def for_each_piece(
 
 @lru_cache(maxsize=16)
 def _ends(size: int, sharers: int) -> tuple[int, ...]:
-    """Where pieces begin and end. Threads take two thirds of what is left in as many pieces as they are, and so on: one that is
-    late finds enough to do, and all end at about the same time."""
+    """The boundaries of pieces for that many threads.
+
+    Threads take two thirds of the rest in as many pieces as there are threads, and so on. A late thread finds enough
+    to do, and all
+    end at about the same time.
+    """
     ends = [0]
     while ends[-1] < size:
         share = -(-2 * (size - ends[-1]) // (3 * sharers) // 64) * 64
@@ -239,12 +277,12 @@ def _ends(size: int, sharers: int) -> tuple[int, ...]:
 
 
 def _slices(flat: Array, in_byte: int) -> Read:
-    """What gives the parts of an array of codes; packed ones of parts that begin with a byte."""
+    """A reader of parts of an array of codes; parts of packed codes begin with a byte."""
     return lambda start, stop: flat[start // in_byte : -(-stop // in_byte)]
 
 
 def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> None:
-    """The same for any strides and byte order: what is not plain is copied, a block at a time."""
+    """As `for_each_piece`, for any strides and byte order: copy arrays that are not plain, a block at a time."""
     if out.ndim == 0:
         out, x = out.reshape(1), x.reshape(1) if read is None else x
     listed = list(_ordered_blocks(out.shape))
@@ -264,7 +302,7 @@ def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> No
 
 
 def _ordered_blocks(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Index]]:
-    """Blocks and where they begin and end in C order."""
+    """Blocks, with their begin and end in C order."""
     start = 0
     for index in blocks(shape):
         stop = start + prod(part.stop - part.start for part in index)
@@ -281,7 +319,7 @@ def _run_tasks(task: Callable[[int], None], count: int, out: Array) -> None:
 
 
 def unpack(packed: Any, codes: Any, in_byte: Any) -> None:
-    """The codes of all bytes, the lowest bits first; ``in_byte``, 2 or 4, are in each."""
+    """Unpack the codes of all bytes, lowest bits first. in_byte: codes in a byte, 2 or 4."""
     if in_byte == 2:
         for i in range(packed.size):
             byte = get(packed, i)
@@ -297,7 +335,7 @@ def unpack(packed: Any, codes: Any, in_byte: Any) -> None:
 
 
 def packed_reader(packed: Array, in_byte: int) -> Read:
-    """What gives a part of the codes in those bytes, one a byte."""
+    """A reader of parts of packed codes, one a byte."""
     compiled = entry(unpack, (Flat(types.uint8), Flat(types.uint8, written=True), types.int64))
 
     def read(start: int, stop: int) -> Array:
