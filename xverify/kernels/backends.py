@@ -1,4 +1,4 @@
-"""What does the arithmetic of a call that has been checked: NumPy, or loops that Numba compiles."""
+"""The backend of a call that has been checked: NumPy, or loops that Numba compiles."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ BACKENDS = ("numpy", "numba")
 
 @cache
 def chosen(backend: str | None) -> str:
-    """The backend of that name, or the fastest that is installed for None.
+    """The backend of that name; for None the fastest that is installed.
 
-    Raises ValueError for another name, ImportError when Numba is asked for and cannot be imported.
+    Raises:
+        ValueError: for another name.
+        ImportError: if Numba is named and cannot be imported.
     """
     if backend is None:
         try:
@@ -36,7 +38,7 @@ def chosen(backend: str | None) -> str:
 
 
 def _require_numba() -> None:
-    """ImportError where there is no Numba, or none that compiles."""
+    """Raise ImportError if Numba is missing, or compiles nothing."""
     try:
         import numba
     except Exception as error:
@@ -56,7 +58,14 @@ def planned(
     spread: Spread,
     by_division: bool = False,
 ) -> Plan:
-    """The plan of operands that have been checked: the formula on the backend."""
+    """The plan of operands that have been checked.
+
+    Args:
+        backend: as for `chosen`.
+        dtype: the output's dtype.
+        spread: how scales and zero points spread over x.
+        by_division: True for / scale.
+    """
     # NumPy's own object for that dtype, which most arrays have, is known by its identity.
     dtype = np.dtype(dtype.type)
     if chosen(backend) == "numpy":

@@ -1,4 +1,4 @@
-"""The arithmetic of (x - zero_point) * scale, and / scale, with NumPy, of operands that have been checked."""
+"""NumPy's arithmetic of (x - zero_point) * scale, and / scale, for operands that have been checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SINGLE_LIMIT = (1 << 24) - (1 << 16)
 """Differences of an 8- or 16-bit integer and a zero point of at most this magnitude are exact in float32."""
 
 LOOK_UP_FROM = 256
-"""From this size on, an output for each code is computed once and then looked up."""
+"""Elements from which on an output is computed once for each code and then looked up."""
 
 
 def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool) -> None:
@@ -37,7 +37,7 @@ def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: 
 
 
 def look_up(table: Array, out: Array, x: Array) -> None:
-    """out = the table's entry for each byte of x, whatever the strides of both."""
+    """Write the table's entry for each byte of x; both arrays may have any strides."""
 
     def fill(part: Array, codes: Array) -> None:
         if part.flags.c_contiguous:
@@ -51,7 +51,7 @@ def look_up(table: Array, out: Array, x: Array) -> None:
 def arithmetic(
     out: np.dtype[Any], x: Array, scale: Array, zero_point: Array | None, by_division: bool
 ) -> tuple[Fill, np.dtype[Any]]:
-    """The cheapest arithmetic that is exact before its last rounding, and the type that it computes in."""
+    """The cheapest arithmetic that is exact before its last rounding, and the float type that it computes in."""
     narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in WIDE_FLOATS)
     if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
         narrow = lie_within(zero_point, SINGLE_LIMIT)
@@ -69,7 +69,7 @@ def arithmetic(
 
 
 def lie_within(integers: Array, limit: int) -> bool:
-    """Whether none is larger than the limit in magnitude; an array of comparisons would be as long as they are."""
+    """True if no integer exceeds the limit in magnitude. An array of comparisons would be as long as the integers."""
     return int(integers.max(initial=0)) <= limit and int(integers.min(initial=0)) >= -limit
 
 

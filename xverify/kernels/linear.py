@@ -16,7 +16,7 @@ from xverify.kernels.formula import lie_within
 from xverify.kernels.plans import Plan
 
 _DOUBLE_LIMIT = 1 << 40
-"""Differences with a zero point of at most this magnitude have the 41 bits that `casting.multiply` is exact for."""
+"""The largest magnitude of a zero point whose differences have 41 bits, for which `casting.multiply` is exact."""
 
 
 def dequantize_linear(
@@ -78,7 +78,7 @@ def dequantize_linear(
 def evaluated(
     plan: Plan, out: Array | None, shape: tuple[int, ...], x: Array, scale: Array, zero_point: Array | None
 ) -> Array:
-    """What a plan gives, in ``out`` or in a new array of that shape. Raises what `editions.output` raises."""
+    """The result of a plan, in ``out`` or in a new array of that shape. Raises as `editions.output`."""
     if plan.small is not None:
         if out is None:
             out = np.empty(shape, plan.dtype)
@@ -144,7 +144,7 @@ def dynamic_dequantize(
 
 
 def _require_exact(contract: str, zps: Array) -> None:
-    """ValueError for a zero point of which no difference is known to be exact."""
+    """Raise ValueError for a zero point whose differences may not be exact."""
     if not lie_within(zps, _DOUBLE_LIMIT):
         beyond = zps[(zps > _DOUBLE_LIMIT) | (zps < -_DOUBLE_LIMIT)]
         rules = edition(contract, "onednn")

@@ -25,7 +25,7 @@ WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 """Bits of the dtypes that are packed."""
 
 BYTE = np.dtype(np.uint8)
-"""Of memory that holds packed codes."""
+"""The dtype of memory that holds packed codes."""
 
 
 def dequantize_packed(
@@ -100,7 +100,7 @@ def packed_plan(
     out_dtype: DTypeLike | None,
     backend: str | None,
 ) -> Plan:
-    """The checks of `dequantize_packed`; x_dtype and x_shape are those of the bytes."""
+    """Check a call of `dequantize_packed`, and plan it. x_dtype and x_shape are those of the bytes."""
     unpacked, extents = _packed_dtype(dtype), _extents(shape)
     bits = WIDTHS[unpacked.name]
     _require_bytes("x", x_dtype, x_shape, prod(extents), bits)
@@ -124,7 +124,7 @@ def _unpacked(
     scale: Array,
     zero_point: Array | None,
 ) -> None:
-    """The formula with NumPy, of codes that are unpacked first, but for those of x that are more than a block's."""
+    """Compute the formula with NumPy: unpack the zero points, and the codes of x by blocks if they are many."""
     bits = WIDTHS[dtype.name]
     if zero_point is not None and has_packed_zero_points:
         zero_point = unpack(zero_point, bits, 0, scale.size).view(dtype).reshape(scale.shape)
@@ -137,7 +137,7 @@ def _unpacked(
 def _in_blocks(
     out: Array, dtype: np.dtype[Any], packed: Array, scale: Array, zero_point: Array | None, spread: Spread
 ) -> None:
-    """The formula with NumPy, without all codes unpacked at once."""
+    """Compute the formula with NumPy, unpacking one block of codes at a time."""
     fill, real = arithmetic(out.dtype, np.empty(0, dtype), scale, zero_point, False)
     start = 0
     with np.errstate(all="ignore"):
@@ -150,7 +150,7 @@ def _in_blocks(
 
 
 def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
-    """Codes start ... stop - 1, one a byte, with zeros above."""
+    """Codes start ... stop - 1, one a byte, with zeros above. bits: bits of a code."""
     per_byte = 8 // bits
     first = start // per_byte
     part = packed[first : -(-stop // per_byte)]

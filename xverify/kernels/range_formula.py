@@ -17,11 +17,11 @@ Exact = Callable[[int, Fraction, Fraction], Fraction]
 """exact(code, min_range, max_range): the formula in rational numbers."""
 
 _NOISE = 2.0**-50
-"""Relative error of the estimates: at most four roundings of 2^-53 each, and one of the interval's ends."""
+"""Relative error of the estimates: at most four roundings of 2^-53 each, and one of an end of the interval."""
 
 
 def apply(out: Array, x: Array, low: Array, high: Array, mode: str, spread: Spread) -> None:
-    """Write the mode's formula for every element of x; the operands have been checked."""
+    """Write the mode's formula for every element of x. The operands have been checked."""
     fill = formula(mode, x.dtype)
     with np.errstate(all="ignore"):
         ends = [spread.shaped(some_numbers(end, FLOAT64), x.ndim) for end in (low, high)]
@@ -34,6 +34,7 @@ def apply(out: Array, x: Array, low: Array, high: Array, mode: str, spread: Spre
 
 
 def formula(mode: str, dtype: np.dtype[Any]) -> Fill:
+    """The function that writes one block by the mode's formula."""
     bounds = np.iinfo(dtype)
     levels = int(bounds.max) - int(bounds.min)
     if mode == "MIN_COMBINED":
@@ -81,9 +82,10 @@ def _scaled_symmetric(buckets: int, out: Array, x: Array, low: F64, high: F64) -
 def _round_once(
     out: Array, estimate: F64, bound: F64, regular: Array, exact: Exact, x: Array, low: F64, high: F64
 ) -> None:
-    """Write the rounded exact values, known to lie within ``bound`` of ``estimate`` where ``regular``.
+    """Write the rounded exact values, which lie within ``bound`` of ``estimate`` where ``regular``.
 
-    Where both ends of that interval round to the same value, it is the one; the few others are taken from ``exact``.
+    If both ends of that interval round to the same value, that is the result. The few other values come from
+    ``exact``.
     """
     lower = cast(estimate - bound, out.dtype)
     code = np.dtype(f"u{out.dtype.itemsize}")

@@ -91,7 +91,12 @@ def range_plan(
     out_dtype: DTypeLike | None,
     backend: str | None,
 ) -> Plan:
-    """The checks of `dequantize_range`."""
+    """Check a call of `dequantize_range`, and plan it.
+
+    Raises:
+        TypeError: for a dtype or an attribute that the edition lacks.
+        ValueError: for a shape, a mode or an axis that the edition lacks.
+    """
     rules = edition(contract, "range")
     x, low, high = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape), Operand(high_dtype, high_shape)
     rules.require_dtype("input-type", "input", x.dtype, rules.domain.x_dtypes)
@@ -114,13 +119,13 @@ def range_plan(
 
 
 def _scale(multiply: Callable[..., None], narrow_range: bool, out: Array, x: Array, low: Array, high: Array) -> None:
-    """SCALED of ``@installed``: its scale factor, and the product."""
+    """SCALED of ``@installed``: the scale factor, and the product."""
     factor = partial(_scale_factor, x.dtype, narrow_range)
     multiply(out, x, factor(low, high) if low.size <= BLOCK else Computed(factor, (low, high), FLOAT32), None)
 
 
 def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.dtype[Any]:
-    """float32 or ``out_dtype``, if the edition has it in that mode."""
+    """``out_dtype``, or float32, if the edition has it in that mode."""
     if out_dtype is None:
         return FLOAT32
     rules.require_attribute("dtype", out_dtype)
@@ -131,7 +136,7 @@ def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.
 
 
 def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axis: int | None) -> Spread:
-    """How the ranges spread over the input; ValueError when their shapes are not those that the axis asks for."""
+    """How the ranges spread over the input; ValueError if their shapes do not fit the axis."""
     axis = -1 if axis is None else rules.integer("axis", "axis", axis)
     # The raw operator's -1 is "no axis", so that the last axis has only its own number.
     spread = Spread() if axis == -1 else Spread(rules.front_axis("axis", axis, len(x)))
@@ -143,7 +148,7 @@ def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axi
 
 
 def _scale_factor(dtype: np.dtype[Any], narrow_range: bool, low: Array, high: Array) -> Array:
-    """The installed text's scale_factor. Its quotients are C++'s float / int: the int is converted to float first."""
+    """The installed text's scale_factor. Its quotients are C++'s float / int, which converts the int to float first."""
     bounds = np.iinfo(dtype)
     with np.errstate(all="ignore"):
         above = np.asarray(high / np.float32(bounds.max))

@@ -22,11 +22,11 @@ SUB_BYTE: dict[np.dtype[Any], int] = {
     for bits, dtypes in ((4, ("int4", "uint4", "float4_e2m1fn")), (2, ("int2", "uint2")))
     for dtype in (getattr(ml_dtypes, name) for name in dtypes)
 }
-"""The bits of the dtypes that have fewer than 8."""
+"""Bits of the dtypes that have fewer than 8."""
 
 
 class Given(NamedTuple):
-    """codes: a CuPy array in C order. dtype: what its codes mean. shape: of the tensor; a packed one's codes have another."""
+    """An operand on a device."""
 
     codes: Any
     dtype: np.dtype[Any]
@@ -34,7 +34,11 @@ class Given(NamedTuple):
 
 
 def cupy() -> Any:
-    """CuPy. ImportError when it cannot be imported."""
+    """Import CuPy.
+
+    Raises:
+        ImportError: if CuPy cannot be imported.
+    """
     try:
         import cupy as found
     except Exception as error:  # A broken one raises what it likes.
@@ -43,7 +47,12 @@ def cupy() -> Any:
 
 
 def require_device() -> Any:
-    """CuPy, where there is a card. ImportError without CuPy, RuntimeError without a card or a driver that CuPy can use."""
+    """Import CuPy, and check that there is a card.
+
+    Raises:
+        ImportError: without CuPy.
+        RuntimeError: without a card, or a driver that CuPy can use.
+    """
     found = cupy()
     try:
         count, reason = found.cuda.runtime.getDeviceCount(), "it counts 0 devices"
@@ -59,11 +68,20 @@ def require_device() -> Any:
 
 @contextmanager
 def current(x: Any, stream: Any) -> Iterator[None]:
-    """Makes x's device CuPy's current one, and a stream its current stream there: a CuPy stream or another that has
-    ``__cuda_stream__``, or a cudaStream_t as an integer. It waits for what was put on the one that was current before, where CuPy
-    arrays are made, unless it is being captured: a graph waits for nothing outside.
+    """Make x's device and a stream CuPy's current ones.
 
-    None leaves that device's current one. TypeError for anything else.
+    The stream waits for the work of the stream that was current before, where CuPy arrays are made. A stream that is
+    being captured
+    does not: a graph waits for nothing outside.
+
+    Args:
+        x: an array on the device.
+        stream: a CuPy stream, another object with ``__cuda_stream__``, or a cudaStream_t as an integer; None for the
+            device's current
+            stream.
+
+    Raises:
+        TypeError: for another stream.
     """
     with cupy().cuda.Device(_device_of(x)):
         if stream is None:
@@ -77,7 +95,7 @@ def current(x: Any, stream: Any) -> Iterator[None]:
 
 
 def _device_of(x: Any) -> int:
-    """The CUDA device that an array lies on; the current one where it lies on none, which is refused later."""
+    """The CUDA device of an array; the current one if the array is on none, which is refused later."""
     found = cupy()
     if isinstance(x, found.ndarray):
         return int(x.device.id)
@@ -89,12 +107,12 @@ def _device_of(x: Any) -> int:
 
 
 def _has_dlpack(value: Any) -> bool:
-    """Whether it is an array on a CUDA device by DLPack."""
+    """True for an array on a CUDA device by DLPack."""
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in CUDA_DEVICES
 
 
 def _stream(stream: Any) -> Any:
-    """CuPy's stream for it."""
+    """CuPy's stream for a stream of any kind."""
     streams = cupy().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
@@ -117,9 +135,10 @@ class _Address:
 
 
 def on_device(value: Any, name: str) -> Any:
-    """The CuPy array of the same memory, ordered after what its maker's stream still has to write.
+    """The CuPy array of the same memory, ordered after the work of its maker's stream.
 
-    TypeError when it is no array on a CUDA device.
+    Raises:
+        TypeError: if it is not an array on a CUDA device.
     """
     found = cupy()
     if isinstance(value, found.ndarray):
@@ -136,7 +155,11 @@ def on_device(value: Any, name: str) -> Any:
 
 
 def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
-    """NumPy's or ml_dtypes' dtype of that name. TypeError when there is none."""
+    """The dtype of that name in NumPy or ml_dtypes.
+
+    Raises:
+        TypeError: if there is no such dtype.
+    """
     try:
         return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
     except TypeError:
@@ -144,9 +167,14 @@ def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
 
 
 def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
-    """An operand: its codes in C order (copied where they do not lie so) and their dtype, which is the array's if not named.
+    """An operand: its codes in C order, copied if necessary, and their dtype.
 
-    TypeError when the codes are not of the dtype's width, ValueError when they are not aligned.
+    Args:
+        dtype: the dtype of the codes; None for that of the array.
+
+    Raises:
+        TypeError: if the codes do not have the width of the dtype.
+        ValueError: if they are not aligned.
     """
     codes = on_device(value, name)
     own = np.dtype(codes.dtype)
@@ -163,7 +191,12 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
 
 
 def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
-    """An operand of that shape whose 4- or 2-bit codes are packed in bytes. TypeError or ValueError when they are not."""
+    """An operand of that shape whose 4- or 2-bit codes are packed in bytes.
+
+    Raises:
+        TypeError: if the array is not of uint8.
+        ValueError: if it has another length.
+    """
     codes = given(value, name, None).codes
     expected = -(-prod(shape) * SUB_BYTE[dtype] // 8)
     if codes.dtype != np.uint8:
@@ -176,15 +209,18 @@ def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the CuPy array that holds an output: its own, or for bfloat16 uint16."""
+    """The dtype of the CuPy array that holds an output: its own, or uint16 for bfloat16."""
     return np.dtype(np.uint16) if dtype == np.dtype(ml_dtypes.bfloat16) else dtype
 
 
 def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Given | None) -> Any:
     """The CuPy array of ``out``'s memory after its checks, or a new one.
 
-    TypeError when ``out`` is not an array of that dtype on a CUDA device, ValueError when it has another shape, does not lie in C
-    order, is read-only, on another device, or overlaps an input; also when the inputs lie on several devices.
+    Raises:
+        TypeError: if ``out`` is not an array of that dtype on a CUDA device.
+        ValueError: if ``out`` has another shape, is not in C order, is read-only, is on another device or overlaps an
+            input, or if the
+            inputs are on several devices.
     """
     devices = {array.codes.device.id for array in inputs if array is not None}
     if len(devices) > 1:
@@ -212,6 +248,6 @@ def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Give
 
 
 def _overlap(first: Any, second: Any) -> bool:
-    """Whether two arrays in C order share a byte."""
+    """True if two arrays in C order share a byte."""
     start, other = first.data.ptr, second.data.ptr
     return bool(start < other + second.nbytes and other < start + first.nbytes)

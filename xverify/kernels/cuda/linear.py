@@ -129,7 +129,7 @@ def _operands(
     arrays: tuple[Any, Any, Any],
     dtypes: tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None],
 ) -> tuple[Given, Given, Given | None]:
-    """x, scale and zero point as they are given."""
+    """x, scale and zero point as operands on the device."""
     x, scale = given(arrays[0], names[0], dtypes[0]), given(arrays[1], names[1], dtypes[1])
     if arrays[2] is None:
         return x, scale, None
@@ -140,7 +140,7 @@ def _operands(
 
 
 def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, ...]:
-    """The dtypes and shapes in the order of the plans' parameters."""
+    """The dtypes and shapes, in the order of the plans' parameters."""
     last = (None, None) if zero_point is None else (zero_point.dtype, zero_point.shape)
     return (x.dtype, x.shape, scale.dtype, scale.shape, *last)
 
@@ -160,7 +160,7 @@ def _linear(
 
 
 def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
-    """The formula put on the stream; its output."""
+    """The output, after the formula was put on the stream."""
     target = output(out, x.shape, plan.dtype, x, scale, zero_point)
     plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
     return target
@@ -180,7 +180,7 @@ def _linear_plan(
     out_dtype: DTypeLike | None,
     form: str,
 ) -> Plan:
-    """The checks of `xverify.dequantize_linear`, and the kernel."""
+    """Check a call as `xverify.dequantize_linear`, and plan the launch."""
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
@@ -201,7 +201,7 @@ def _dynamic_plan(
     qtype: str,
     axis: int,
 ) -> Plan:
-    """The checks of `xverify.dynamic_dequantize`, and the kernel."""
+    """Check a call as `xverify.dynamic_dequantize`, and plan the launch."""
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")
