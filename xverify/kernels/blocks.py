@@ -27,7 +27,10 @@ class Spread:
     """
 
     axis: int | None = None
+    """The axis along which parameters vary; None if one parameter serves all elements."""
+
     run: int = 1
+    """Adjacent elements along the axis that share a parameter."""
 
     def shaped(self, parameter: Array | None, rank: int) -> Array | None:
         """The parameter in the form that `at` takes: 0-d, or of rank ``rank``."""
@@ -71,8 +74,13 @@ class Computed:
     """A parameter array whose parts are computed when they are taken, one parameter for each element of the operands."""
 
     compute: Callable[..., Array]
+    """A function from arrays of one shape to an array of that shape and of ``dtype``."""
+
     operands: tuple[Array, ...]
+    """The arrays that ``compute`` takes, all of one shape."""
+
     dtype: np.dtype[Any]
+    """The dtype of the parameters."""
 
     @property
     def shape(self) -> tuple[int, ...]:

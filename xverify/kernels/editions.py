@@ -18,8 +18,13 @@ class Edition:
     """An edition, as far as the checks read it."""
 
     id: str
+    """The full id of the contract."""
+
     domain: Domain
+    """The types, attributes and modes that the document lists."""
+
     clauses: frozenset[str]
+    """Names of clauses, without the contract's id."""
 
     def refuse(self, kind: type[Exception], clause: str, where: str, got: object, expected: object) -> Never:
         """Raise ``kind`` with the clause, the operand, the value and the expected value."""
@@ -65,13 +70,13 @@ def edition(contract: str, family: str) -> Edition:
     from xverify.contracts import get, ids
 
     try:
-        found = get(contract)
+        document = get(contract)
     except KeyError:
         raise ValueError(f"unknown contract {contract!r}; known are {', '.join(ids())}") from None
-    own = "onednn" if found.id.startswith("onednn/") else found.domain.family
+    own = "onednn" if document.id.startswith("onednn/") else document.domain.family
     if own != family:
-        raise ValueError(f"{found.id} is the contract of another function")
-    return Edition(found.id, found.domain, frozenset(name.rpartition("/")[2] for name in found.clauses))
+        raise ValueError(f"{document.id} is the contract of another function")
+    return Edition(document.id, document.domain, frozenset(name.rpartition("/")[2] for name in document.clauses))
 
 
 @lru_cache(maxsize=256)
@@ -97,19 +102,19 @@ def output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], *inp
     flags = out.flags.num
     if not flags & _WRITEABLE:
         raise ValueError("out is read-only; expected an array that can be written")
-    for given in inputs:
-        # Two arrays that own their memory share none; to ask takes five times as long.
-        if given is None or (flags & given.flags.num & _OWNS_MEMORY and given is not out):
+    for operand in inputs:
+        # Two arrays that own their memory share none. NumPy's test takes five times as long.
+        if operand is None or (flags & operand.flags.num & _OWNS_MEMORY and operand is not out):
             continue
-        if np.may_share_memory(out, given) and _overlap(out, given):
+        if np.may_share_memory(out, operand) and _overlap(out, operand):
             raise ValueError("out overlaps an input; expected memory of its own")
     return out
 
 
-def _overlap(out: Array, given: Array) -> bool:
+def _overlap(out: Array, operand: Array) -> bool:
     """True if the arrays share an element, or may share one: elements of one may lie between those of the other."""
     try:
-        return np.shares_memory(out, given, max_work=_WORK)  # type: ignore[arg-type]  # whose stubs know two numbers
+        return np.shares_memory(out, operand, max_work=_WORK)  # type: ignore[arg-type]  # whose stubs know two numbers
     except np.exceptions.TooHardError:
         return True
 

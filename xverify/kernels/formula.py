@@ -26,7 +26,7 @@ def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: 
     """Write the formula's value for every element of x; the operands have been checked."""
     fill, real = arithmetic(out.dtype, x, scale, zero_point, by_division)
     with np.errstate(all="ignore"):
-        factor, offset = (spread.shaped(some_numbers(given, real), x.ndim) for given in (scale, zero_point))
+        factor, offset = (spread.shaped(some_numbers(parameter, real), x.ndim) for parameter in (scale, zero_point))
         looked_up = is_byte_coded(x.dtype) or out.dtype != FLOAT32
         if x.dtype.itemsize == 1 and looked_up and spread.axis is None and x.size > LOOK_UP_FROM:
             table = np.empty(256, out.dtype)

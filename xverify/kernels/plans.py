@@ -40,9 +40,16 @@ class Plan:
     """The result of a call's checks."""
 
     dtype: np.dtype[Any]
+    """The output's dtype."""
+
     apply: Callable[..., None]
+    """apply(out, *operands): the arithmetic, on a backend."""
+
     small: Small | None = None
+    """A faster form for small tensors, if there is one."""
+
     spread: Spread = Spread()  # noqa: RUF009
+    """How scales and zero points spread over x."""
 
 
 _FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
@@ -68,14 +75,14 @@ def remembered(plan: Callable[..., Plan], attributes: int = 7) -> Planner:
         attributes: the index of the first attribute. Before it come the contract, and the dtypes and shapes of three
             operands.
     """
-    kept = lru_cache(maxsize=1024)(plan)
+    cached = lru_cache(maxsize=1024)(plan)
 
     @wraps(plan)
     def planner(*call: Any) -> Plan:
         for attribute in call[attributes:]:
             if type(attribute) not in _FIXED:
                 return plan(*call)
-        return kept(*call)
+        return cached(*call)
 
-    planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+    planner.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
     return cast(Planner, planner)

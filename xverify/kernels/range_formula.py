@@ -92,11 +92,11 @@ def _round_once(
     doubtful = (lower.view(code) != cast(estimate + bound, out.dtype).view(code)) & regular
     if doubtful.any():
         # Many elements may share a code and a range, and rational arithmetic costs microseconds.
-        known: dict[tuple[int, float, float], Fraction] = {}
-        places = [np.broadcast_to(operand, x.shape)[doubtful].tolist() for operand in (x, low, high)]
-        keys = list(zip(*places, strict=True))
+        values: dict[tuple[int, float, float], Fraction] = {}
+        operands = [np.broadcast_to(operand, x.shape)[doubtful].tolist() for operand in (x, low, high)]
+        keys = list(zip(*operands, strict=True))
         for key in keys:
-            if key not in known:
-                known[key] = exact(key[0], Fraction(key[1]), Fraction(key[2]))
-        lower[doubtful] = cast(fractions_to_odd([known[key] for key in keys]), out.dtype)
+            if key not in values:
+                values[key] = exact(key[0], Fraction(key[1]), Fraction(key[2]))
+        lower[doubtful] = cast(fractions_to_odd([values[key] for key in keys]), out.dtype)
     out[...] = np.where(regular, lower, cast(estimate, out.dtype))

@@ -31,7 +31,7 @@ def dequantize_range(
     contract: str = "tensorflow/Dequantize@installed",
     backend: str | None = None,
 ) -> Array:
-    """TensorFlow's Dequantize, by the mode's formula. Source: the clause "formula-<mode>" of ``tensorflow/Dequantize``.
+    """TensorFlow's Dequantize, by the mode's formula.
 
     With bits the width of the input's type, [lowest, highest] its range, R = 2^bits - 1:
 
@@ -44,17 +44,30 @@ def dequantize_range(
       is in float32 max / highest for unsigned types, else the larger of min / (lowest + (1 if narrow_range)) and
       max / highest.
 
-    input: any shape, int8, uint8, int16, uint16 or int32, for qint8 and so on. min_range, max_range: float32 scalars;
-    with ``axis`` 1-D, of input's extent along it (of which the text says nothing). narrow_range counts in SCALED only.
-    None for narrow_range, axis, out_dtype is "not given"; an axis of -1 is the docstring's default and means none.
-    out: the array to write and return, of input's shape and the output dtype, any strides; it must not overlap an
-    input.
-
-    A range that is reversed, infinite or NaN is outside the text; the same formula is then evaluated, in float64 where
+    A range that is reversed, infinite or NaN is outside the text. The same formula is then evaluated, in float64 if
     the range is not finite.
 
-    Returns an array of input's shape, float32 or, in MIN_COMBINED of ``@installed``, bfloat16 if so asked.
-    Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, mode, axis), naming the clause.
+    Args:
+        input: any shape; int8, uint8, int16, uint16 or int32, for qint8 and so on.
+        min_range: a float32 scalar; with ``axis`` 1-D, of input's extent along it (about which the text is silent).
+        max_range: as min_range.
+        mode: "MIN_COMBINED", "MIN_FIRST" or "SCALED".
+        narrow_range: counts in SCALED only; None for the edition's default.
+        axis: None or -1, the docstring's default, for none.
+        out_dtype: None for float32; bfloat16 in MIN_COMBINED of ``@installed``.
+        out: the array to write and return, of input's shape and the output dtype, any strides. It must not overlap an input.
+        contract: the id of an edition.
+        backend: "numpy", "numba", or None for the fastest that is installed.
+
+    Returns:
+        An array of input's shape, in float32 or ``out_dtype``.
+
+    Raises:
+        TypeError: for a dtype or an attribute that the edition lacks. The message names the clause.
+        ValueError: for a shape, a mode or an axis.
+
+    Source:
+        The clause "formula-<mode>" of ``tensorflow/Dequantize``.
     """
     x, low, high = np.asarray(input), np.asarray(min_range), np.asarray(max_range)
     plan = range_plan(

@@ -29,8 +29,13 @@ class Given(NamedTuple):
     """An operand on a device."""
 
     codes: Any
+    """A CuPy array in C order."""
+
     dtype: np.dtype[Any]
+    """The dtype of the codes."""
+
     shape: tuple[int, ...]
+    """The shape of the tensor; packed codes have another shape."""
 
 
 def cupy() -> Any:

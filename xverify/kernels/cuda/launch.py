@@ -27,11 +27,22 @@ class Launch:
     """The kernel for operands of given dtypes and shapes."""
 
     macros: tuple[str, ...]
+    """Macros of the source, as NVRTC takes them."""
+
     size: int
+    """Elements of x."""
+
     x_bits: int
+    """Bits from one element of x to the next."""
+
     out_bytes: int
+    """Bytes of an output element."""
+
     geometry: Geometry
+    """The parameters of elements."""
+
     index_bits: int
+    """Bits of indices in the kernel, 32 or 64."""
 
     @classmethod
     def of(
@@ -55,7 +66,7 @@ class Launch:
             packed: True if 4- and 2-bit codes are packed.
         """
         size = prod(x.shape)
-        found = geometry(x.shape, scale.shape, spread) if size else None
+        own_geometry = geometry(x.shape, scale.shape, spread) if size else None
         index_bits = 32 if size < 1 << 31 else 64
         zero_bits = 8 if zero_point is None else element_bits(zero_point, packed)
         macros = {
@@ -66,7 +77,7 @@ class Launch:
             "FORMULA": formula,
             "X_BITS": element_bits(x.dtype, packed),
             "ZERO_BITS": zero_bits,
-            "SPREAD": int(found is not None),
+            "SPREAD": int(own_geometry is not None),
             "INDEX_BITS": index_bits,
         }
         return cls(
@@ -74,7 +85,7 @@ class Launch:
             size,
             element_bits(x.dtype, packed),
             out.itemsize,
-            found or ONE,
+            own_geometry or ONE,
             index_bits,
         )
 
@@ -129,10 +140,19 @@ class Card:
     """The properties of a device that a launch needs."""
 
     capability: str
+    """The compute capability."""
+
     multiprocessors: int
+    """Multiprocessors of the device."""
+
     threads: int
+    """Threads of a multiprocessor."""
+
     registers: int
+    """Registers of a multiprocessor."""
+
     cache: int
+    """Bytes of the last-level cache."""
 
     def blocks(self, registers: int) -> int:
         """Blocks that run at once. registers: registers of a thread, which are allocated by eights."""
@@ -143,9 +163,9 @@ class Card:
 @lru_cache(maxsize=64)
 def card(device: int) -> Card:
     """The device of that number."""
-    found = cupy().cuda.Device(device)
+    properties = cupy().cuda.Device(device)
     names = ("MultiProcessorCount", "MaxThreadsPerMultiProcessor", "MaxRegistersPerMultiprocessor", "L2CacheSize")
-    return Card(str(found.compute_capability), *(int(found.attributes[name]) for name in names))
+    return Card(str(properties.compute_capability), *(int(properties.attributes[name]) for name in names))
 
 
 @lru_cache(maxsize=1024)

@@ -57,8 +57,13 @@ class LookedUp:
     """Two launches: the results of all 256 codes, and a lookup of the codes of x."""
 
     out: np.dtype[Any]
+    """The output's dtype."""
+
     entries: Launch
+    """The launch that computes the results of all codes."""
+
     look_up: Launch
+    """The launch that looks up the codes of x."""
 
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: np.dtype[Any], formula: str) -> LookedUp:
