@@ -20,7 +20,7 @@ Fill = Callable[..., None]
 
 @dataclass(frozen=True)
 class Spread:
-    """How parameters spread over elements.
+    """The granularity of parameters.
 
     A parameter array then has the rank of x: with x's extents but for the axis (blocked), or extents of 1 but for the
     axis (per axis).
@@ -52,7 +52,7 @@ class Spread:
             return parameter
         along = index[self.axis]
         first = along.start // self.run
-        place = tuple(
+        part_index = tuple(
             slice(None)
             if extent == 1
             else slice(first, -(-along.stop // self.run))
@@ -60,12 +60,12 @@ class Spread:
             else part
             for i, (part, extent) in enumerate(zip(index, parameter.shape, strict=True))
         )
-        found: Array = parameter[place]
-        if real is not None and found.dtype != real:
-            found = numbers(found, real)
+        parameters: Array = parameter[part_index]
+        if real is not None and parameters.dtype != real:
+            parameters = numbers(parameters, real)
         if self.run == 1:
-            return found
-        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
+            return parameters
+        expanded: Array = np.take(parameters, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
         return expanded
 
 
@@ -97,8 +97,8 @@ class Computed:
     def reshape(self, shape: int | list[int]) -> Computed:
         return replace(self, operands=tuple(operand.reshape(shape) for operand in self.operands))
 
-    def __getitem__(self, place: Any) -> Array:
-        return self.compute(*(operand[place] for operand in self.operands))
+    def __getitem__(self, index: Any) -> Array:
+        return self.compute(*(operand[index] for operand in self.operands))
 
 
 def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:

@@ -49,7 +49,7 @@ class Plan:
     """A faster form for small tensors, if there is one."""
 
     spread: Spread = Spread()  # noqa: RUF009
-    """How scales and zero points spread over x."""
+    """The granularity of scales and zero points."""
 
 
 _FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))

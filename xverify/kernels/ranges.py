@@ -149,7 +149,7 @@ def _output_dtype(rules: Edition, mode: str, out_dtype: DTypeLike | None) -> np.
 
 
 def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axis: int | None) -> Spread:
-    """How the ranges spread over the input; ValueError if their shapes do not fit the axis."""
+    """The granularity of the ranges; ValueError if their shapes do not fit the axis."""
     axis = -1 if axis is None else rules.integer("axis", "axis", axis)
     # The raw operator's -1 is "no axis", so that the last axis has only its own number.
     spread = Spread() if axis == -1 else Spread(rules.front_axis("axis", axis, len(x)))

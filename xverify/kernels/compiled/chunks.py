@@ -102,8 +102,10 @@ def put_two_chunks(
         codes, result, first, coding_, scale_, offset_, *_, streamed_, is_normal_ = arguments
         fetch_ahead(context, builder, x, codes, first, 2 * CHUNK)
         if looks_up_packed(kinds):
-            packed, place = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, first)
-            store_two_looked_up(context, builder, packed, coding_, scale_, offset_, kinds, place, is_normal_, streamed_)
+            packed, target = load_packed(context, builder, x, codes, first, 2 * CHUNK), (result, first)
+            store_two_looked_up(
+                context, builder, packed, coding_, scale_, offset_, kinds, target, is_normal_, streamed_
+            )
             return context.get_dummy_value()
         if rounding.uses_float16(kinds):
             own = rounding.as_float16(builder, scale_), rounding.as_float16(builder, offset_)
@@ -122,9 +124,9 @@ def put_two_chunks(
             return context.get_dummy_value()
         with builder.if_else(decode.is_narrow(builder, coding_)) as (narrow, wide):
             with narrow:
-                code, place = load(context, builder, x, codes, first, count=2 * CHUNK), (result, first)
+                code, target = load(context, builder, x, codes, first, count=2 * CHUNK), (result, first)
                 store_two_looked_up(
-                    context, builder, code, coding_, scale_, offset_, kinds, place, is_normal_, streamed_
+                    context, builder, code, coding_, scale_, offset_, kinds, target, is_normal_, streamed_
                 )
             with wide:
                 computed()
@@ -140,8 +142,8 @@ def gives_normals(context: Any, scale: Any, divides: Any) -> Generated:
     """True if no element with that scale is a subnormal of float32; False if that is not known."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        known = known_normals(builder, arguments[0], divides)
-        return ir.Constant(I1, 0) if known is None else known
+        flag = known_normals(builder, arguments[0], divides)
+        return ir.Constant(I1, 0) if flag is None else flag
 
     return types.boolean(scale, divides), generate
 
@@ -194,10 +196,10 @@ def put_chunk_of_row(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        *given, streamed_ = arguments
-        fetch_ahead(context, builder, x, given[0], given[2], CHUNK)
-        done = _row_elements(context, builder, kinds, given, None)
-        store(context, builder, done, data_of(context, builder, out, *given[1:3]), streamed_)
+        *operands, streamed_ = arguments
+        fetch_ahead(context, builder, x, operands[0], operands[2], CHUNK)
+        done = _row_elements(context, builder, kinds, operands, None)
+        store(context, builder, done, data_of(context, builder, out, *operands[1:3]), streamed_)
         return context.get_dummy_value()
 
     return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.boolean), generate
@@ -230,13 +232,15 @@ def put_two_chunks_of_row(
             return context.get_dummy_value()
         at = [parameter_, builder.add(parameter_, ir.Constant(I64, CHUNK))]
         both = [
-            parameter_values_at(context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, place)
-            for place in at
+            parameter_values_at(
+                context, builder, coding_, zero_.type, scales, scales_, offsets, offsets_, first_parameter
+            )
+            for first_parameter in at
         ]
         numbers = chunk_values_at(context, builder, x, codes, first_, coding_, zero_.type, 2)
         factors, origins = [one[0] for one in both], [one[1] for one in both]
-        known = [normals_at(context, builder, scales, scales_, place, divides) for place in at]
-        is_normal = None if None in known else all_of(builder, builder.and_(*known))
+        flags = [normals_at(context, builder, scales, scales_, first_parameter, divides) for first_parameter in at]
+        is_normal = None if None in flags else all_of(builder, builder.and_(*flags))
         store_two_of_row(context, builder, numbers, factors, origins, kinds, (result, first_), is_normal, streamed_)
         return context.get_dummy_value()
 
@@ -270,7 +274,7 @@ def cache_columns(
     x: Any,
     out: Any,
     room: Any,
-    place: Any,
+    index: Any,
     coding: Any,
     zero: Any,
     divides: Any,
@@ -283,16 +287,16 @@ def cache_columns(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        *_, room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
+        *_, room_, index_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
         if rounding.uses_float16(kinds):
             parameters = rounding.float16_parameters_at(context, builder, kinds, coding_, scales_, offsets_, parameter_)
-            store_cached(builder, room_, place_, parameters)
+            store_cached(builder, room_, index_, parameters)
             return ir.Constant(I1, 1)
-        arrays, known = (scales, scales_, offsets, offsets_), []
+        arrays, flags = (scales, scales_, offsets, offsets_), []
         for behind in (ir.Constant(I64, 0), ir.Constant(I64, CHUNK)):
-            to, first = builder.add(place_, behind), builder.add(parameter_, behind)
-            known.append(cache_values(context, builder, room_, to, coding_, zero_.type, divides, arrays, first))
-        return builder.and_(*known)
+            to, first = builder.add(index_, behind), builder.add(parameter_, behind)
+            flags.append(cache_values(context, builder, room_, to, coding_, zero_.type, divides, arrays, first))
+        return builder.and_(*flags)
 
     return types.boolean(x, out, room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
 
@@ -309,13 +313,13 @@ def put_cached_row(
     scales: Any,
     offsets: Any,
     room: Any,
-    place: Any,
+    index: Any,
     table: Any,
     ahead: Any,
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`put_two_chunks_of_row` twice, with scales and offsets of the parameter cache from index ``place`` on.
+    """`put_two_chunks_of_row` twice, with scales and offsets of the parameter cache from index ``index`` on.
 
     Args:
         table: the address that `lookup.value_table` returned.
@@ -326,25 +330,25 @@ def put_cached_row(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        codes, result, to, coding_, zero_, *_, room_, place_, table_, ahead_, streamed_, is_normal_ = arguments
+        codes, result, to, coding_, zero_, *_, room_, index_, table_, ahead_, streamed_, is_normal_ = arguments
         if not _may_cache_rows(x, out, coding, zero):
             return context.get_dummy_value()
         fetch_ahead(context, builder, x, codes, to, CODES_512, ahead_)
         if rounding.uses_float16(kinds):
             for _ in range(0, CODES_512, rounding.FLOAT16_LANES):
-                own = load_cached(builder, room_, place_, rounding.FLOAT16_REGISTER)
+                own = load_cached(builder, room_, index_, rounding.FLOAT16_REGISTER)
                 rounding.put_float16(context, builder, kinds, codes, result, to, coding_, own, streamed_)
-                to, place_ = (builder.add(at, ir.Constant(I64, rounding.FLOAT16_LANES)) for at in (to, place_))
+                to, index_ = (builder.add(at, ir.Constant(I64, rounding.FLOAT16_LANES)) for at in (to, index_))
             return context.get_dummy_value()
         if looks_up_values(x.dtype, out.dtype, coding):
-            found = look_up_values(builder, table_, load(context, builder, x, codes, to, count=CODES_512))
-            numbers = [decode.widen(builder, number, zero_.type) for number in found]
+            values = look_up_values(builder, table_, load(context, builder, x, codes, to, count=CODES_512))
+            numbers = [decode.widen(builder, number, zero_.type) for number in values]
         else:
             numbers = chunk_values_at(context, builder, x, codes, to, coding_, zero_.type, CODES_512 // CHUNK)
         parameters = []
         for _ in numbers:
-            parameters.append(load_cached(builder, room_, place_, ir.VectorType(zero_.type, CHUNK)))
-            place_ = builder.add(place_, ir.Constant(I64, CHUNK))
+            parameters.append(load_cached(builder, room_, index_, ir.VectorType(zero_.type, CHUNK)))
+            index_ = builder.add(index_, ir.Constant(I64, CHUNK))
         for first in range(0, len(numbers), 2):
             factors, origins = zip(*parameters[first : first + 2], strict=True)
             two = numbers[first : first + 2]
@@ -377,20 +381,20 @@ def put_rest_of_row(
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        *given, count_ = arguments
+        *operands, count_ = arguments
         some = first_lanes(builder, count_)
-        done = _row_elements(context, builder, kinds, given, some)
-        store_some(builder, done, data_of(context, builder, out, *given[1:3]), some)
+        done = _row_elements(context, builder, kinds, operands, some)
+        store_some(builder, done, data_of(context, builder, out, *operands[1:3]), some)
         return context.get_dummy_value()
 
     return types.void(x, out, types.intp, coding, zero, divides, scales, offsets, types.intp, types.intp), generate
 
 
-def _row_elements(context: Any, builder: Any, kinds: Kinds, given: list[Any], mask: Any) -> Any:
-    """The output elements of a chunk of a row, or of those that the mask names. given: arguments of
+def _row_elements(context: Any, builder: Any, kinds: Kinds, operands: list[Any], mask: Any) -> Any:
+    """The output elements of a chunk of a row, or of those that the mask names. operands: arguments of
     `put_chunk_of_row`.
     """
-    codes, _, first, coding, zero, _, scales, offsets, parameter = given
+    codes, _, first, coding, zero, _, scales, offsets, parameter = operands
     number = code_values_at(context, builder, kinds.x, codes, first, coding, zero.type, mask)
     arrays = kinds.scales, scales, kinds.offsets, offsets
     scale, offset = parameter_values_at(context, builder, coding, zero.type, *arrays, parameter, mask)

@@ -133,7 +133,7 @@ Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits"; OCP Microsc
 
 
 def _by_float16(coding: FloatCoding) -> Float16Coding | None:
-    """The same type through float16; None if one of its finite exponents means infinity in float16."""
+    """The coding of the type through float16; None if one of its finite exponents means infinity in float16."""
     bits, fraction = coding.keep.bit_length(), 23 - coding.shift
     special = coding.special_mask, coding.special
     if bits - fraction == 5:
@@ -145,7 +145,7 @@ def _by_float16(coding: FloatCoding) -> Float16Coding | None:
 
 @dataclass(frozen=True)
 class Coding:
-    """How codes of one dtype become values."""
+    """The decoding of one dtype, as compiled loops take it."""
 
     codes: Any
     """Numba's element type of x in a loop."""
@@ -333,10 +333,10 @@ def value_of_offset(context: Any, offset: Any, index: Any, coding: Any, like: An
         offset_, index_, coding_, like_ = arguments
         if not isinstance(offset, types.Array):
             return code_origin(builder, coding_, like_.type)
-        given = read_element(context, builder, offset, offset_, index_)
+        element = read_element(context, builder, offset, offset_, index_)
         if isinstance(offset.dtype, types.Float):
-            return builder.fadd(given, code_origin(builder, coding_, like_.type))
-        return code_value(builder, given, coding_, like_.type)
+            return builder.fadd(element, code_origin(builder, coding_, like_.type))
+        return code_value(builder, element, coding_, like_.type)
 
     return like(offset, types.intp, coding, like), generate
 
@@ -352,29 +352,29 @@ def value_of_scale(context: Any, code: Any, like: Any) -> Generated:
 
 
 def code_values_at(
-    context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any, real: Any, mask: Any = None
+    context: Any, builder: Any, codes: Any, value: Any, first: Any, coding: Any, real: Any, mask: Any = None
 ) -> Any:
     """The values of CHUNK codes from ``first`` on, or of those that the mask names. codes: Numba's type of the array."""
     if mask is None:
-        return chunk_values_at(context, builder, codes, given, first, coding, real, 1)[0]
-    return code_value(builder, load(context, builder, codes, given, first, mask), coding, real)
+        return chunk_values_at(context, builder, codes, value, first, coding, real, 1)[0]
+    return code_value(builder, load(context, builder, codes, value, first, mask), coding, real)
 
 
 def chunk_values_at(
-    context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any, real: Any, count: int
+    context: Any, builder: Any, codes: Any, value: Any, first: Any, coding: Any, real: Any, count: int
 ) -> list[Any]:
     """The values of ``count`` times CHUNK codes, a vector for each CHUNK.
 
     Packed codes are looked up among the values of all codes if one instruction can do that.
     """
     if isinstance(codes, Packed) and real == F32 and has("avx512f"):
-        packed, kind = load_packed(context, builder, codes, given, first, count * CHUNK), ir.VectorType(F32, CHUNK)
+        packed, kind = load_packed(context, builder, codes, value, first, count * CHUNK), ir.VectorType(F32, CHUNK)
         # Of a place the lowest four bits count, and of these, as of any code, those of its type.
         entries = code_value(builder, ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))), coding, real)
-        places = [long_table_indices(builder, packed, codes.in_byte, part * CHUNK, CHUNK) for part in range(count)]
-        return [of_x86(builder, "avx512.permvar.sf.512", kind, entries, place) for place in places]
+        indices = [long_table_indices(builder, packed, codes.in_byte, part * CHUNK, CHUNK) for part in range(count)]
+        return [of_x86(builder, "avx512.permvar.sf.512", kind, entries, index) for index in indices]
     at = [builder.add(first, ir.Constant(I64, part * CHUNK)) for part in range(count)]
-    loaded = [load(context, builder, codes, given, place) for place in at]
+    loaded = [load(context, builder, codes, value, index) for index in at]
     return [code_value(builder, code, coding, real) for code in loaded]
 
 
@@ -399,13 +399,13 @@ def parameter_values_at(
 
 
 def _offset_values_at(
-    context: Any, builder: Any, coding: Any, real: Any, offsets: Any, given: Any, first: Any, mask: Any
+    context: Any, builder: Any, coding: Any, real: Any, offsets: Any, value: Any, first: Any, mask: Any
 ) -> Any:
     """The values of CHUNK offsets, as `value_of_offset` gives one. offsets: Numba's type of the array."""
     origin = code_origin(builder, coding, real)
     if not isinstance(offsets, types.Array):
         return spread(builder, origin, constant(ir.VectorType(real, CHUNK), 0.0))
     if isinstance(offsets.dtype, types.Float):
-        codes = load(context, builder, offsets, given, first, mask)
+        codes = load(context, builder, offsets, value, first, mask)
         return builder.fadd(codes, spread(builder, origin, codes))
-    return code_values_at(context, builder, offsets, given, first, coding, real, mask)
+    return code_values_at(context, builder, offsets, value, first, coding, real, mask)

@@ -71,10 +71,10 @@ class Rows:
     """Rows of parameters from the first of a line to the first of the next."""
 
     repeats: int = 1
-    """How often each parameter is repeated in memory first."""
+    """Copies in memory of each parameter."""
 
     tiles: int = 1
-    """How often all parameters are then repeated in memory."""
+    """Copies in memory of all parameters, after that."""
 
     @property
     def is_laid_out(self) -> bool:
@@ -170,24 +170,24 @@ def parameter_cache(context: Any, like: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def cache_chunk(
-    context: Any, room: Any, place: Any, coding: Any, zero: Any, divides: Any, scales: Any, offsets: Any, parameter: Any
+    context: Any, room: Any, index: Any, coding: Any, zero: Any, divides: Any, scales: Any, offsets: Any, parameter: Any
 ) -> Generated:
-    """Convert CHUNK scales and offsets, from ``parameter`` on, and store them in the cache from index ``place`` on.
+    """Convert CHUNK scales and offsets, from ``parameter`` on, and store them in the cache from index ``index`` on.
 
     Returns:
         True if `chunks.gives_normals` holds for all these scales.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        room_, place_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
+        room_, index_, coding_, zero_, _, scales_, offsets_, parameter_ = arguments
         arrays = scales, scales_, offsets, offsets_
-        return cache_values(context, builder, room_, place_, coding_, zero_.type, divides, arrays, parameter_)
+        return cache_values(context, builder, room_, index_, coding_, zero_.type, divides, arrays, parameter_)
 
     return types.boolean(room, types.intp, coding, zero, divides, scales, offsets, types.intp), generate
 
 
 def cache_values(
-    context: Any, builder: Any, room: Any, place: Any, coding: Any, real: Any, divides: Any, arrays: Any, parameter: Any
+    context: Any, builder: Any, room: Any, index: Any, coding: Any, real: Any, divides: Any, arrays: Any, parameter: Any
 ) -> Any:
     """As `cache_chunk`, in LLVM.
 
@@ -197,47 +197,47 @@ def cache_values(
     """
     scales, scales_, offsets, offsets_ = arrays
     scale, offset = parameter_values_at(context, builder, coding, real, scales, scales_, offsets, offsets_, parameter)
-    known = normals_at(context, builder, scales, scales_, parameter, divides)
-    store_cached(builder, room, place, (scale, offset))
-    return ir.Constant(I1, 0) if known is None else all_of(builder, known)
+    flags = normals_at(context, builder, scales, scales_, parameter, divides)
+    store_cached(builder, room, index, (scale, offset))
+    return ir.Constant(I1, 0) if flags is None else all_of(builder, flags)
 
 
-def store_cached(builder: Any, room: Any, place: Any, parameters: tuple[Any, Any]) -> None:
-    """Store vectors of scales and offsets in the cache from index ``place`` on."""
-    for numbers, address in zip(parameters, _cache_addresses(builder, room, place, parameters[0].type), strict=True):
+def store_cached(builder: Any, room: Any, index: Any, parameters: tuple[Any, Any]) -> None:
+    """Store vectors of scales and offsets in the cache from index ``index`` on."""
+    for numbers, address in zip(parameters, _cache_addresses(builder, room, index, parameters[0].type), strict=True):
         builder.store(numbers, address, align=2)
 
 
-def load_cached(builder: Any, room: Any, place: Any, kind: Any) -> tuple[Any, Any]:
+def load_cached(builder: Any, room: Any, index: Any, kind: Any) -> tuple[Any, Any]:
     """Vectors of scales and offsets from the cache. kind: LLVM's vector type."""
-    scale, offset = (builder.load(address, align=2) for address in _cache_addresses(builder, room, place, kind))
+    scale, offset = (builder.load(address, align=2) for address in _cache_addresses(builder, room, index, kind))
     return scale, offset
 
 
-def _cache_addresses(builder: Any, room: Any, place: Any, kind: Any) -> list[Any]:
+def _cache_addresses(builder: Any, room: Any, index: Any, kind: Any) -> list[Any]:
     start = builder.inttoptr(room, kind.element.as_pointer())
-    at = [builder.add(place, ir.Constant(I64, part)) for part in (0, CACHED)]
-    return [builder.bitcast(builder.gep(start, [one]), kind.as_pointer()) for one in at]
+    at = [builder.add(index, ir.Constant(I64, part)) for part in (0, CACHED)]
+    return [builder.bitcast(builder.gep(start, [position]), kind.as_pointer()) for position in at]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def cache_value(context: Any, room: Any, place: Any, number: Any) -> Generated:
+def cache_value(context: Any, room: Any, index: Any, number: Any) -> Generated:
     """Store one value in the cache: a scale, or from index CACHED on an offset."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        room_, place_, number_ = arguments
-        builder.store(number_, builder.gep(builder.inttoptr(room_, number_.type.as_pointer()), [place_]))
+        room_, index_, number_ = arguments
+        builder.store(number_, builder.gep(builder.inttoptr(room_, number_.type.as_pointer()), [index_]))
         return context.get_dummy_value()
 
     return types.void(room, types.intp, number), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def cached_value(context: Any, room: Any, place: Any, like: Any) -> Generated:
+def cached_value(context: Any, room: Any, index: Any, like: Any) -> Generated:
     """The value at that index of the cache."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        room_, place_, like_ = arguments
-        return builder.load(builder.gep(builder.inttoptr(room_, like_.type.as_pointer()), [place_]))
+        room_, index_, like_ = arguments
+        return builder.load(builder.gep(builder.inttoptr(room_, like_.type.as_pointer()), [index_]))
 
     return like(room, types.intp, like), generate

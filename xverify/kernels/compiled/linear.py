@@ -94,7 +94,7 @@ class Linear:
     scale: np.dtype[Any]
     """The dtype of scales in the loops."""
 
-    places: Layout | None
+    layout: Layout | None
     """The parameter layout; None if one scale serves all elements."""
 
     divides: bool | None
@@ -107,7 +107,7 @@ class Linear:
     """True for zero points of 4 bytes or more, whose values may need float64."""
 
     offsets: str | None
-    """How the loops get zero points: None without them, "codes" of the dtype of x, or "numbers"."""
+    """The form of zero points in the loops: None without them, "codes" of the dtype of x, or "numbers"."""
 
     is_direct: bool
     """True if the loops take all contiguous operands without a conversion."""
@@ -133,19 +133,19 @@ class Linear:
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
         # As they are where most scales are of the output's type; whatever else they were would be compiled for too.
         is_rare = scale.dtype != out or (code.is_float and zero_point is not None)
-        given = FLOAT32 if is_rare else out
+        scale_dtype = FLOAT32 if is_rare else out
         # The error of a product of floats may underflow in float32; one of few bits has none.
-        rounds_twice = out != FLOAT32 and (by_division or (code.is_float and given == FLOAT32))
-        found = None if 0 in x.shape else layout_of(x.shape, scale.shape, spread)
+        rounds_twice = out != FLOAT32 and (by_division or (code.is_float and scale_dtype == FLOAT32))
+        layout = None if 0 in x.shape else layout_of(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
-        is_laid_out = isinstance(found, Rows) and found.is_laid_out
+        is_laid_out = isinstance(layout, Rows) and layout.is_laid_out
         # What equals a dtype of this machine's byte order is of that order.
-        is_direct = x.dtype.isnative and scale.dtype == given and kind != "numbers" and not is_laid_out
+        is_direct = x.dtype.isnative and scale.dtype == scale_dtype and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
         in_byte = x.in_byte, 1 if zero_point is None else zero_point.in_byte
         is_wide = is_wide or rounds_twice
-        return cls(out, code, given, found, divides, is_wide, decide and not is_wide, kind, is_direct, *in_byte)
+        return cls(out, code, scale_dtype, layout, divides, is_wide, decide and not is_wide, kind, is_direct, *in_byte)
 
     @cached_property
     def single(self) -> Compiled:
@@ -158,13 +158,13 @@ class Linear:
         return self._compiled(types.float64)
 
     def _compiled(self, real: Any) -> Compiled:
-        rank = 0 if self.places is None else 1
+        rank = 0 if self.layout is None else 1
         scale = Flat(ELEMENTS[self.scale], rank)
         codes, fields, by_division = self.coding.codes, self.coding.fields_type, self.divides is not None
-        in_byte = 1 if isinstance(self.places, Rows) and self.places.is_laid_out else self.offsets_in_byte
+        in_byte = 1 if isinstance(self.layout, Rows) and self.layout.is_laid_out else self.offsets_in_byte
         offset = {None: real, "codes": codes_of(codes, in_byte, rank), "numbers": Flat(real, rank)}[self.offsets]
-        given = signature(codes, self.out, fields, real, scale, offset, self.places, by_division, self.in_byte)
-        return entry(loop_of(self.places), given)
+        argument_types = signature(codes, self.out, fields, real, scale, offset, self.layout, by_division, self.in_byte)
+        return entry(loop_of(self.layout), argument_types)
 
     @cached_property
     def unpacked(self) -> Linear:
@@ -174,7 +174,7 @@ class Linear:
     @cached_property
     def _given(self) -> tuple[Any, ...]:
         """Arguments that are the same in every call: coding, divides, runs and rows."""
-        runs, rows = (None, None) if self.places is None else self.places.arguments(0)
+        runs, rows = (None, None) if self.layout is None else self.layout.arguments(0)
         return tuple(self.coding.fields), self.divides, runs, rows
 
     def for_small(self, shape: tuple[int, ...]) -> Small | None:
@@ -200,7 +200,7 @@ class Linear:
 
     def is_looked_up(self, size: int, is_wide: bool) -> bool:
         """True if an output is computed for each code first: many are needed, and one is expensive."""
-        return self.places is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
+        return self.layout is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
         """Write the formula's value for every element of x, or of the codes that ``read`` returns."""
@@ -232,16 +232,16 @@ class Linear:
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
         """All scales and zero points as the loops take them; None if that takes more memory than a block."""
-        places = self.places
-        is_given = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
-        is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
-        if not is_given and scale.size > BLOCK:
+        layout = self.layout
+        is_ready = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
+        is_ready = is_ready and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
+        if not is_ready and scale.size > BLOCK:
             return None
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
-        if isinstance(places, Rows) and places.is_laid_out:
+        if isinstance(layout, Rows) and layout.is_laid_out:
             if self.offsets_in_byte > 1:
                 offsets = packed_reader(offsets, self.offsets_in_byte)(0, scale.size)
-            factors, offsets = lay_out(factors, places), offsets if zero_point is None else lay_out(offsets, places)
+            factors, offsets = lay_out(factors, layout), offsets if zero_point is None else lay_out(offsets, layout)
         return factors, offsets
 
     def _scales(self, scale: Array) -> Array:
@@ -259,19 +259,19 @@ class Linear:
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
         """A function that writes a piece with the parameters that the piece needs."""
         fields, divides, *_ = self._given
-        places, in_byte = self.places, self.offsets_in_byte
-        assert places is not None
+        layout, in_byte = self.layout, self.offsets_in_byte
+        assert layout is not None
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
-            for first, last in places.cuts(start, stop):
-                low, high = places.reach(first, last)
+            for first, last in layout.cuts(start, stop):
+                low, high = layout.reach(first, last)
                 low -= low % in_byte
                 factors = self._scales(part_of(scale, low, high))
                 bytes_of = low // in_byte, -(-high // in_byte)
                 offsets = self._offsets(None if zero_point is None else part_of(zero_point, *bytes_of), is_wide)
                 part = slice(first - start, last - start)
                 compiled(
-                    codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
+                    codes[part], elements[part], fields, 0.0, factors, offsets, divides, *layout.arguments(low),
                     first, streamed, 0, False,
                 )  # fmt: skip
 
@@ -288,11 +288,11 @@ def part_of(parameters: Array, first: int, last: int) -> Array:
         return parameters.flat[first:last]  # by an iterator of its own: those of several threads would move one
 
 
-def lay_out(parameters: Array, places: Rows) -> Array:
+def lay_out(parameters: Array, layout: Rows) -> Array:
     """The parameters, repeated in memory as the layout requires."""
-    if not places.is_laid_out:
+    if not layout.is_laid_out:
         return parameters
-    return np.tile(np.repeat(parameters, places.repeats), places.tiles)
+    return np.tile(np.repeat(parameters, layout.repeats), layout.tiles)
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
@@ -310,8 +310,8 @@ def _native(array: Array) -> Array:
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
     """Write the table's entry for each code of x, or of those that ``read`` returns. in_byte: codes in a byte of x."""
-    given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
-    compiled = entry(by_table, signature(*given, in_byte=in_byte))
+    argument_types = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
+    compiled = entry(by_table, signature(*argument_types, in_byte=in_byte))
 
     def write(start: int, codes: Array, elements: Array, streamed: int, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)

@@ -111,14 +111,14 @@ def look_up_bytes(builder: Any, entries: ByteTable, code: Any, is_mirrored: Any 
         with mirrored:
             lower, upper = (_look_up_7_bits(builder, part, 0, code) for part in entries)
             upper = builder.or_(upper, builder.and_(code, constant(code.type, 128)))
-            found, of_found = [lower, upper], builder.block
+            by_half, half_block = [lower, upper], builder.block
         with otherwise:
-            other, of_other = _look_up_8_bits(builder, entries, code), builder.block
+            by_all, all_block = _look_up_8_bits(builder, entries, code), builder.block
     result = []
-    for one, another in zip(found, other, strict=True):
+    for half_bytes, all_bytes in zip(by_half, by_all, strict=True):
         result.append(builder.phi(BYTES_512))
-        result[-1].add_incoming(one, of_found)
-        result[-1].add_incoming(another, of_other)
+        result[-1].add_incoming(half_bytes, half_block)
+        result[-1].add_incoming(all_bytes, all_block)
     return result
 
 
@@ -188,8 +188,8 @@ def join_bytes(builder: Any, lower: Any, upper: Any) -> list[Any]:
     """Two vectors of entries, from the lower and the upper bytes of codes that `order_for_join` moved."""
     words = []
     for start in (0, 8):
-        places = [half + start + i for half in (0, CHUNK) for i in range(8)]
-        word = shuffled(builder, lower, upper, [place + of for place in places for of in (0, CODES_256)])
+        indices = [half + start + i for half in (0, CHUNK) for i in range(8)]
+        word = shuffled(builder, lower, upper, [index + of for index in indices for of in (0, CODES_256)])
         words.append(builder.bitcast(word, ir.VectorType(I16, CHUNK)))
     return words
 
@@ -283,22 +283,22 @@ def shuffle_tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tup
         others.append(builder.xor(sixteens[sixteen], builder.add(usual, steps)))
     signed = shuffled(builder, sixteens[0], sixteens[-1], [0, *range(CHUNK + 1, 2 * CHUNK)])
     other = builder.xor(negatives, builder.xor(signed, constant(usual.type, 0x8000)))
-    single = [builder.extract_element(other, ir.Constant(I32, place)) for place in (0, CHUNK - 1)]
+    single = [builder.extract_element(other, ir.Constant(I32, index)) for index in (0, CHUNK - 1)]
     between = ir.Constant(usual.type, [0, *[0xFFFF] * (CHUNK - 2), 0])
     others.append(builder.and_(other, between))
     bits = builder.bitcast(reduce(builder.or_, others), ir.IntType(16 * CHUNK))
-    first, last = (builder.icmp_unsigned("!=", one, ir.Constant(I16, 0)) for one in single)
+    first, last = (builder.icmp_unsigned("!=", entry, ir.Constant(I16, 0)) for entry in single)
     holds = builder.icmp_unsigned("==", bits, ir.Constant(bits.type, 0))
     holds = builder.and_(holds, builder.not_(builder.and_(first, last)))
     code = builder.select(first, ir.Constant(I8, 0x80), ir.Constant(I8, 0xFF))
     either = builder.or_(*single)
-    found = ShuffleTables(
+    tables = ShuffleTables(
         split_entries(builder, usual),
         {sixteen: split_entries(builder, builder.xor(sixteens[sixteen], usual)) for sixteen in apart},
         _added_by_block(builder, _upper_byte(builder, step), apart),
         [_every_byte(builder, byte) for byte in (code, builder.trunc(either, I8), _upper_byte(builder, either))],
     )
-    return found, holds
+    return tables, holds
 
 
 def shuffle_floats(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
@@ -316,13 +316,13 @@ def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[An
     within = [start + 4 * half + i for start in (0, 8) for i in range(4) for half in (0, 1)]
     code = shuffled(builder, code, code, [half + place for half in (0, CHUNK) for place in within])
     singles = ir.VectorType(I32, 8)
-    found = []
+    floats = []
     for entries in join_bytes(builder, *_shuffle_bytes(builder, sixteens, code)):
         both = builder.bitcast(entries, singles)
         first = builder.shl(both, constant(singles, 16))
         last = builder.and_(both, constant(singles, 0xFFFF0000))
-        found.append(builder.bitcast(shuffled(builder, first, last, range(CHUNK)), ir.VectorType(F32, CHUNK)))
-    return found
+        floats.append(builder.bitcast(shuffled(builder, first, last, range(CHUNK)), ir.VectorType(F32, CHUNK)))
+    return floats
 
 
 def _shuffle_bytes(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
@@ -330,9 +330,9 @@ def _shuffle_bytes(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any
     magnitude = builder.and_(code, constant(BYTES_256, 0x7F))
     lower, upper = (_shuffle(builder, part, magnitude) for part in sixteens.usual)
     for sixteen, parts in sixteens.apart.items():
-        place = _index_in_block(builder, magnitude, sixteen)
+        index = _index_in_block(builder, magnitude, sixteen)
         lower, upper = (
-            builder.xor(bits, _shuffle(builder, part, place)) for bits, part in zip((lower, upper), parts, strict=True)
+            builder.xor(bits, _shuffle(builder, part, index)) for bits, part in zip((lower, upper), parts, strict=True)
         )
     above = builder.bitcast(code, ir.VectorType(I16, CHUNK))
     above = builder.bitcast(builder.lshr(above, constant(above.type, 4)), BYTES_256)
@@ -364,9 +364,9 @@ def tables_of_registers(held: list[Any], apart: tuple[int, ...]) -> ShuffleTable
     return ShuffleTables([first, second], dict(zip(apart, map(list, pairs), strict=True)), added, [code, lower, upper])
 
 
-def _shuffle(builder: Any, table: Any, place: Any) -> Any:
+def _shuffle(builder: Any, table: Any, index: Any) -> Any:
     """Bytes of a table by the lowest four bits of each index; 0 where the highest bit of the index is set."""
-    return of_x86(builder, "avx2.pshuf.b", BYTES_256, table, place)
+    return of_x86(builder, "avx2.pshuf.b", BYTES_256, table, index)
 
 
 def _index_in_block(builder: Any, magnitude: Any, sixteen: int) -> Any:
@@ -421,7 +421,7 @@ def looks_up_narrow(codes: Any, out: Any) -> bool:
 
 
 def store_two_looked_up(
-    context: Any, builder: Any, codes: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    context: Any, builder: Any, codes: Any, coding: Any, scale: Any, offset: Any, kinds: Kinds, target: tuple[Any, Any],
     is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
     """As `rounding.store_two`, for two chunks of codes of four bits or fewer, or their packed bytes."""
@@ -433,7 +433,7 @@ def store_two_looked_up(
     if in_byte > 1 and _has_word_lookup():
         entries = shuffled(builder, entries, entries, [*range(CHUNK)] * 2)
         both = of_x86(builder, "avx512.permvar.hi.512", short, entries, table_indices(builder, codes, in_byte))
-        found = [both]
+        vectors = [both]
     else:
         # What lies above a code is not its own.
         code = (
@@ -441,9 +441,9 @@ def store_two_looked_up(
             if in_byte > 1
             else builder.and_(codes, constant(codes.type, CHUNK - 1))
         )
-        found = shuffle_narrow(builder, entries, code)
-    out, to = place
-    for done in found:
+        vectors = shuffle_narrow(builder, entries, code)
+    out, to = target
+    for done in vectors:
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
         to = builder.add(to, ir.Constant(I64, done.type.count))
 
@@ -499,10 +499,10 @@ def put_long(
         def look_up_floats() -> None:
             made = shuffle_entries(builder, values_of)
             for apart in own_blocks(out.dtype, coding):
-                found, hold = shuffle_tables(builder, made, apart)
+                tables, complete = shuffle_tables(builder, made, apart)
                 is_open = builder.icmp_unsigned("==", builder.load(done), ir.Constant(I64, 0))
-                with builder.if_then(builder.and_(hold, is_open)):
-                    look_up(_float_codes(builder, found))
+                with builder.if_then(builder.and_(complete, is_open)):
+                    look_up(_float_codes(builder, tables))
 
         with builder.if_then(builder.icmp_signed(">=", count_, ir.Constant(I64, LONG_RUN))):
             if all_pay:
@@ -581,9 +581,9 @@ def _put_looked_up(context: Any, builder: Any, way: _Method, x: Any, out: Any, c
         done = builder.mul(loop.index, at_once)
         fetch_ahead(context, builder, of_x, codes, builder.add(first, done), way.at_once)
         code = load(context, builder, of_x, codes, builder.add(first, done), count=way.at_once)
-        for number, found in enumerate(way.entries_of(code)):
-            place = builder.add(to, builder.add(done, ir.Constant(I64, number * found.type.count)))
-            store(context, builder, found, data_of(context, builder, of_out, result, place), streamed)
+        for number, entries in enumerate(way.entries_of(code)):
+            index = builder.add(to, builder.add(done, ir.Constant(I64, number * entries.type.count)))
+            store(context, builder, entries, data_of(context, builder, of_out, result, index), streamed)
     return builder.mul(steps, at_once)
 
 
@@ -619,8 +619,8 @@ def _look_up_entries(builder: Any, table: ByteTable, code: Any) -> list[Any]:
     lower, upper = look_up_bytes(builder, table, code)
     joined = []
     for start in (0, 8):
-        places = [quarter + start + i for quarter in range(0, CODES_512, 16) for i in range(8)]
-        both = [place + of for place in places for of in (0, CODES_512)]
+        indices = [quarter + start + i for quarter in range(0, CODES_512, 16) for i in range(8)]
+        both = [index + of for index in indices for of in (0, CODES_512)]
         joined.append(builder.bitcast(shuffled(builder, lower, upper, both), ir.VectorType(I16, 32)))
     return joined
 
@@ -749,21 +749,27 @@ def make_value_table(builder: Any, coding: Any) -> Any:
 def _store_registers(builder: Any, registers: list[Any]) -> Any:
     """Store registers of one type in stack memory, and return its address."""
     room = room_for(builder, registers[0].type, len(registers))
-    for place, register in enumerate(registers):
-        builder.store(register, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, place)]), align=1)
+    for index, register in enumerate(registers):
+        builder.store(register, builder.gep(room, [ir.Constant(I32, 0), ir.Constant(I32, index)]), align=1)
     return builder.ptrtoint(room, I64)
 
 
 def _shuffle_values(builder: Any, address: Any, code: Any) -> list[Any]:
     start = builder.inttoptr(address, BYTES_256.as_pointer())
-    at = [builder.gep(start, [ir.Constant(I32, place)]) for place in range(table_register_count(SPECIAL_BLOCKS))]
-    held = [mark_memory(builder, builder.load(place, align=1), "read", "written") for place in at]
+    at = [
+        builder.gep(start, [ir.Constant(I32, address_of_register)])
+        for address_of_register in range(table_register_count(SPECIAL_BLOCKS))
+    ]
+    held = [
+        mark_memory(builder, builder.load(address_of_register, align=1), "read", "written")
+        for address_of_register in at
+    ]
     tables = tables_of_registers(held, SPECIAL_BLOCKS)
-    found = []
+    values = []
     for first in range(0, CODES_512, CODES_256):
         part = shuffled(builder, code, code, range(first, first + CODES_256))
-        found += shuffle_float32(builder, tables, part)
-    return found
+        values += shuffle_float32(builder, tables, part)
+    return values
 
 
 def look_up_values(builder: Any, address: Any, code: Any) -> list[Any]:
@@ -790,10 +796,10 @@ def look_up_values(builder: Any, address: Any, code: Any) -> list[Any]:
     moved = of_x86(builder, "avx512.permvar.qi.512", BYTES_512, code, places)
     lower, upper = look_up_bytes(builder, ByteTable(parts[:4], parts[4:]), moved, mirrored)
     singles = ir.VectorType(I32, CHUNK)
-    found = []
+    values = []
     for halves in joined:
         both = shuffled(builder, lower, upper, [half + of for half in halves for of in (0, CODES_512)])
         both = builder.bitcast(both, singles)
         for bits in (builder.shl(both, constant(singles, 16)), builder.and_(both, constant(singles, 0xFFFF0000))):
-            found.append(builder.bitcast(bits, ir.VectorType(F32, CHUNK)))
-    return found
+            values.append(builder.bitcast(bits, ir.VectorType(F32, CHUNK)))
+    return values

@@ -97,11 +97,11 @@ def _unbox_elements(kind: Flat, array: Any, compiler: Any) -> Any:
     builder, context = compiler.builder, compiler.context
     start = builder.bitcast(array, compiler.pyapi.voidptr)
 
-    def field(place: int, of: Any) -> Any:
-        return builder.load(builder.bitcast(builder.gep(start, [ir.Constant(I64, place)]), of.as_pointer()))
+    def field(offset: int, of: Any) -> Any:
+        return builder.load(builder.bitcast(builder.gep(start, [ir.Constant(I64, offset)]), of.as_pointer()))
 
-    asked = ir.Constant(I32, PLAIN | (WRITEABLE if kind.mutable else 0))
-    is_other = builder.icmp_unsigned("!=", builder.and_(field(_FLAGS, I32), asked), asked)
+    required = ir.Constant(I32, PLAIN | (WRITEABLE if kind.mutable else 0))
+    is_other = builder.icmp_unsigned("!=", builder.and_(field(_FLAGS, I32), required), required)
     with builder.if_then(is_other, likely=False):
         compiler.pyapi.err_set_string(
             "PyExc_TypeError", f"an array is not in C order, aligned{' and writeable' if kind.mutable else ''}"
@@ -253,11 +253,11 @@ def overlaps(context: Any, out: Any, x: Any, scale: Any, offset: Any) -> Generat
             if isinstance(of, types.Array)
         ]
         (start, end), *others = ends
-        found: Any = ir.Constant(I1, 0)
+        shared: Any = ir.Constant(I1, 0)
         for other_start, other_end in others:
             begins_before = builder.icmp_unsigned("<", other_start, end)
-            found = builder.or_(found, builder.and_(begins_before, builder.icmp_unsigned("<", start, other_end)))
-        return found
+            shared = builder.or_(shared, builder.and_(begins_before, builder.icmp_unsigned("<", start, other_end)))
+        return shared
 
     return types.boolean(out, x, scale, offset), generate
 
@@ -328,7 +328,7 @@ def load_two(context: Any, builder: Any, array: Any, value: Any, first: Any) -> 
         both = load(context, builder, array, value, first, count=2 * CHUNK)
         return [shuffled(builder, both, both, range(start, start + CHUNK)) for start in (0, CHUNK)]
     behind = builder.add(first, ir.Constant(I64, CHUNK))
-    return [load(context, builder, array, value, place) for place in (first, behind)]
+    return [load(context, builder, array, value, index) for index in (first, behind)]
 
 
 def _read_vector(builder: Any, address: Any, kind: Any, mask: Any = None) -> Any:
@@ -349,10 +349,10 @@ def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, 
         # Only here does the last code lie in the byte behind.
         behind = _read_vector(builder, builder.gep(address, [ir.Constant(I64, 1)]), kind)
         moved, within = shift_down(builder, read, behind, bits), builder.block
-    found = builder.phi(kind)
-    found.add_incoming(read, before)
-    found.add_incoming(moved, within)
-    return found
+    bytes_ = builder.phi(kind)
+    bytes_.add_incoming(read, before)
+    bytes_.add_incoming(moved, within)
+    return bytes_
 
 
 def _load_some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask: Any) -> Any:
@@ -412,8 +412,8 @@ def fetch_ahead(context: Any, builder: Any, array: Any, value: Any, first: Any, 
     fetch = builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
     start = builder.bitcast(start, kinds[0])
     for line in range(0, size, LINE):
-        place = builder.gep(start, [ir.Constant(I64, (AHEAD * itemsize if ahead is None else 0) + line)])
-        builder.call(fetch, [place, *(ir.Constant(I32, number) for number in _TO_READ_SOON)])
+        line_address = builder.gep(start, [ir.Constant(I64, (AHEAD * itemsize if ahead is None else 0) + line)])
+        builder.call(fetch, [line_address, *(ir.Constant(I32, number) for number in _TO_READ_SOON)])
 
 
 _TO_READ_SOON = (0, 3, 1)

@@ -38,7 +38,7 @@ class Ranged:
     x: np.dtype[Any]
     """The input's dtype."""
 
-    places: Layout | None
+    layout: Layout | None
     """The layout of ranges, which repeat; None if one range serves all elements."""
 
     mode: str
@@ -47,8 +47,8 @@ class Ranged:
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, spread: Spread, mode: str) -> Ranged:
         """The formula for operands that have been checked; ``out`` is the output's dtype."""
-        found = None if 0 in x.shape else layout_of(x.shape, low.shape, spread)
-        return cls(out, x.dtype.newbyteorder("="), found, mode)
+        layout = None if 0 in x.shape else layout_of(x.shape, low.shape, spread)
+        return cls(out, x.dtype.newbyteorder("="), layout, mode)
 
     @cached_property
     def coding(self) -> Coding:
@@ -74,14 +74,14 @@ class Ranged:
     @cached_property
     def line_and_run(self) -> tuple[int, int]:
         """The number of elements after which the ranges repeat, and the number of adjacent elements that share one."""
-        if self.places is None:
+        if self.layout is None:
             return _ENDLESS, _ENDLESS
-        return (self.places.row, 1) if isinstance(self.places, Rows) else (self.places.line, self.places.run)
+        return (self.layout.row, 1) if isinstance(self.layout, Rows) else (self.layout.line, self.layout.run)
 
     @cached_property
     def compiled(self) -> Compiled:
         """The loop."""
-        is_rows, i64 = isinstance(self.places, Rows), types.int64
+        is_rows, i64 = isinstance(self.layout, Rows), types.int64
         signature = (
             Flat(self.coding.codes), Flat(ELEMENTS[self.out], written=True), Flat(types.uint8, written=True),
             self.coding.fields_type, i64, types.UniTuple(types.float64, 2), Flat(types.float64), Flat(types.float64),
@@ -94,34 +94,34 @@ class Ranged:
         if out.size == 0:
             return
         with np.errstate(all="ignore"):
-            if self.places is None and self.x.itemsize == 1 and out.size > LOOK_UP_FROM:
+            if self.layout is None and self.x.itemsize == 1 and out.size > LOOK_UP_FROM:
                 entries = np.empty(256, self.out)
                 ends = (end.reshape(()).astype(FLOAT64) for end in (low, high))
                 self.fill(entries, np.arange(256, dtype=np.uint8).view(self.x), *ends)
                 look_up(out, x, entries, None, 1)
-            elif self.places is None or low.size <= BLOCK:
+            elif self.layout is None or low.size <= BLOCK:
                 for_each_piece(self._whole(low, high), out, x)
             else:
-                for_each_piece(self._in_parts(self.places, low, high), out, x, largest=BLOCK)
+                for_each_piece(self._in_parts(self.layout, low, high), out, x, largest=BLOCK)
 
     def _whole(self, low: Array, high: Array) -> Write:
         """A function that writes a piece with all ranges, which are converted once."""
         ends = [end.reshape(-1).astype(FLOAT64) for end in (low, high)]
-        if isinstance(self.places, Rows):
-            ends = [lay_out(end, self.places) for end in ends]
+        if isinstance(self.layout, Rows):
+            ends = [lay_out(end, self.layout) for end in ends]
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
             self._compute(codes, elements, ends[0], ends[1], start)
 
         return write
 
-    def _in_parts(self, places: Layout, low: Array, high: Array) -> Write:
+    def _in_parts(self, layout: Layout, low: Array, high: Array) -> Write:
         """A function that writes a piece with the ranges that it needs, if there are too many to convert at once."""
         line, run = self.line_and_run
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
-            for first, last in places.cuts(start, stop):
-                since, until = places.reach(first, last)
+            for first, last in layout.cuts(start, stop):
+                since, until = layout.reach(first, last)
                 ends = [end[since:until].astype(FLOAT64) for end in (low, high)]
                 part = slice(first - start, last - start)
                 self._compute(codes[part], elements[part], ends[0], ends[1], first % line - since * run)
@@ -131,13 +131,13 @@ class Ranged:
     def _compute(self, codes: Array, elements: Array, low: Array, high: Array, position: int) -> None:
         """Write elements. position: the index of the first one among those that the ranges serve."""
         line, run = self.line_and_run
-        runs, row = (None, line) if isinstance(self.places, Rows) else ((line, run), None)
+        runs, row = (None, line) if isinstance(self.layout, Rows) else ((line, run), None)
         doubtful = np.zeros(elements.size, np.uint8)
         mode, constants = _MODES[self.mode], self.constants
         self.compiled(codes, elements, doubtful, self.coding.fields, mode, constants, low, high, runs, row, position)
-        found = np.flatnonzero(doubtful)
-        if found.size:
-            place = (position + found) % line // run
-            decided = np.empty(found.size, elements.dtype)
-            self.fill(decided, codes[found].view(self.x), low[place], high[place])
-            elements[found] = decided
+        undecided = np.flatnonzero(doubtful)
+        if undecided.size:
+            range_index = (position + undecided) % line // run
+            decided = np.empty(undecided.size, elements.dtype)
+            self.fill(decided, codes[undecided].view(self.x), low[range_index], high[range_index])
+            elements[undecided] = decided

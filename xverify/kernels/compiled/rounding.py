@@ -153,8 +153,8 @@ def _product_toward_zero(builder: Any, difference: Any, scale: Any) -> Any:
     if is_single(difference):
         return of_x86(builder, "avx512.mul.ps.512", difference.type, difference, scale, way)
 
-    def product(one: Any, other: Any) -> Any:
-        return of_x86(builder, "avx512.mul.pd.512", one.type, one, other, way)
+    def product(left: Any, right: Any) -> Any:
+        return of_x86(builder, "avx512.mul.pd.512", left.type, left, right, way)
 
     return _by_register(builder, product, difference, scale)
 
@@ -319,8 +319,8 @@ def nearest_products(builder: Any, differences: list[Any], scale: Any, out: Any)
             codes = builder.bitcast(shuffled(builder, product, product, range(first, first + registers)), kind)
             last = builder.and_(codes, constant(kind, (1 << below) - 1))
             middles.append(builder.sext(builder.icmp_unsigned("==", last, constant(kind, 1 << (below - 1))), kind))
-    found = builder.bitcast(reduce(builder.or_, middles), ir.VectorType(I64, 4))
-    return products, builder.trunc(of_x86(builder, "avx.ptestz.256", I32, found, found), I1)
+    any_middle = builder.bitcast(reduce(builder.or_, middles), ir.VectorType(I64, 4))
+    return products, builder.trunc(of_x86(builder, "avx.ptestz.256", I32, any_middle, any_middle), I1)
 
 
 def rounds_two() -> bool:
@@ -353,9 +353,9 @@ def unless(builder: Any, holds: Any, usual: list[Any], otherwise: Callable[[], l
         computed = otherwise()
         within = builder.block
     results = [builder.phi(value.type) for value in usual]
-    for result, one, other in zip(results, usual, computed, strict=True):
-        result.add_incoming(one, before)
-        result.add_incoming(other, within)
+    for result, usual_value, computed_value in zip(results, usual, computed, strict=True):
+        result.add_incoming(usual_value, before)
+        result.add_incoming(computed_value, within)
     return results
 
 
@@ -394,11 +394,11 @@ def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
         scale: Numba's element type of scales.
         offset: Numba's type of offsets: a number if there are none. Offsets of a float type may be any values.
     """
-    given = isinstance(offset, types.Array)
-    if given and isinstance(offset.dtype, types.Float):
+    has_offsets = isinstance(offset, types.Array)
+    if has_offsets and isinstance(offset.dtype, types.Float):
         return 64
     if decode.is_float(coding):
-        return _SCALE_BITS[scale] + (33 if given else 4)
+        return _SCALE_BITS[scale] + (33 if has_offsets else 4)
     return _SCALE_BITS[scale] + _INTEGER_BITS[code]
 
 
@@ -413,15 +413,15 @@ def round_element(context: Any, value: Any, like: Any) -> Generated:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def differ(context: Any, one: Any, other: Any) -> Generated:
+def differ(context: Any, left: Any, right: Any) -> Generated:
     """1 if two elements differ in a bit, else 0."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if one == types.float32:
+        if left == types.float32:
             arguments = [builder.bitcast(argument, I32) for argument in arguments]
         return builder.zext(builder.icmp_unsigned("!=", *arguments), ir.IntType(8))
 
-    return types.uint8(one, one), generate
+    return types.uint8(left, left), generate
 
 
 class Kinds(NamedTuple):
@@ -454,18 +454,18 @@ def output_elements(builder: Any, number: Any, scale: Any, offset: Any, kinds: K
 
 
 def store_two(
-    context: Any, builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, place: tuple[Any, Any],
+    context: Any, builder: Any, numbers: list[Any], scale: Any, offset: Any, kinds: Kinds, target: tuple[Any, Any],
     is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
     """Store the elements of two chunks that share a scale and an offset.
 
     Args:
         numbers: the values of the codes, a vector for each chunk.
-        place: the output array, and the index of the first element.
+        target: the output array, and the index of the first element.
         is_normal: the flag of `known_normals` for the scale.
         streamed: as for `chunks.put_chunk`.
     """
-    out, to = place
+    out, to = target
     for done in _two_chunks(builder, numbers, scale, offset, kinds, is_normal):
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
         to = builder.add(to, ir.Constant(I64, done.type.count))
@@ -473,13 +473,13 @@ def store_two(
 
 def store_two_of_row(
     context: Any, builder: Any, numbers: list[Any], scales: Sequence[Any], offsets: Sequence[Any], kinds: Kinds,
-    place: tuple[Any, Any], is_normal: Any, streamed: Any,
+    target: tuple[Any, Any], is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
     """As `store_two`, for elements with a scale and an offset each. is_normal: for all these scales, or None."""
     values = [scaled_to_odd(builder, *each, kinds) for each in zip(numbers, scales, offsets, strict=True)]
     if _is_joined(kinds.out):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
-    out, to = place
+    out, to = target
     for value in values:
         done = round_elements(builder, value, kinds, is_normal)
         store(context, builder, done, data_of(context, builder, kinds.out, out, to), streamed)
@@ -584,9 +584,9 @@ def as_vector(builder: Any, number: Any, like: Any) -> Any:
     return number if isinstance(number.type, ir.VectorType) else spread(builder, number, like)
 
 
-def normals_at(context: Any, builder: Any, scales: Any, given: Any, first: Any, divides: Any) -> Any:
+def normals_at(context: Any, builder: Any, scales: Any, value: Any, first: Any, divides: Any) -> Any:
     """The flags of `known_normals` for CHUNK scales from ``first`` on. scales, divides: Numba's types."""
-    codes = load(context, builder, scales, given, first)
+    codes = load(context, builder, scales, value, first)
     return known_normals(
         builder,
         codes if scales.dtype == types.int16 else decode.scale_value(builder, codes, scales.dtype, F32),
@@ -636,18 +636,18 @@ def as_float16(builder: Any, number: Any) -> Any:
     return spread(builder, builder.fptrunc(number, F16), ir.Constant(FLOAT16_REGISTER, None))
 
 
-def float16_values_at(context: Any, builder: Any, codes: Any, given: Any, first: Any, coding: Any) -> Any:
+def float16_values_at(context: Any, builder: Any, codes: Any, value: Any, first: Any, coding: Any) -> Any:
     """As `decode.code_value`, for FLOAT16_LANES codes in float16. codes: Numba's type of the array."""
     if not isinstance(codes, Packed):
-        return decode.code_value(builder, load(context, builder, codes, given, first, count=FLOAT16_LANES), coding, F16)
-    packed = load_packed(context, builder, codes, given, first, FLOAT16_LANES)
+        return decode.code_value(builder, load(context, builder, codes, value, first, count=FLOAT16_LANES), coding, F16)
+    packed = load_packed(context, builder, codes, value, first, FLOAT16_LANES)
     # Of a place the lowest five bits count, and of these, as of any code, those of its type.
     every = ir.Constant(ir.VectorType(I8, FLOAT16_LANES), list(range(FLOAT16_LANES)))
     entries = builder.bitcast(decode.code_value(builder, every, coding, F16), _FLOAT16_CODES)
-    found = of_x86(
+    codes_found = of_x86(
         builder, "avx512.permvar.hi.512", _FLOAT16_CODES, entries, table_indices(builder, packed, codes.in_byte)
     )
-    return builder.bitcast(found, FLOAT16_REGISTER)
+    return builder.bitcast(codes_found, FLOAT16_REGISTER)
 
 
 def put_float16(

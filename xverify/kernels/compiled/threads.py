@@ -181,8 +181,8 @@ def _compiled_leave_call() -> Callable[[int, int], None]:
 def usable_cores() -> int:
     """Cores that this process may use, or fewer if NUMBA_NUM_THREADS says so."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("NUMBA_NUM_THREADS", "")
-    return max(1, min(cores, int(asked))) if asked.isdigit() else cores
+    limit = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(1, min(cores, int(limit))) if limit.isdigit() else cores
 
 
 @cache

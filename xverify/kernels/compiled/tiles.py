@@ -49,8 +49,8 @@ def redirect_to_stage(context: Any, out: Any, room: Any, first: Any) -> Generate
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given, room_, first_ = arguments
-        made = context.make_array(out)(context, builder, given)
+        array, room_, first_ = arguments
+        made = context.make_array(out)(context, builder, array)
         before = builder.mul(first_, ir.Constant(I64, context.get_abi_sizeof(context.get_data_type(out.dtype))))
         made.data = builder.inttoptr(builder.sub(room_, before), made.data.type)
         return made._getvalue()
@@ -69,8 +69,8 @@ def flush_stage(context: Any, out: Any, room: Any, first: Any, stop: Any) -> Gen
         chunks = builder.udiv(builder.sub(stop_, first_), ir.Constant(I64, CHUNK))
         with cgutils.for_range(builder, chunks) as loop:
             done = builder.load(builder.gep(start, [loop.index]))
-            place = builder.add(first_, builder.mul(loop.index, ir.Constant(I64, CHUNK)))
-            store(context, builder, done, data_of(context, builder, out, result, place), ir.Constant(I1, 1))
+            index = builder.add(first_, builder.mul(loop.index, ir.Constant(I64, CHUNK)))
+            store(context, builder, done, data_of(context, builder, out, result, index), ir.Constant(I1, 1))
         return context.get_dummy_value()
 
     return types.void(out, types.int64, types.intp, types.intp), generate
@@ -166,8 +166,8 @@ def own_cache() -> int | None:
     """Bytes of the last-level cache; None if it is shared with many cores, or if the machine does not tell."""
     try:
         # Of one core's own; sysconf adds up those of the whole machine.
-        said = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
-        size = int(said.removesuffix("K")) << 10
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
+        size = int(text.removesuffix("K")) << 10
     except (OSError, ValueError):
         return None
     return size if size <= OWN_CACHE else None

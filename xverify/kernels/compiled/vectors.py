@@ -87,15 +87,15 @@ def spread(builder: Any, scalar: Any, like: Any) -> Any:
     if not isinstance(like.type, ir.VectorType):
         return scalar
     vector = ir.VectorType(scalar.type, like.type.count)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
-    everywhere = ir.Constant(ir.VectorType(I32, like.type.count), [0] * like.type.count)
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), everywhere)
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, like.type.count), [0] * like.type.count)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
 
 
-def shuffled(builder: Any, one: Any, other: Any, places: Iterable[int]) -> Any:
+def shuffled(builder: Any, left: Any, right: Any, indices: Iterable[int]) -> Any:
     """Elements of two concatenated vectors, by their indices."""
-    wanted = list(places)
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(I32, len(wanted)), wanted))
+    lanes = list(indices)
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
 def of_llvm(builder: Any, name: str, *arguments: Any) -> Any:

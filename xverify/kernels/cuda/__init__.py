@@ -1,4 +1,4 @@
-"""The same formulas on NVIDIA cards, on arrays in their memory, with the same checks and the same bits.
+"""The kernels on NVIDIA cards, for arrays in their memory, with the same checks and bits.
 
 CuPy has NVRTC compile the CUDA C++ of `dequantize.cu` at the first call. numba-cuda has neither vectors of 16 bytes
 nor streaming

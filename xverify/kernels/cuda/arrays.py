@@ -58,9 +58,9 @@ def require_device() -> Any:
         ImportError: without CuPy.
         RuntimeError: without a card, or a driver that CuPy can use.
     """
-    found = cupy()
+    module = cupy()
     try:
-        count, reason = found.cuda.runtime.getDeviceCount(), "it counts 0 devices"
+        count, reason = module.cuda.runtime.getDeviceCount(), "it counts 0 devices"
     except Exception as error:  # CuPy's own class, which nothing promises.
         count, reason = 0, str(error)
     if count < 1:
@@ -68,7 +68,7 @@ def require_device() -> Any:
             f"CuPy finds no CUDA device here ({reason}); the CUDA kernels need an NVIDIA card, its driver, and the CuPy for "
             f"that driver's CUDA: {INSTALL}"
         )
-    return found
+    return module
 
 
 @contextmanager
@@ -101,14 +101,14 @@ def current(x: Any, stream: Any) -> Iterator[None]:
 
 def _device_of(x: Any) -> int:
     """The CUDA device of an array; the current one if the array is on none, which is refused later."""
-    found = cupy()
-    if isinstance(x, found.ndarray):
+    module = cupy()
+    if isinstance(x, module.ndarray):
         return int(x.device.id)
     if _has_dlpack(x):
         return int(x.__dlpack_device__()[1])
     if hasattr(x, "__cuda_array_interface__"):
-        return int(found.asarray(x).device.id)
-    return int(found.cuda.runtime.getDevice())
+        return int(module.asarray(x).device.id)
+    return int(module.cuda.runtime.getDevice())
 
 
 def _has_dlpack(value: Any) -> bool:
@@ -145,14 +145,14 @@ def on_device(value: Any, name: str) -> Any:
     Raises:
         TypeError: if it is not an array on a CUDA device.
     """
-    found = cupy()
-    if isinstance(value, found.ndarray):
+    module = cupy()
+    if isinstance(value, module.ndarray):
         return value
     # First, since it always says which stream is to be waited for: PyTorch's __cuda_array_interface__ does not.
     if _has_dlpack(value):
-        return found.from_dlpack(value)
+        return module.from_dlpack(value)
     if hasattr(value, "__cuda_array_interface__"):
-        return found.asarray(value)
+        return module.asarray(value)
     raise TypeError(
         f"{name} is {type(value).__name__}, not on a CUDA device; expected a CuPy array, or one with __dlpack__ or "
         "__cuda_array_interface__ there"
@@ -232,24 +232,24 @@ def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Give
         raise ValueError(f"the operands lie on the devices {sorted(devices)}; expected one device")
     if out is None:
         return cupy().empty(shape, code_dtype(dtype))
-    found = on_device(out, "out")
-    if np.dtype(found.dtype) not in (dtype, code_dtype(dtype)):
-        raise TypeError(f"out is {found.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
-    if tuple(found.shape) != shape:
-        raise ValueError(f"the shape of out is {tuple(found.shape)}; expected {shape}")
-    if not found.flags.c_contiguous:
-        raise ValueError(f"out has the strides {found.strides}; expected an array in C order")
+    target = on_device(out, "out")
+    if np.dtype(target.dtype) not in (dtype, code_dtype(dtype)):
+        raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
+    if tuple(target.shape) != shape:
+        raise ValueError(f"the shape of out is {tuple(target.shape)}; expected {shape}")
+    if not target.flags.c_contiguous:
+        raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
     interface = getattr(out, "__cuda_array_interface__", None)
     if interface and interface["data"][1]:
         raise ValueError("out is read-only; expected an array that can be written")
-    if {found.device.id} != devices:
-        raise ValueError(f"out lies on device {found.device.id}; expected that of x, {devices.pop()}")
-    if found.data.ptr % dtype.itemsize:
-        raise ValueError(f"out lies at {found.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
+    if {target.device.id} != devices:
+        raise ValueError(f"out lies on device {target.device.id}; expected that of x, {devices.pop()}")
+    if target.data.ptr % dtype.itemsize:
+        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
     for operand in inputs:
-        if operand is not None and _overlap(found, operand.codes):
+        if operand is not None and _overlap(target, operand.codes):
             raise ValueError("out overlaps an input; expected memory of its own")
-    return found
+    return target
 
 
 def _overlap(first: Any, second: Any) -> bool:

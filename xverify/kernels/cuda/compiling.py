@@ -49,15 +49,15 @@ def binary(macros: tuple[str, ...]) -> bytes:
 
 def _file(macros: tuple[str, ...], capability: str) -> Path:
     """The file of the kernel: in CuPy's cache, or in a temporary directory if that cannot be written."""
-    found = cupy()
-    made_of = source(), OPTIONS, macros, capability, found.__version__, found.cuda.nvrtc.getVersion()
+    module = cupy()
+    made_of = source(), OPTIONS, macros, capability, module.__version__, module.cuda.nvrtc.getVersion()
     name = f"xverify-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.cubin"
-    kept = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
-    if kept.is_file():
-        return kept
+    cached = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
+    if cached.is_file():
+        return cached
     content = binary(macros)
     try:
-        return _written(kept, content)
+        return _written(cached, content)
     except OSError:
         return _written(Path(_own().name) / name, content)
 
