@@ -25,7 +25,7 @@ def chosen(backend: str | None) -> str:
     if backend is None:
         try:
             _require_numba()
-        except ImportError:  # One that is there and broken is none.
+        except ImportError:  # A broken installation counts as none.
             return "numpy"
         return "numba"
     if backend not in BACKENDS:
@@ -66,7 +66,7 @@ def planned(
         spread: how scales and zero points spread over x.
         by_division: True for / scale.
     """
-    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
+    # NumPy's own dtype object, which most arrays have, compares by identity.
     dtype = np.dtype(dtype.type)
     if chosen(backend) == "numpy":
         return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)

@@ -90,7 +90,7 @@ def dynamic_plan(
         admitted = rules.domain.zero_points_for(dtype_name(src.dtype))
         if not admitted:
             rules.refuse(TypeError, "zps-float8", "zps", "given", f"None, since src is {src.dtype}")
-        if rules.id.startswith("onednn/Dequantize-1"):  # whose zps are a list of s64
+        if rules.id.startswith("onednn/Dequantize-1"):  # its zps are a list of s64
             admitted = (*admitted, "int64")
         rules.require_dtype("zps-type", "zps", zps.dtype, admitted)
     elif rules.domain.zero_point_required:

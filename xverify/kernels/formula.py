@@ -59,9 +59,9 @@ def arithmetic(
         # A difference of 24 bits or fewer and a scale, both exact in float32: its one operation is the one rounding.
         return partial(_fill_single, by_division), FLOAT32
     if by_division:
-        # A midpoint of float32 has 25 bits and a scale 24, so their product and the difference are integers of 49 bits or fewer
-        # in one unit: a quotient that is no midpoint is off it by 2^-49 of itself, and float64, which rounds by 2^-53, never
-        # makes it one.
+        # A midpoint of float32 has 25 bits and a scale 24. So their product and the difference are integers of 49 bits or fewer
+        # in one unit. A quotient that is not a midpoint differs from it by 2^-49 of itself, and float64, which rounds by 2^-53,
+        # never makes it one.
         return partial(_fill_double, np.divide), FLOAT64
     if narrow or scale.dtype != FLOAT32:
         return partial(_fill_double, np.multiply), FLOAT64

@@ -74,7 +74,7 @@ def dequantize_packed(
         zero_point = np.asarray(zero_point)
     if type(shape) is not tuple or not _INT.issuperset(
         map(type, shape)
-    ):  # of the cached plans 1.0 and True are keys as 1 is
+    ):  # as keys of cached plans, 1.0 and True equal 1
         shape = _extents(shape)
     plan = packed_plan(
         contract,

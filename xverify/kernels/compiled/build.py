@@ -31,7 +31,7 @@ def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
     """
     try:
         return _entry(function, signature, keep=True)
-    except Exception:  # No directory to keep it in, none that can be written, a full disk, a damaged file.
+    except Exception:  # No writeable cache directory, a full disk, or a damaged file.
         return _entry(function, signature, keep=False)
 
 
@@ -75,7 +75,7 @@ def _drop_stale(cache: FunctionCache) -> None:
     base = cache._impl.filename_base
     for file in Path(cache._impl.locator.get_cache_path()).glob(f"{glob.escape(base)}-*.nb?"):
         if not file.name.startswith(f"{base}-{sources()[:_DIGITS]}"):
-            with suppress(OSError):  # another process was here first, or still reads it
+            with suppress(OSError):  # another process deleted it first, or still reads it
                 file.unlink()
 
 

@@ -195,7 +195,7 @@ def is_narrow(builder: Any, coding: Any) -> Any:
     fields = [builder.extract_value(coding, i) for i in range(coding.type.count)]
     if not is_float(coding.type):
         return builder.icmp_unsigned("<", IntegerCoding(*fields).keep, ir.Constant(I32, 16))
-    # By how far it is to the highest bit of a float16, or of a float32.
+    # The distance from the sign bit to the highest bit of a float16, or of a float32.
     least, kind = (12, Float16Coding) if len(fields) == len(Float16Coding._fields) else (28, FloatCoding)
     return builder.icmp_unsigned(">=", kind(*fields).sign_shift, ir.Constant(I32, least))
 
@@ -298,7 +298,7 @@ def _small_float_value(builder: Any, code: Any, coding: FloatCoding) -> Any:
     value = builder.select(is_subnormal, builder.bitcast(subnormal, code.type), normal)
     is_special = builder.icmp_unsigned("==", builder.and_(code, coding.special_mask), coding.special)
     value = builder.or_(value, builder.select(is_special, coding.special_bits, constant(code.type, 0)))
-    # Behind a fence: LLVM would put the special codes' bits to the sign's, which takes an instruction more.
+    # The fence keeps LLVM from joining these bits with the sign's, which takes one more instruction.
     value = builder.bitcast(of_llvm(builder, "arithmetic.fence", builder.bitcast(value, single)), code.type)
     sign = builder.and_(builder.shl(code, coding.sign_shift), constant(code.type, 1 << 31))
     return builder.bitcast(builder.or_(value, sign), single)
@@ -369,7 +369,7 @@ def chunk_values_at(
     """
     if isinstance(codes, Packed) and real == F32 and has("avx512f"):
         packed, kind = load_packed(context, builder, codes, value, first, count * CHUNK), ir.VectorType(F32, CHUNK)
-        # Of a place the lowest four bits count, and of these, as of any code, those of its type.
+        # The lookup uses the lowest four bits of an index, and the decoding the bits of the type.
         entries = code_value(builder, ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))), coding, real)
         indices = [long_table_indices(builder, packed, codes.in_byte, part * CHUNK, CHUNK) for part in range(count)]
         return [of_x86(builder, "avx512.permvar.sf.512", kind, entries, index) for index in indices]

@@ -130,7 +130,7 @@ def layout_of(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread
         count = -(-extent // spread.run)
         if inner > 1:
             return Rows(inner, extent, spread.run, count)
-        # Where no block is cut short all lines are one.
+        # If no block is partial, all lines form one.
         return Runs(extent, spread.run, count) if extent % spread.run else Runs(size, spread.run, 0)
     period = extent * inner
     row_count, is_short = size // (extent if inner == 1 else inner), inner < CHUNK if inner > 1 else period < _LONG_ROW

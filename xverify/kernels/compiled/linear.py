@@ -131,16 +131,16 @@ class Linear:
         """The formula for operands that have been checked; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
-        # As they are where most scales are of the output's type; whatever else they were would be compiled for too.
+        # Most scales have the output's dtype, and are not converted. Any other dtype would be one more compilation.
         is_rare = scale.dtype != out or (code.is_float and zero_point is not None)
         scale_dtype = FLOAT32 if is_rare else out
-        # The error of a product of floats may underflow in float32; one of few bits has none.
+        # The error of a product of floats may underflow in float32; a product of few bits has none.
         rounds_twice = out != FLOAT32 and (by_division or (code.is_float and scale_dtype == FLOAT32))
         layout = None if 0 in x.shape else layout_of(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
         is_laid_out = isinstance(layout, Rows) and layout.is_laid_out
-        # What equals a dtype of this machine's byte order is of that order.
+        # A dtype that equals one in this machine's byte order has that order.
         is_direct = x.dtype.isnative and scale.dtype == scale_dtype and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
         in_byte = x.in_byte, 1 if zero_point is None else zero_point.in_byte
@@ -192,7 +192,7 @@ class Linear:
             offset = 0.0 if zero_point is None else zero_point
             try:
                 done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False, 0, False)
-            except TypeError:  # An array that is not as `Flat` says.
+            except TypeError:  # An array that `Flat` does not take.
                 return False
             return done
 
@@ -280,12 +280,12 @@ class Linear:
 
 def part_of(parameters: Array, first: int, last: int) -> Array:
     """Parameters first ... last - 1 in C order: a view if they are adjacent, else a copy of these alone."""
-    if parameters.ndim == 1:  # also `Computed`, which begins with one dimension
+    if parameters.ndim == 1:  # also `Computed`, which has one dimension at first
         return parameters[first:last]
     try:
         return parameters.reshape(-1, copy=False)[first:last]
     except ValueError:
-        return parameters.flat[first:last]  # by an iterator of its own: those of several threads would move one
+        return parameters.flat[first:last]  # a new iterator, since threads would move a shared one
 
 
 def lay_out(parameters: Array, layout: Rows) -> Array:

@@ -259,7 +259,7 @@ def own_blocks(out: Any, coding: Any) -> tuple[tuple[int, ...], ...]:
     """
     if out == types.int16:
         return (SPECIAL_BLOCKS,)
-    # With more of them others are as quick, but for codes that are not read by way of float16.
+    # With more own tables other ways are as fast, except for codes that are not read through float16.
     return (SPECIAL_BLOCKS, (0, 1, 7)) if coding.count == len(Float16Coding._fields) else ((0, 1, 2, 7),)
 
 
@@ -274,14 +274,14 @@ def shuffle_tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tup
         made: the result of `shuffle_entries`.
         apart: the blocks with tables of their own.
     """
-    *sixteens, negatives = made
-    usual = sixteens[_USUAL_BLOCK]
-    step = builder.extract_element(builder.sub(sixteens[_USUAL_BLOCK + 1], usual), ir.Constant(I32, 0))
+    *blocks, negatives = made
+    usual = blocks[_USUAL_BLOCK]
+    step = builder.extract_element(builder.sub(blocks[_USUAL_BLOCK + 1], usual), ir.Constant(I32, 0))
     others = [spread(builder, builder.and_(step, ir.Constant(I16, 0xFF)), usual)]
-    for sixteen in set(range(_BLOCKS)) - set(apart):
-        steps = builder.mul(spread(builder, step, usual), constant(usual.type, sixteen - _USUAL_BLOCK))
-        others.append(builder.xor(sixteens[sixteen], builder.add(usual, steps)))
-    signed = shuffled(builder, sixteens[0], sixteens[-1], [0, *range(CHUNK + 1, 2 * CHUNK)])
+    for block in set(range(_BLOCKS)) - set(apart):
+        steps = builder.mul(spread(builder, step, usual), constant(usual.type, block - _USUAL_BLOCK))
+        others.append(builder.xor(blocks[block], builder.add(usual, steps)))
+    signed = shuffled(builder, blocks[0], blocks[-1], [0, *range(CHUNK + 1, 2 * CHUNK)])
     other = builder.xor(negatives, builder.xor(signed, constant(usual.type, 0x8000)))
     single = [builder.extract_element(other, ir.Constant(I32, index)) for index in (0, CHUNK - 1)]
     between = ir.Constant(usual.type, [0, *[0xFFFF] * (CHUNK - 2), 0])
@@ -294,19 +294,19 @@ def shuffle_tables(builder: Any, made: list[Any], apart: tuple[int, ...]) -> tup
     either = builder.or_(*single)
     tables = ShuffleTables(
         split_entries(builder, usual),
-        {sixteen: split_entries(builder, builder.xor(sixteens[sixteen], usual)) for sixteen in apart},
+        {block: split_entries(builder, builder.xor(blocks[block], usual)) for block in apart},
         _added_by_block(builder, _upper_byte(builder, step), apart),
         [_every_byte(builder, byte) for byte in (code, builder.trunc(either, I8), _upper_byte(builder, either))],
     )
     return tables, holds
 
 
-def shuffle_floats(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
+def shuffle_floats(builder: Any, tables: ShuffleTables, code: Any) -> list[Any]:
     """The entries of CODES_256 codes, in two vectors."""
-    return join_bytes(builder, *_shuffle_bytes(builder, sixteens, order_for_join(builder, code)))
+    return join_bytes(builder, *_shuffle_bytes(builder, tables, order_for_join(builder, code)))
 
 
-def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
+def shuffle_float32(builder: Any, tables: ShuffleTables, code: Any) -> list[Any]:
     """The float32 of CODES_256 codes, CHUNK in a vector: the entries are the upper halves, above zeros.
 
     Of two neighbouring entries, one moves up and one stays. So codes are first moved to where they come out in order.
@@ -317,7 +317,7 @@ def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[An
     code = shuffled(builder, code, code, [half + place for half in (0, CHUNK) for place in within])
     singles = ir.VectorType(I32, 8)
     floats = []
-    for entries in join_bytes(builder, *_shuffle_bytes(builder, sixteens, code)):
+    for entries in join_bytes(builder, *_shuffle_bytes(builder, tables, code)):
         both = builder.bitcast(entries, singles)
         first = builder.shl(both, constant(singles, 16))
         last = builder.and_(both, constant(singles, 0xFFFF0000))
@@ -325,30 +325,30 @@ def shuffle_float32(builder: Any, sixteens: ShuffleTables, code: Any) -> list[An
     return floats
 
 
-def _shuffle_bytes(builder: Any, sixteens: ShuffleTables, code: Any) -> list[Any]:
+def _shuffle_bytes(builder: Any, tables: ShuffleTables, code: Any) -> list[Any]:
     """The lower and the upper bytes of the entries of codes."""
     magnitude = builder.and_(code, constant(BYTES_256, 0x7F))
-    lower, upper = (_shuffle(builder, part, magnitude) for part in sixteens.usual)
-    for sixteen, parts in sixteens.apart.items():
-        index = _index_in_block(builder, magnitude, sixteen)
+    lower, upper = (_shuffle(builder, part, magnitude) for part in tables.usual)
+    for block, parts in tables.apart.items():
+        index = _index_in_block(builder, magnitude, block)
         lower, upper = (
             builder.xor(bits, _shuffle(builder, part, index)) for bits, part in zip((lower, upper), parts, strict=True)
         )
     above = builder.bitcast(code, ir.VectorType(I16, CHUNK))
     above = builder.bitcast(builder.lshr(above, constant(above.type, 4)), BYTES_256)
-    upper = builder.add(upper, _shuffle(builder, sixteens.added, builder.and_(above, constant(BYTES_256, CHUNK - 1))))
-    single, *other = sixteens.single
+    upper = builder.add(upper, _shuffle(builder, tables.added, builder.and_(above, constant(BYTES_256, CHUNK - 1))))
+    single, *other = tables.single
     is_single = builder.sext(builder.icmp_unsigned("==", code, single), BYTES_256)
     return [builder.xor(bits, builder.and_(is_single, byte)) for bits, byte in zip((lower, upper), other, strict=True)]
 
 
-def table_registers(sixteens: ShuffleTables) -> list[Any]:
+def table_registers(tables: ShuffleTables) -> list[Any]:
     """All registers of the tables, in one list."""
     return [
-        *sixteens.usual,
-        *(part for parts in sixteens.apart.values() for part in parts),
-        sixteens.added,
-        *sixteens.single,
+        *tables.usual,
+        *(part for parts in tables.apart.values() for part in parts),
+        tables.added,
+        *tables.single,
     ]
 
 
@@ -369,17 +369,17 @@ def _shuffle(builder: Any, table: Any, index: Any) -> Any:
     return of_x86(builder, "avx2.pshuf.b", BYTES_256, table, index)
 
 
-def _index_in_block(builder: Any, magnitude: Any, sixteen: int) -> Any:
+def _index_in_block(builder: Any, magnitude: Any, block: int) -> Any:
     """The index of codes in a block; for codes of other blocks a byte with the highest bit set."""
-    before = builder.sub(magnitude, constant(BYTES_256, CHUNK * sixteen))
-    if sixteen == _BLOCKS - 1:  # what is before it is negative, and nothing is behind it
+    before = builder.sub(magnitude, constant(BYTES_256, CHUNK * block))
+    if block == _BLOCKS - 1:  # indices of earlier blocks are negative, and no block follows
         return before
     return of_llvm(builder, "uadd.sat", before, constant(BYTES_256, 0x80 - CHUNK))
 
 
 def _added_by_block(builder: Any, step: Any, apart: tuple[int, ...]) -> Any:
     """The bytes to add to upper bytes, by block: a step for each power of two, and the sign."""
-    steps = [0 if sixteen in apart else sixteen - _USUAL_BLOCK for sixteen in range(_BLOCKS)]
+    steps = [0 if block in apart else block - _USUAL_BLOCK for block in range(_BLOCKS)]
     added = builder.mul(_every_byte(builder, step), ir.Constant(BYTES_256, steps * 4))
     return builder.add(added, ir.Constant(BYTES_256, ([0] * _BLOCKS + [0x80] * _BLOCKS) * 2))
 
@@ -426,7 +426,7 @@ def store_two_looked_up(
 ) -> None:  # fmt: skip
     """As `rounding.store_two`, for two chunks of codes of four bits or fewer, or their packed bytes."""
     in_byte, short = kinds.x.in_byte if isinstance(kinds.x, Packed) else 1, ir.VectorType(I16, 2 * CHUNK)
-    # Over and over, since of a place among 32 only the lowest bits are the code.
+    # Repeated, since only the lowest bits of an index into 32 entries are the code.
     every = ir.Constant(ir.VectorType(I8, CHUNK), [code % (1 << (8 // in_byte)) for code in range(CHUNK)])
     number = decode.code_value(builder, every, coding, element_of(scale))
     entries = round_elements(builder, scaled_to_odd(builder, number, scale, offset, kinds), kinds, is_normal)
@@ -435,7 +435,7 @@ def store_two_looked_up(
         both = of_x86(builder, "avx512.permvar.hi.512", short, entries, table_indices(builder, codes, in_byte))
         vectors = [both]
     else:
-        # What lies above a code is not its own.
+        # Bits above a code are not part of it.
         code = (
             unpack_codes(builder, codes, in_byte)
             if in_byte > 1
@@ -597,7 +597,7 @@ def _narrow_codes(builder: Any, values_of: Callable[[Any], Any]) -> _Method:
     entries = values_of(ir.Constant(ir.VectorType(I8, CHUNK), list(range(CHUNK))))
 
     def entries_of(code: Any) -> list[Any]:
-        # What lies above them is not theirs.
+        # Bits above a code are not part of it.
         return shuffle_narrow(builder, entries, builder.and_(code, constant(code.type, CHUNK - 1)))
 
     return _Method(CODES_256, entries_of)
@@ -658,7 +658,7 @@ def value_table(context: Any, x: Any, out: Any, coding: Any) -> Generated:
         if has_byte_lookup():
             return make_value_table(builder, coding_)
         address = cgutils.alloca_once_value(builder, ir.Constant(I64, 0))
-        # Results of codes of four bits or fewer are looked up themselves.
+        # For codes of four bits or fewer, results are looked up instead of values.
         with builder.if_then(builder.not_(decode.is_narrow(builder, coding_))):
             builder.store(make_value_table(builder, coding_), address)
         return builder.load(address)

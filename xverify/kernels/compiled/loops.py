@@ -171,7 +171,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         lines = (position + first) // line
         within = position + first - lines * line
         block = within // run
-        ahead = within - block * run  # of the run, elements before the first
+        ahead = within - block * run  # elements of the run before the first
         table = 0
         if stop - first >= LONG_RUN and chunks >= 2:
             table = value_table(x, out, coding)
@@ -180,7 +180,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
             left = min(line - within, stop - first)
             before = first
             if ahead == 0 and left >= 2 * run and run % CHUNK == 0 and run < LONG_RUN:
-                # Runs of whole chunks one after the other, as their parameters are: most of what there is, so without a branch.
+                # Runs of whole chunks with adjacent parameters: the common case, so without a branch.
                 whole = left // run
                 block += whole
                 while whole > 0:
@@ -218,7 +218,7 @@ def by_runs(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
                             done = i + 1 + more
                     for i in range(done, count):
                         own_scale, own_offset = cached_value(numbers, i, zero), cached_value(numbers, CACHED + i, zero)
-                        # Two, as most files of 4-bit weights have them: a loop would cost as much as it does.
+                        # Two chunks, the usual block of 4-bit weights: a loop would cost as much as its body.
                         if chunks == 2:
                             put_two_chunks(
                                 x, to, first, coding, own_scale, own_offset, divides, scale, offset, past, usual
@@ -305,7 +305,7 @@ def by_rows(x, out, coding, zero, scale, offset, divides, runs, rows, position, 
         while first < stop:
             parameter = (line * stride + block) * row + within - origin
             if within == 0 and ready == 0 and caches_rows(x, out, coding, zero, table):
-                # Rows that share their parameters, but for the last columns of each: as many at once as there is room for.
+                # Rows that share their parameters, without the last columns of each: as many at once as the cache has room for.
                 ready = (stop - first) // row
                 if stride != 0 or run < rows_of_line:
                     ready = min(ready, rows_of_line - of_line, run - of_run)

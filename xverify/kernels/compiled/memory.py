@@ -143,7 +143,7 @@ def unpack_codes(builder: Any, packed: Any, in_byte: int) -> Any:
     lowest bits.
     """
     count, bits = packed.type.count, 8 // in_byte
-    # Each byte as the lowest of a word of as many bytes as it has codes, where each code is moved up to a byte of its own.
+    # Each byte becomes a word with a byte for each of its codes, and each code moves up to its own byte.
     words = ir.VectorType(ir.IntType(8 * in_byte), count)
     word = builder.zext(packed, words)
     moved = [builder.shl(word, constant(words, (8 - bits) * code)) for code in range(in_byte)]
@@ -324,7 +324,7 @@ def load(context: Any, builder: Any, array: Any, value: Any, first: Any, mask: A
 
 def load_two(context: Any, builder: Any, array: Any, value: Any, first: Any) -> list[Any]:
     """Two vectors of CHUNK elements from array[first] on."""
-    if isinstance(array, Packed):  # which are moved to where they belong together
+    if isinstance(array, Packed):  # whose bits are shifted together
         both = load(context, builder, array, value, first, count=2 * CHUNK)
         return [shuffled(builder, both, both, range(start, start + CHUNK)) for start in (0, CHUNK)]
     behind = builder.add(first, ir.Constant(I64, CHUNK))
@@ -346,7 +346,7 @@ def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, 
     kind, bits = ir.VectorType(I8, count // in_byte), bit_offset(builder, in_byte, first)
     read, before = _read_vector(builder, address, kind), builder.block
     with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(I64, 0)), likely=False):
-        # Only here does the last code lie in the byte behind.
+        # Only here the last code lies in the next byte.
         behind = _read_vector(builder, builder.gep(address, [ir.Constant(I64, 1)]), kind)
         moved, within = shift_down(builder, read, behind, bits), builder.block
     bytes_ = builder.phi(kind)
@@ -392,7 +392,7 @@ def _store_past_caches(builder: Any, done: Any, address: Any, size: int, at_once
     parts = builder.bitcast(address, ir.VectorType(F32, count).as_pointer())
     for number in range(size // at_once):
         part = shuffled(builder, value, value, range(number * count, (number + 1) * count))
-        # As floats behind a fence: LLVM makes of a store of truncated integers one instruction, which goes through them.
+        # Floats behind a fence: LLVM would join a truncation and a store in one instruction, which goes through the caches.
         fenced = of_llvm(builder, "arithmetic.fence", part)
         stored = builder.store(fenced, builder.gep(parts, [ir.Constant(I32, number)]), align=at_once)
         stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))

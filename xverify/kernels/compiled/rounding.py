@@ -113,16 +113,16 @@ def _product_to_odd(builder: Any, difference: Any, scale: Any) -> Any:
     """
     kind = integer(difference)
     if is_register(difference, "avx512f") or _are_registers(difference):
-        # Toward zero, which is what is odd but for the last bit. An overflow gives the largest number, which is odd.
+        # Rounding toward zero is rounding to odd but for the last bit. An overflow gives the largest number, which is odd.
         product = _product_toward_zero(builder, difference, scale)
         error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
         return _set_bit_where(builder, product, builder.fcmp_ordered("!=", error, constant(error.type, 0.0)), 1)
     product = builder.fmul(difference, scale)
     error = of_llvm(builder, "fma", difference, scale, builder.fneg(product))
-    # Infinities and NaN leave an error of NaN, overflow one of infinity and of the other sign.
+    # Infinities and NaN give an error of NaN; an overflow gives an infinity of the other sign.
     inexact = builder.fcmp_ordered("!=", error, constant(error.type, 0.0))
     bits = builder.bitcast(product, kind)
-    # -1 where the product lies beyond the exact value: by the sign's bit, since one that underflows is a zero with a sign.
+    # -1 if the product is beyond the exact value. The sign bits tell, since a product that underflows is a signed zero.
     apart = builder.xor(bits, builder.bitcast(error, kind))
     toward_zero = builder.ashr(apart, constant(kind, element_of(apart).width - 1))
     bits = builder.add(bits, builder.select(inexact, toward_zero, constant(kind, 0)))
@@ -162,7 +162,7 @@ def _product_toward_zero(builder: Any, difference: Any, scale: Any) -> Any:
 def _set_bit_where(builder: Any, value: Any, where: Any, bit: int) -> Any:
     """Floats with that bit set where the mask is true."""
     bits = builder.bitcast(value, integer(value))
-    # Behind a fence: of a constant LLVM makes three instructions instead of one with a mask.
+    # The fence keeps LLVM from making three instructions of a constant, instead of one with a mask.
     fenced = of_llvm(builder, "arithmetic.fence", builder.bitcast(constant(bits.type, bit), value.type))
     marked = builder.or_(bits, builder.bitcast(fenced, bits.type))
     return builder.bitcast(builder.select(where, marked, bits), value.type)
@@ -177,7 +177,7 @@ def _narrow_to_odd(builder: Any, value: Any, bits: int) -> Any:
     below = constant(kind, (1 << (53 - bits)) - 1)
     codes = builder.bitcast(value, kind)
     if _are_registers(value):
-        # What is below is cut off by rounding toward zero, and marked before in the last bit that stays.
+        # The last bit that stays records lower bits; rounding toward zero then cuts them off.
         nothing = builder.icmp_unsigned("==", builder.and_(codes, below), constant(kind, 0))
         marked = _set_bit_where(builder, value, builder.not_(nothing), 1 << (53 - bits))
 
@@ -186,7 +186,7 @@ def _narrow_to_odd(builder: Any, value: Any, bits: int) -> Any:
             return of_x86(builder, "avx512.mask.cvtpd2ps.512", none.type, register, none, ir.Constant(I8, -1), way)
 
         return _by_register(builder, single, marked)
-    # Anything below carries into the last bit that stays, where it is set or not.
+    # Any lower bit carries into the last bit that stays.
     carried = builder.or_(codes, builder.add(builder.and_(codes, below), below))
     cut = builder.and_(carried, builder.not_(below))
     return builder.fptrunc(builder.bitcast(cut, value.type), shaped(F32, value))
@@ -208,7 +208,7 @@ def _to_float16(builder: Any, value: Any) -> Any:
     # The last bit of 0.5 is worth float16's smallest subnormal: the addition rounds.
     added = builder.fadd(builder.bitcast(magnitude, value.type), constant(value.type, 0.5))
     subnormal = builder.sub(builder.bitcast(added, kind), number(0x3F000000))
-    # The exponent's bias falls from 127 to 15; half a unit, less one where the code is even, is added and cut off.
+    # The exponent's bias falls from 127 to 15. Half a unit, less one for an even code, is added before the cut.
     odd = builder.and_(builder.lshr(magnitude, number(13)), number(1))
     normal = builder.lshr(builder.add(builder.add(magnitude, number(0xC8000FFF)), odd), number(13))
     code = builder.select(builder.icmp_unsigned("<", magnitude, number(0x38800000)), subnormal, normal)
@@ -222,7 +222,7 @@ def _to_bfloat16(builder: Any, value: Any, carries: bool, is_normal: Any) -> Any
     registers = _registers(builder, value)
     if not (is_register(registers[0], "avx512bf16") and has("avx512dq")):
         return _to_bfloat16_by_integers(builder, value, carries)
-    # The instructions take subnormals for zeros. That for two registers takes as long as the other for one.
+    # The instructions flush subnormals. The instruction for two registers takes as long as the one for a single register.
     name = "cvtneps2bf16" if len(registers) == 1 else "cvtne2ps2bf16"
     code = of_x86(builder, f"avx512bf16.{name}.512", shaped(I16, value), *reversed(registers))
     if is_normal is None:
@@ -362,13 +362,13 @@ def unless(builder: Any, holds: Any, usual: list[Any], otherwise: Callable[[], l
 def _to_bfloat16_by_integers(builder: Any, value: Any, carries: bool) -> Any:
     kind = integer(value)
     bits = builder.bitcast(value, kind)
-    # Half a unit, less one where the code is even, is added and cut off.
+    # Half a unit, less one for an even code, is added before the cut.
     is_odd = builder.icmp_unsigned("!=", builder.and_(bits, constant(kind, 1 << 16)), constant(kind, 0))
     rounded = builder.add(bits, constant(kind, 0x7FFF))
     rounded = builder.select(is_odd, builder.add(rounded, constant(kind, 1)), rounded)
     code = builder.lshr(rounded, constant(kind, 16))
     if carries:
-        # As the instruction has it, so that a NaN is the same in a chunk and in a rest.
+        # As the instruction does it, so that a NaN is the same in a whole chunk and in a rest.
         quiet = builder.or_(builder.lshr(bits, constant(kind, 16)), constant(kind, 0x40))
         code = builder.select(builder.fcmp_unordered("uno", value, value), quiet, code)
     return builder.trunc(code, shaped(I16, value))
@@ -573,8 +573,8 @@ def _operand_bits(kinds: Kinds) -> int:
 
 def round_elements(builder: Any, value: Any, kinds: Kinds, is_normal: Any) -> Any:
     """Output elements, from results of `scaled_to_odd`."""
-    # The NaN of a product in float32 has no bits below those of a bfloat16 scale: it is that of the scale, or of a code, or the
-    # one that processors make.
+    # A NaN product in float32 has no bits below those of a bfloat16 scale: it is the scale's NaN, a code's, or the processor's
+    # default.
     carries = kinds.scales.dtype != types.int16 or not is_single(value)
     return element(builder, value, kinds.out.dtype, carries, is_normal)
 
@@ -641,7 +641,7 @@ def float16_values_at(context: Any, builder: Any, codes: Any, value: Any, first:
     if not isinstance(codes, Packed):
         return decode.code_value(builder, load(context, builder, codes, value, first, count=FLOAT16_LANES), coding, F16)
     packed = load_packed(context, builder, codes, value, first, FLOAT16_LANES)
-    # Of a place the lowest five bits count, and of these, as of any code, those of its type.
+    # The lookup uses the lowest five bits of an index, and the decoding the bits of the type.
     every = ir.Constant(ir.VectorType(I8, FLOAT16_LANES), list(range(FLOAT16_LANES)))
     entries = builder.bitcast(decode.code_value(builder, every, coding, F16), _FLOAT16_CODES)
     codes_found = of_x86(

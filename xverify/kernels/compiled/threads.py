@@ -163,7 +163,7 @@ class _Job:
             self.words[_INSIDE] += 1
         try:
             work(self.shared, True)
-        except BaseException as error:  # The one who waits is told; a thread that serves goes on.
+        except BaseException as error:  # The caller raises it; the helper goes on.
             self.error = error.with_traceback(None)  # whose frames hold the arrays
             self.words[_NEXT] = self.words[_COUNT]
         del work
@@ -203,7 +203,7 @@ def avoid_core(core: int) -> None:
     a core for longer than the call lasts, beside an idle core.
     """
     if core >= 0 and _current_core()() == core:
-        with contextlib.suppress(OSError):  # there is no other
+        with contextlib.suppress(OSError):  # there is no other core
             os.sched_setaffinity(0, os.sched_getaffinity(os.getpid()) - {core})
 
 
@@ -298,8 +298,8 @@ def run_shared(work: Work, ends: Sequence[int]) -> None:
                 helpers.jobs.put(job)
         work(job.shared, False)
     finally:
-        # No other thread may touch the arrays, or hold them, when this call is over: also not where it is broken off, by Ctrl-C
-        # while it waits, or where no further Python function can be called, so that none is.
+        # No other thread may use or hold the arrays after this call. That includes a call that Ctrl-C interrupts while it waits,
+        # or one at a point where no Python function can be called. So none is called here.
         while True:
             try:
                 with job.counting:

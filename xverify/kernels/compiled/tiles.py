@@ -165,7 +165,7 @@ SHARED_ROOM = OWN_CACHE * 3 // 4
 def own_cache() -> int | None:
     """Bytes of the last-level cache; None if it is shared with many cores, or if the machine does not tell."""
     try:
-        # Of one core's own; sysconf adds up those of the whole machine.
+        # The cache of one core; sysconf adds up those of the whole machine.
         text = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
         size = int(text.removesuffix("K")) << 10
     except (OSError, ValueError):

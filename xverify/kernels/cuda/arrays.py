@@ -46,7 +46,7 @@ def cupy() -> Any:
     """
     try:
         import cupy as found
-    except Exception as error:  # A broken one raises what it likes.
+    except Exception as error:  # A broken installation may raise any exception.
         raise ImportError(f"the CUDA kernels need CuPy ({error}); install it with: {INSTALL}") from error
     return found
 
@@ -61,7 +61,7 @@ def require_device() -> Any:
     module = cupy()
     try:
         count, reason = module.cuda.runtime.getDeviceCount(), "it counts 0 devices"
-    except Exception as error:  # CuPy's own class, which nothing promises.
+    except Exception as error:  # CuPy's own class, which is not documented.
         count, reason = 0, str(error)
     if count < 1:
         raise RuntimeError(
@@ -148,7 +148,7 @@ def on_device(value: Any, name: str) -> Any:
     module = cupy()
     if isinstance(value, module.ndarray):
         return value
-    # First, since it always says which stream is to be waited for: PyTorch's __cuda_array_interface__ does not.
+    # First, since DLPack always names the stream to wait for; PyTorch's __cuda_array_interface__ does not.
     if _has_dlpack(value):
         return module.from_dlpack(value)
     if hasattr(value, "__cuda_array_interface__"):
@@ -186,7 +186,7 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
     meant = own if dtype is None else named(dtype, f"{name}_dtype")
     if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
         raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
-    # Before anything is copied: what reads an element at another place ends the card's work for the whole process.
+    # Before any copy: a misaligned read ends the card's work for the whole process.
     if codes.data.ptr % own.itemsize:
         raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
     if any(stride % own.itemsize for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):

@@ -125,7 +125,7 @@ class Launch:
         device, y = int(out.device.id), out.data.ptr
         kernel, room = loaded(self.macros, device)
         numbers = self.numbers(x.data.ptr, y, card(device).cache)
-        # An argument that is not looked at must be an address all the same.
+        # An unused argument must still be an address.
         arrays = (x, scale, scale if zero_point is None else zero_point, out)
         kernel((self.grid(y, room),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
