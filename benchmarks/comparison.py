@@ -1,15 +1,15 @@
-"""Values per second and core of the comparison: the legal set of a call, and holding an output against it, attribution off.
+"""Measure the comparison: values per second and core of the legal set and of the comparison, without attribution.
 
-For calls of ONNX's newest edition with 8-bit x and float32 output, of every size in ``--sizes``: per tensor, per axis, blocked.
-Each is judged by `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare`, as a sweep does; the output that is
-compared is right. The process stays on one core. Medians of interleaved rounds, in each of which a call is judged over and over
-for 20 ms, as a sweep judges one call after the other of a size; a larger one once. ``--profile`` adds the functions in which the
-time of the largest call goes.
+Calls are of ONNX's newest edition with 8-bit x and float32 output, of every size in ``--sizes``, per tensor, per axis and
+blocked. `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare` judge each call as a sweep does; the compared
+output is right. The process stays on one core. Figures are medians of interleaved rounds. A round judges a small call over and
+over for 20 ms, as a sweep judges calls of one size in sequence; a larger call once. ``--profile`` lists the functions in which
+the largest call spends its time.
 
     python benchmarks/comparison.py
     python benchmarks/comparison.py --sizes 1Mi --profile
 
-Exits 1 when a size from `LARGE` on misses the goal.
+Exit code 1 if a size from `LARGE` on misses the goal.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from xverify.verify.compare import compare
 from xverify.verify.legal import legal_set
 
 GOAL = 200e6
-"""Values a second and core (issue 6)."""
+"""The goal, in values per second and core (issue 6)."""
 
 LARGE = 1 << 16
-"""The goal is for calls that carry many values."""
+"""Values of a call from which on the goal applies."""
 
 Made = tuple[Contract, Call, Tensor]
 
@@ -57,7 +57,7 @@ def made(case: Case, seed: int) -> Made:
 
 
 SAMPLE = 0.02
-"""Seconds of one sample, at least."""
+"""The least time of one sample, in seconds."""
 
 
 def sample(contract: Contract, call: Call, output: Tensor) -> tuple[float, float]:
@@ -83,10 +83,14 @@ def judge(contract: Contract, call: Call, output: Tensor) -> tuple[float, float]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="256,4Ki,64Ki,1Mi,16Mi", help="numbers of values of a call")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--profile", action="store_true", help="also say where the time of the largest call goes")
+    parser.add_argument(
+        "--sizes", default="256,4Ki,64Ki,1Mi,16Mi", help="values of a call, comma-separated (default: %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the data (default: %(default)s)")
+    parser.add_argument(
+        "--profile", action="store_true", help="also list the functions in which the largest call spends its time"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
@@ -121,12 +125,12 @@ def main() -> int:
         _profile(calls[max(cases, key=lambda case: (case.granularity == "per-tensor", case.elements))])
     if arguments.json:
         arguments.json.write_text(json.dumps({"goal": GOAL, "figures": figures}, indent=1) + "\n")
-    large = [one for one in figures if one["values"] >= LARGE]
-    for granularity in dict.fromkeys(one["granularity"] for one in large):
-        speeds = [one["per_second"] for one in large if one["granularity"] == granularity]
+    large = [figure for figure in figures if figure["values"] >= LARGE]
+    for granularity in dict.fromkeys(figure["granularity"] for figure in large):
+        speeds = [figure["per_second"] for figure in large if figure["granularity"] == granularity]
         word = "reached" if min(speeds) >= GOAL else "missed"
         print(f"{granularity}: {min(speeds) / 1e6:.0f} to {max(speeds) / 1e6:.0f} million; goal {GOAL / 1e6:g}: {word}")
-    return 0 if large and min(one["per_second"] for one in large) >= GOAL else 1
+    return 0 if large and min(figure["per_second"] for figure in large) >= GOAL else 1
 
 
 def _profile(call: Made) -> None:

@@ -1,14 +1,14 @@
-"""The CUDA kernels on the card that is here, in per cent of its copy bandwidth, measured in the same run.
+"""Measure the CUDA kernels on this machine's card, in per cent of its copy bandwidth in the same run.
 
-For each case ``cupy.copyto`` moves as many bytes, half of them read and half written, as the kernel reads (x and parameters) and
-writes. Both are timed by events of the card, over ``--calls`` calls in a row, all of which it has been given before it begins
-with the first, in interleaved rounds; medians. What the kernel
-gives is first held against NumPy's bits. Sizes whose bytes the card's last cache holds are measured in that cache, the copy too.
+For each case ``cupy.copyto`` moves as many bytes as the kernel reads (x and parameters) and writes: half of them read, half
+written. Events of the card time ``--calls`` calls in a row, which are all queued before the first begins, in interleaved
+rounds; figures are medians. Each result is first compared with NumPy's bits. If a size fits the card's last-level cache, both
+the kernel and the copy run in that cache.
 
     python benchmarks/cuda.py
     python benchmarks/cuda.py --types uint8,packed-int4:bfloat16 --granularities all --sizes 1Mi,64Mi,1Gi --json cuda.json
 
-Exits 1 when a kernel gives other bits than NumPy, 3 without CuPy or a card: no figure is then printed.
+Exit codes: 1 if a kernel's bits differ from NumPy's, 3 without CuPy or a card; no figure is printed then.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantiz
 from xverify.oracles.packed_codes import in_packed_form
 
 MODES, RANGED = ("MIN_COMBINED", "MIN_FIRST", "SCALED"), ("int8", "uint8", "int16", "uint16", "int32")
-"""TensorFlow's, and its types of codes."""
+"""TensorFlow's modes, and its types of codes."""
 
 BUSY_BYTES = 1 << 26
-"""Of a copy that takes the card longer than it takes to ask for it."""
+"""Bytes of a copy that takes the card longer than this process takes to queue it."""
 
 Work = Callable[[], Any]
 
 
 def prepared(cupy: Any, case: Case, mode: str, seed: int) -> tuple[Work, Work, bool]:
-    """The kernel's call, the copy of as many bytes, and whether the kernel gives NumPy's bits."""
+    """The kernel's call, the copy of as many bytes, and True if the kernel's bits are NumPy's."""
     operands = draw(case, seed)
     out = cupy.empty(case.shape, "uint16" if case.out_dtype == "bfloat16" else case.out_dtype)
     kernel, right = (ranged if mode else linear)(cupy, case, mode, operands, out)
@@ -66,7 +66,7 @@ def prepared(cupy: Any, case: Case, mode: str, seed: int) -> tuple[Work, Work, b
 
 
 def linear(cupy: Any, case: Case, _: str, operands: Operands, out: Any) -> tuple[Work, Any]:
-    """DequantizeLinear's call, and what it must give."""
+    """The call of DequantizeLinear, and the expected output."""
     x, _, zero_point = typed(case, operands) if case.packed else (operands.x, None, operands.zero_point)
     stored = in_packed_form if case.packed else np.asarray
     x, scale = cupy.asarray(stored(x)), cupy.asarray(operands.scale)
@@ -84,13 +84,13 @@ def linear(cupy: Any, case: Case, _: str, operands: Operands, out: Any) -> tuple
 
 
 def ranged(cupy: Any, case: Case, mode: str, operands: Operands, out: Any) -> tuple[Work, Any]:
-    """The call of that mode of TensorFlow's, and what it must give."""
+    """The call of a mode of TensorFlow's Dequantize, and the expected output."""
     x, high = operands.x.view(case.x_dtype), np.abs(operands.scale.view(case.out_dtype)) + np.float32(1)
     arrays, named = (x, high * np.float32(-0.7), high), {"mode": mode, "axis": case.axis}
-    given = [cupy.asarray(np.asarray(array)) for array in arrays]
+    operands_there = [cupy.asarray(np.asarray(array)) for array in arrays]
 
     def kernel() -> Any:
-        return dequantize_range(*given, out=out, **named)
+        return dequantize_range(*operands_there, out=out, **named)
 
     return kernel, xverify.dequantize_range(*arrays, **named)
 
@@ -102,7 +102,11 @@ def moved(case: Case, mode: str) -> int:
 
 
 def modes_of(text: str, case: Case) -> tuple[str, ...]:
-    """The modes by their names, where TensorFlow has the case. ValueError with a sentence."""
+    """The modes of a list of names; none if TensorFlow lacks the case.
+
+    Raises:
+        ValueError: for an unknown mode.
+    """
     named = tuple(filter(None, text.split(",")))
     if unknown := [mode for mode in named if mode not in MODES]:
         raise ValueError(f"{unknown[0]!r} is no mode; there are {', '.join(MODES)}")
@@ -110,7 +114,7 @@ def modes_of(text: str, case: Case) -> tuple[str, ...]:
 
 
 def seconds(cupy: Any, work: Work, calls: int, before: Work = lambda: None) -> float:
-    """Of one call, by the card's clock. before: what the card is given to do first, outside of what is timed."""
+    """Seconds of one call, by the card's clock. before: queues work that is not timed."""
     start, stop = cupy.cuda.Event(), cupy.cuda.Event()
     before()
     start.record()
@@ -122,14 +126,16 @@ def seconds(cupy: Any, work: Work, calls: int, before: Work = lambda: None) -> f
 
 
 def busy(cupy: Any, work: Work, calls: int) -> Work:
-    """What keeps the card busy for twice as long as this process takes to give it so many calls, which it then does one after the
-    other: else what is timed of small tensors is the process."""
+    """A function that keeps the card busy for twice as long as this process takes to queue that many calls.
+
+    Without it, the time of small tensors would be that of the process.
+    """
     source, target = cupy.empty(BUSY_BYTES, "uint8"), cupy.empty(BUSY_BYTES, "uint8")
-    one = seconds(cupy, lambda: cupy.copyto(target, source), 4)
+    copy_seconds = seconds(cupy, lambda: cupy.copyto(target, source), 4)
     began = time.perf_counter()
     for _ in range(calls):
         work()
-    copies = math.ceil(2 * (time.perf_counter() - began) / one)
+    copies = math.ceil(2 * (time.perf_counter() - began) / copy_seconds)
 
     def before() -> None:
         for _ in range(copies):
@@ -153,20 +159,24 @@ def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int
     }  # fmt: skip
 
 
-def main(given: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--types",
         default="uint8,int8,uint8:float16,int4:bfloat16,packed-int4:float16,float8_e4m3fn:float16,int16,int32",
     )
-    parser.add_argument("--granularities", default="all")
-    parser.add_argument("--modes", default="MIN_COMBINED,MIN_FIRST,SCALED", help='of TensorFlow\'s ranges; "" for none')
-    parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="numbers of elements")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--calls", type=int, default=20, help="calls of a round")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--granularities", default="all", help="granularities, comma-separated (default: %(default)s)")
+    parser.add_argument(
+        "--modes",
+        default="MIN_COMBINED,MIN_FIRST,SCALED",
+        help='modes of TensorFlow\'s Dequantize, comma-separated; "" for none (default: %(default)s)',
+    )
+    parser.add_argument("--sizes", default="1Mi,16Mi,256Mi", help="elements, comma-separated (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default: %(default)s)")
+    parser.add_argument("--calls", type=int, default=20, help="calls of a round (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the data (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(argv)
     try:
         cases = [
             (case, mode)
@@ -189,19 +199,19 @@ def main(given: list[str] | None = None) -> int:
     print(f"{'types':26} {'granularity':14} {'elements':>9} {'GB/s':>8} {'copy GB/s':>10} {'per cent':>9}")
     figures = []
     for case, mode in cases:
-        one = measure(cupy, case, mode, arguments.seed, arguments.rounds, arguments.calls)
-        figures.append(one)
-        speeds = f"{one['kernel_bytes_per_second'] / 1e9:8.1f} {one['copy_bytes_per_second'] / 1e9:10.1f}"
+        figure = measure(cupy, case, mode, arguments.seed, arguments.rounds, arguments.calls)
+        figures.append(figure)
+        speeds = f"{figure['kernel_bytes_per_second'] / 1e9:8.1f} {figure['copy_bytes_per_second'] / 1e9:10.1f}"
         types = f"{types_in_words(case.x_dtype, case.packed)} to {mode or case.out_dtype}"
-        wrong = "" if one["right"] else "  OTHER BITS THAN NUMPY'S"
+        wrong = "" if figure["right"] else "  OTHER BITS THAN NUMPY'S"
         print(
-            f"{types:26} {case.granularity:14} {size_in_words(case.elements):>9} {speeds} {one['per_cent']:9.1f}{wrong}"
+            f"{types:26} {case.granularity:14} {size_in_words(case.elements):>9} {speeds} {figure['per_cent']:9.1f}{wrong}"
         )
     if arguments.json:
         arguments.json.write_text(
             json.dumps({"card": card, "cupy": cupy.__version__, "figures": figures}, indent=1) + "\n"
         )
-    return 0 if all(one["right"] for one in figures) else 1
+    return 0 if all(figure["right"] for figure in figures) else 1
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-"""Verification throughput against ONNX Runtime: a sweep of xverify beside a plain harness, in one run.
+"""Compare the verification throughput of a sweep with that of a plain test harness, both on ONNX Runtime.
 
-The plain harness is what one writes without thinking of speed: Hypothesis draws types, a shape, a granularity and the
-arrays (`hypothesis.extra.numpy`); a model is built, a session made and run; the result is compared with the formula in NumPy
+The plain harness is written without a thought of speed. Hypothesis draws types, a shape, a granularity and the arrays
+(`hypothesis.extra.numpy`). It builds a model, makes and runs a session, and compares the result with the formula in NumPy
 within a relative tolerance. The sweep is ``xverify sweep --contract 'ai.onnx/*' --oracle onnxruntime``: it compares bit for
-bit with every reading of the text, attributes what differs, and shrinks it.
+bit with every reading of the text, attributes discrepancies, and shrinks them.
 
-Both get the same time, one after the other, in turns (``--rounds``); the figures are medians over the turns. *Values* are
-elements of outputs that were compared, *calls* are runs of the operator whose answer was judged (of the sweep those of ONNX
-Runtime alone, not of the in-house kernel that it also asks). The sweep's time is all of it: start, exploring, attributing,
-shrinking, report.
+Both get the same time, in turns (``--rounds``); the figures are medians over the turns. *Values* are elements of outputs that
+were compared. *Calls* are runs of the operator whose output was judged, in the sweep those of ONNX Runtime alone. The time of
+the sweep includes start, exploration, attribution, shrinking and report.
 
     python benchmarks/harness.py --seconds 30 --rounds 3
 """
@@ -35,16 +34,21 @@ from hypothesis.extra import numpy as arrays
 from onnx import helper
 
 GOAL = 20.0
-"""How many times as many values a second the sweep is to verify (issue 6)."""
+"""The goal for the ratio of values a second (issue 6)."""
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """What was verified, in how many seconds."""
+    """The amount of verified output, and its time."""
 
     values: int
+    """Elements of outputs that were compared."""
+
     calls: int
+    """Calls whose output was judged."""
+
     seconds: float
+    """Elapsed time."""
 
 
 Example = tuple[np.ndarray, np.ndarray, np.ndarray, int]
@@ -56,7 +60,7 @@ class OutOfTimeError(Exception):
 
 
 def plain_harness(seconds: float, seed: int) -> Throughput:
-    """A session for each example, whose arrays are drawn."""
+    """Run the plain harness: a session for each drawn example."""
     end = time.perf_counter() + seconds
     counted = {"values": 0, "calls": 0}
 
@@ -104,7 +108,7 @@ def plain_harness(seconds: float, seed: int) -> Throughput:
 
 
 def run_model(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: int) -> np.ndarray:
-    """One DequantizeLinear in a model and a session of its own."""
+    """Run one DequantizeLinear in a model and a session of its own."""
     types = {"x": x, "scale": scale, "zero_point": zero_point}
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), list(array.shape))
@@ -120,7 +124,7 @@ def run_model(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: in
 
 
 def sweep(seconds: float, seed: int) -> Throughput:
-    """``xverify sweep`` against ONNX Runtime for so long; what it says in its report of that implementation."""
+    """Run ``xverify sweep`` against ONNX Runtime, and read the throughput from its report."""
     with tempfile.TemporaryDirectory(prefix="xverify-harness-") as folder:
         file = Path(folder, "report.json")
         command = [
@@ -138,27 +142,28 @@ def sweep(seconds: float, seed: int) -> Throughput:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each, in each round (default 30)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of both (default 3)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=30.0, help="seconds of each turn (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of drawn examples (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     measured: dict[str, list[Throughput]] = {"plain harness": [], "xverify sweep": []}
     for number in range(arguments.rounds):
-        turns = [("plain harness", plain_harness), ("xverify sweep", sweep)]
-        for name, run in turns if number % 2 == 0 else turns[::-1]:
-            one = run(arguments.seconds, arguments.seed + number)
-            measured[name].append(one)
+        contenders = [("plain harness", plain_harness), ("xverify sweep", sweep)]
+        for name, run in contenders if number % 2 == 0 else contenders[::-1]:
+            throughput = run(arguments.seconds, arguments.seed + number)
+            measured[name].append(throughput)
             print(
-                f"round {number + 1}  {name:14} {one.values:>12} values  {one.calls:>8} calls  {one.seconds:6.1f} s",
+                f"round {number + 1}  {name:14} {throughput.values:>12} values  {throughput.calls:>8} calls  "
+                f"{throughput.seconds:6.1f} s",
                 flush=True,
             )
     rates = {
         name: {
-            "values_per_second": statistics.median(one.values / one.seconds for one in found),
-            "calls_per_second": statistics.median(one.calls / one.seconds for one in found),
+            "values_per_second": statistics.median(turn.values / turn.seconds for turn in turns),
+            "calls_per_second": statistics.median(turn.calls / turn.seconds for turn in turns),
         }
-        for name, found in measured.items()
+        for name, turns in measured.items()
     }
     ratios = {
         kind: statistics.median(

@@ -1,13 +1,16 @@
-"""The goals of the in-house kernels (issue 6), measured by ``xverify bench`` and checked.
+"""Measure the goals of the in-house kernels with ``xverify bench``, and check them.
 
-Three benches are run: of uint8 and int8 to float32 at every size, and at one past the last cache where none of these is; and of
-all other types, in all granularities, at 16 Mi elements. Or their JSON is read from files.
+The script runs three benches, or reads their JSON from files:
 
-For each goal and case a line says what was measured, what is asked for, and whether that is reached. Exits 1 when a goal is
-missed, 3 when one could not be measured.
+- uint8 and int8 to float32 at every size;
+- the same at one size beyond the last-level cache, if no other size is;
+- all other types, in all granularities, at 16 Mi elements.
+
+A line for each goal and case shows the measured value, the goal, and the verdict. Exit codes: 1 if a goal is missed, 3 if one
+could not be measured.
 
     python benchmarks/measures.py                                # about 30 minutes
-    python benchmarks/measures.py --from bench.json others.json  # what `xverify bench --json` wrote
+    python benchmarks/measures.py --from bench.json others.json  # files that `xverify bench --json` wrote
 """
 
 from __future__ import annotations
@@ -36,20 +39,33 @@ LARGE = (1 << 24, 1 << 26)
 NOT_SLOWER, OVER_ONNX_RUNTIME, OF_LIMIT, OF_LIMIT_OTHERS = 0.97, 1.4, 0.9, 0.8
 
 BLOCK_BYTES = {"xverify-numba": 1 << 20, "xverify-numpy": 5 << 19}
-"""What a kernel may take beside its output: a block, and what Linux counts late. NumPy's arithmetic has up to seven arrays of
-a quarter of a MiB for a block at once, the most for bfloat16."""
+"""Bytes that a kernel may take beside its output: a block, and memory that Linux counts late.
+
+NumPy's arithmetic has up to seven arrays of 256 KiB for a block at once, the most for bfloat16.
+"""
 
 
 @dataclass(frozen=True)
 class Check:
-    """A goal in one case. measured: None where it could not be."""
+    """A goal in one case."""
 
     goal: str
+    """The name of the goal."""
+
     case: str
+    """Types, granularity and size."""
+
     measured: float | None
+    """The measured value; None if it could not be measured."""
+
     wanted: float
+    """The value of the goal."""
+
     at_least: bool = True
+    """True if larger values are better."""
+
     remark: str = ""
+    """The fastest peer, or the way in which the limit was measured."""
 
     @property
     def passed(self) -> bool | None:
@@ -58,14 +74,16 @@ class Check:
         return self.measured >= self.wanted if self.at_least else self.measured <= self.wanted
 
 
-def last_level_cache(told: dict[str, Any]) -> int:
-    """Its bytes; 32 MiB where the platform does not tell."""
-    return told["last_level_cache"] or 1 << 25
+def last_level_cache(machine_facts: dict[str, Any]) -> int:
+    """Bytes of the last-level cache; 32 MiB if the platform does not tell."""
+    return machine_facts["last_level_cache"] or 1 << 25
 
 
 def size_beyond(cache: int) -> int | None:
-    """The power of two of elements whose bytes, one of x and four of float32, that cache cannot hold; None where the bench's
-    largest size is such."""
+    """The number of elements, a power of two, whose bytes (one of x, four of float32) exceed that cache.
+
+    None if the bench's largest size exceeds it already.
+    """
     elements = SIZES[-1]
     while 5 * elements <= cache:
         elements *= 2
@@ -73,7 +91,7 @@ def size_beyond(cache: int) -> int | None:
 
 
 def checks(bench: dict[str, Any], kernel: str) -> Iterator[Check]:
-    """Every goal that is about a case of the bench."""
+    """The checks of all goals for the cases of a bench."""
     cache = last_level_cache(bench["run"]["machine"])
     for case in bench["cases"]:
         lines = {line["peer"]: line for line in case["lines"]}
@@ -123,13 +141,13 @@ def _faster_with_other_bits(listed: list[dict[str, Any]], fastest: dict[str, Any
 
 
 def _by_medians(line: dict[str, Any], by_rounds: str, by_medians: str) -> str:
-    """What the medians alone say, where that is something else: the machine's speed changed between rounds."""
+    """The ratio of medians, if it differs from the median ratio: the machine's speed changed between rounds."""
     other = line.get(by_medians)
     return f"; by the medians {other:.2f}" if is_unsteady(line.get(by_rounds), other) else ""
 
 
 def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:
-    """How many times as fast: the median over rounds."""
+    """The speed relative to another line: the median over rounds."""
     if "seconds" not in mine:
         return None
     rounds = mine["seconds"]["rounds"], other["seconds"]["rounds"]
@@ -139,7 +157,7 @@ def _times(mine: dict[str, Any], other: dict[str, Any]) -> float | None:
 
 
 def _times_of_limit(lines: dict[str, Any], other: dict[str, Any]) -> str:
-    """What nothing here can exceed: how many times as fast the same bytes are moved."""
+    """The speed of moving the same bytes, which no kernel can exceed."""
     limit = next((line for line in lines.values() if line["role"] == "limit" and "seconds" in line), None)
     return "" if limit is None else f"the limit itself {_times(limit, other):.2f}"
 
@@ -153,7 +171,11 @@ def _way(lines: dict[str, Any]) -> str:
 
 
 def run(arguments: list[str], folder: Path, number: int) -> dict[str, Any]:
-    """One bench's JSON. CalledProcessError when it fails."""
+    """The JSON of one bench.
+
+    Raises:
+        CalledProcessError: if the bench fails.
+    """
     file = folder / f"bench-{number}.json"
     subprocess.run([sys.executable, "-m", "xverify", "bench", *arguments, "--json", str(file)], check=True)
     return load(file)
@@ -161,12 +183,17 @@ def run(arguments: list[str], folder: Path, number: int) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="files", nargs="+", type=Path, help="read these instead of measuring")
-    parser.add_argument("--kernel", default="xverify-numba", help="the kernel that is held to the goals")
     parser.add_argument(
-        "--budget", type=float, default=300.0, help="seconds of a bench; that of other types gets four times that"
+        "--from", dest="files", nargs="+", type=Path, help="JSON files of `xverify bench` to read instead of measuring"
     )
-    parser.add_argument("--all", action="store_true", help="show goals that are reached too")
+    parser.add_argument("--kernel", default="xverify-numba", help="the kernel to check (default: %(default)s)")
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=300.0,
+        help="seconds of a bench; the bench of other types gets four times as many (default: %(default)s)",
+    )
+    parser.add_argument("--all", action="store_true", help="also show goals that are reached")
     arguments = parser.parse_args()
     if arguments.files:
         benches = [load(file) for file in arguments.files]
@@ -175,39 +202,43 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="xverify-measures-") as folder:
             budgets = [f"{arguments.budget * factor:g}s" for factor in (1, 4)]
             mains = ",".join(map(":".join, MAIN))
-            asked = [["--dtypes", mains, "--budget", budgets[0]]]
+            options_of_benches = [["--dtypes", mains, "--budget", budgets[0]]]
             if beyond := size_beyond(last_level_cache(machine())):
-                asked.append(["--dtypes", mains, "--sizes", str(beyond), "--budget", budgets[0]])
-            asked.append(["--dtypes", others, "--granularity", "all", "--sizes", "16Mi", "--budget", budgets[1]])
-            benches = [run(options, Path(folder), number) for number, options in enumerate(asked)]
+                options_of_benches.append(["--dtypes", mains, "--sizes", str(beyond), "--budget", budgets[0]])
+            options_of_benches.append(
+                ["--dtypes", others, "--granularity", "all", "--sizes", "16Mi", "--budget", budgets[1]]
+            )
+            benches = [run(options, Path(folder), number) for number, options in enumerate(options_of_benches)]
     left_out = [case for bench in benches for case in bench["cases"] if case["reason"]]
-    found = [check for bench in benches for check in checks(bench, arguments.kernel)]
-    _print(found, arguments.all)
+    results = [check for bench in benches for check in checks(bench, arguments.kernel)]
+    _print(results, arguments.all)
     for case in left_out:
         name = f"{x_in_words(case)} to {case['out_dtype']}, {case['granularity']}, {case['elements']}"
         print(f"not measured: {name}: {case['reason']}")
-    if any(check.passed is False for check in found):
+    if any(check.passed is False for check in results):
         return 1
-    return 3 if left_out or not found or any(check.passed is None for check in found) else 0
+    return 3 if left_out or not results or any(check.passed is None for check in results) else 0
 
 
-def _print(found: list[Check], everything: bool) -> None:
+def _print(results: list[Check], everything: bool) -> None:
     console = console_of_output()
     summary = Table(title="Goals", title_justify="left")
     for column in ("goal", "reached", "missed", "not measured", "worst"):
         summary.add_column(column, justify="left" if column == "goal" else "right")
-    for goal in dict.fromkeys(check.goal for check in found):
-        mine = [check for check in found if check.goal == goal]
-        known = [check for check in mine if check.measured is not None]
-        worst = min(known, key=lambda check: (check.measured or 0.0) * (1 if check.at_least else -1), default=None)
+    for goal in dict.fromkeys(check.goal for check in results):
+        mine = [check for check in results if check.goal == goal]
+        measured_checks = [check for check in mine if check.measured is not None]
+        worst = min(
+            measured_checks, key=lambda check: (check.measured or 0.0) * (1 if check.at_least else -1), default=None
+        )
         counts = [sum(check.passed is state for check in mine) for state in (True, False, None)]
         shown = "" if worst is None else f"{worst.measured:.2f} for {worst.wanted:.2f}"
         summary.add_row(goal, *map(str, counts), shown)
     console.print(summary)
     table = Table(title="Every goal" if everything else "Missed, or not measured", title_justify="left")
-    for column in ("", "goal", "case", "measured", "asked for", "fastest peer, or limit"):
-        table.add_column(column, justify="right" if column in ("measured", "asked for") else "left")
-    for check in found:
+    for column in ("", "goal", "case", "measured", "goal value", "fastest peer, or limit"):
+        table.add_column(column, justify="right" if column in ("measured", "goal value") else "left")
+    for check in results:
         if everything or not check.passed:
             word = {True: "pass", False: "FAIL", None: "?"}[check.passed]
             measured = "-" if check.measured is None else f"{check.measured:.2f}"

@@ -70,20 +70,20 @@ def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """As they are, or as large tensors are: in pieces, on several threads, stored past the caches."""
     pytest.importorskip("numba")
     from xverify.kernels.checks import linear_plan
-    from xverify.kernels.compiled import linear, pieces, places
+    from xverify.kernels.compiled import layout, linear, tiles
     from xverify.kernels.packed import packed_plan
 
     planners = (linear_plan, packed_plan)
     if request.param:
-        for module in (pieces, linear):
+        for module in (tiles, linear):
             monkeypatch.setattr(module, "THREADS_FROM", 1000)
-        for module in (pieces, linear):
+        for module in (tiles, linear):
             monkeypatch.setattr(module, "PIECE", 1500)
-        monkeypatch.setattr(pieces, "LARGE_PIECE", 1700)
-        monkeypatch.setattr(pieces, "SHARED", 2600)
-        for module in (linear, places):
+        monkeypatch.setattr(tiles, "LARGE_PIECE", 1700)
+        monkeypatch.setattr(tiles, "SHARED", 2600)
+        for module in (linear, layout):
             monkeypatch.setattr(module, "BLOCK", 60)
-        monkeypatch.setattr(pieces, "leaves_caches", lambda read, written: written >= 4000)
+        monkeypatch.setattr(tiles, "leaves_caches", lambda read, written: written >= 4000)
         for planner in planners:
             planner.cache_clear()
     yield

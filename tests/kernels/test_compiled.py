@@ -31,7 +31,7 @@ from xverify.kernels.checks import linear_plan
 
 numba = pytest.importorskip("numba")
 
-from xverify.kernels.compiled import linear, pieces, tables  # noqa: E402
+from xverify.kernels.compiled import linear, lookup, tiles  # noqa: E402
 
 OUTPUTS = ("float32", "float16", "bfloat16")
 
@@ -181,9 +181,9 @@ def test_outputs_that_leave_the_caches(axis: int, inner: int) -> None:
 def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All codes in any order, with one scale for all and for rows; whole pairs of vectors, and rests of every kind."""
     if streamed:
-        monkeypatch.setattr(pieces, "leaves_caches", lambda read, written: written >= 1000)
+        monkeypatch.setattr(tiles, "leaves_caches", lambda read, written: written >= 1000)
     rng, codes = np.random.default_rng(7), SCALES[out_dtype]
-    for size in (tables.LONG - 1, tables.LONG, tables.LONG + 16, tables.LONG + 51):
+    for size in (lookup.LONG_RUN - 1, lookup.LONG_RUN, lookup.LONG_RUN + 16, lookup.LONG_RUN + 51):
         rows = np.array([rng.permutation(np.resize(all_codes(name).view(np.uint8), size)) for _ in codes])
         x, scale = coded(name, rows), coded(out_dtype, codes)
         zero_point = drawn(name, scale.shape) if name in INTEGERS else None

@@ -25,15 +25,14 @@ from numba.core import config, event
 from numba.core.caching import FunctionCache
 
 from xverify.kernels.casting import FLOAT16, FLOAT32
-from xverify.kernels.compiled import build, codings, loops, vectors
-from xverify.kernels.compiled.flat import Flat, Packed
+from xverify.kernels.compiled import build, decode, loops, vectors
 from xverify.kernels.compiled.linear import signature
-from xverify.kernels.compiled.packed import unpack
-from xverify.kernels.compiled.scalars import settle
+from xverify.kernels.compiled.memory import Flat, Packed, settle
+from xverify.kernels.compiled.tiles import unpack
 
 SIGNATURE = (Flat(types.uint8), Flat(types.uint8, written=True), types.int64)
 FOLDER = Path(build.__file__).parent
-NOT_COMPILED = {"__init__", "linear", "pieces", "places", "pool", "ranges"}
+NOT_COMPILED = {"__init__", "linear", "ranges"}
 
 
 def unpacks(compiled: build.Compiled) -> bool:
@@ -208,11 +207,11 @@ def test_the_widest_register() -> None:
 @pytest.mark.parametrize("converts", [False, True])
 def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, converts: bool) -> None:
     """Not those that have a number where float16 has infinities."""
-    monkeypatch.setattr(codings, "has_half_instruction", lambda: converts)
+    monkeypatch.setattr(decode, "has_half_instruction", lambda: converts)
     for name in SMALL_FLOATS:
-        made = codings.coding.__wrapped__(dtype_of(name))
+        made = decode.coding.__wrapped__(dtype_of(name))
         by_half = converts and name != "float8_e5m2fnuz"
-        assert type(made.fields) is (codings.HalfCoding if by_half else codings.FloatCoding), name
+        assert type(made.fields) is (decode.Float16Coding if by_half else decode.FloatCoding), name
 
 
 @pytest.mark.skipif(
@@ -221,7 +220,7 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
 def test_stores_past_the_caches_are_what_they_are_called() -> None:
     """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one. Codes are
     fetched ahead."""
-    codes = codings.coding(np.dtype(np.uint8))
+    codes = decode.coding(np.dtype(np.uint8))
     of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
     compiled = njit(nogil=True, error_model="numpy")(loops.of_one)
     for out in (FLOAT32, FLOAT16):

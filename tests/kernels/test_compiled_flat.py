@@ -14,8 +14,7 @@ pytest.importorskip("numba")
 from numba import types
 
 from xverify.kernels.compiled.build import _entry
-from xverify.kernels.compiled.flat import Flat
-from xverify.kernels.compiled.scalars import address, get, put
+from xverify.kernels.compiled.memory import Flat, address, get, put
 
 LONG = types.Array(types.int64, 1, "C")
 

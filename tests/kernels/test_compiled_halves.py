@@ -19,10 +19,10 @@ from numba import types
 
 import xverify
 from xverify.core import fenv
-from xverify.kernels.compiled import halves
-from xverify.kernels.compiled.codings import coding
-from xverify.kernels.compiled.flat import Packed
-from xverify.kernels.compiled.results import Kinds
+from xverify.kernels.compiled import rounding
+from xverify.kernels.compiled.decode import coding
+from xverify.kernels.compiled.memory import Packed
+from xverify.kernels.compiled.rounding import Kinds
 from xverify.kernels.compiled.vectors import has, is_x86
 from xverify.oracles.arrays import pack
 
@@ -126,11 +126,11 @@ def test_which_elements_are_made_so() -> None:
         are_integers = x in each[0][:2] and fields == INTEGERS and offsets in each[-1][:3]
         fit = are_integers and (out, scales, divides) == (HALVES, HALVES, types.none)
         kinds = Kinds(x, out, fields, divides, scales, offsets)
-        assert halves.serve(kinds) is (fit and has("avx512fp16")), kinds
+        assert rounding.uses_float16(kinds) is (fit and has("avx512fp16")), kinds
 
 
 def test_no_elements_are_made_so_where_the_processor_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = Kinds(BYTES, HALVES, INTEGERS, types.none, HALVES, BYTES)
     for features in ({"avx512fp16"}, set()):
-        monkeypatch.setattr(halves, "has", features.__contains__)
-        assert halves.serve(fit) is bool(features)
+        monkeypatch.setattr(rounding, "has", features.__contains__)
+        assert rounding.uses_float16(fit) is bool(features)

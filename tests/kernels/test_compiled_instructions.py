@@ -21,12 +21,11 @@ from xverify.core.rounding import cast
 from xverify.kernels import formula
 from xverify.kernels.blocks import Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32, multiply
-from xverify.kernels.compiled import codings, decoding, rounding
-from xverify.kernels.compiled.codings import ELEMENTS
-from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled import decode, rounding
+from xverify.kernels.compiled.decode import ELEMENTS
 from xverify.kernels.compiled.linear import Linear
-from xverify.kernels.compiled.results import Kinds, values
-from xverify.kernels.compiled.scalars import is_away, significant_bits
+from xverify.kernels.compiled.memory import Flat
+from xverify.kernels.compiled.rounding import Kinds, is_away, output_elements, significant_bits
 from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has, has_half_instruction, spread
 from xverify.kernels.plans import Operand
 
@@ -43,16 +42,16 @@ REALS = {F32: "f4", F64: "f8"}
 def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without conversions from and to float16 and bfloat16, and without roundings of its own."""
     if request.param == "with fewer instructions":
-        for module in (codings, decoding, rounding):
+        for module in (decode, rounding):
             monkeypatch.setattr(module, "has_half_instruction", lambda: False)
         monkeypatch.setattr(rounding, "has", lambda feature: False)
         monkeypatch.setattr(rounding, "is_register", lambda value, feature: False)
-        monkeypatch.setattr(codings, "coding", codings.coding.__wrapped__)
+        monkeypatch.setattr(decode, "coding", decode.coding.__wrapped__)
 
 
 def fields_of(name: str) -> Any:
     """A coding's fields as a constant of LLVM."""
-    fields = codings.coding(dtype_of(name)).fields
+    fields = decode.coding(dtype_of(name)).fields
     words = np.array(fields, np.int64).astype(np.int32).tolist()
     return ir.Constant(ir.ArrayType(ir.IntType(32), len(fields)), words)
 
@@ -76,7 +75,7 @@ def test_which_codes_are_narrow(name: str) -> None:
     """Those of types of four bits or fewer."""
 
     def write(builder: Any, code: Any) -> Any:
-        return builder.zext(decoding.is_narrow(builder, fields_of(name)), ir.IntType(8))
+        return builder.zext(decode.is_narrow(builder, fields_of(name)), ir.IntType(8))
 
     assert applied(write, "u1", np.zeros(1, np.uint8), lanes=1) == (WIDTHS.get(name, 8 * dtype_of(name).itemsize) <= 4)
 
@@ -93,8 +92,8 @@ def test_codes_become_numbers(name: str, real: Any, lanes: int) -> None:
     )
     x = x.view(dtype_of(name))
     fields, kind = fields_of(name), "i4" if width == 4 else f"u{width}"
-    got = applied(lambda b, code: decoding.number(b, code, fields, real), REALS[real], x.view(kind), lanes=lanes)
-    first = applied(lambda b, code: decoding.origin(b, fields, real), REALS[real], x.view(kind)[:1], lanes=1)
+    got = applied(lambda b, code: decode.code_value(b, code, fields, real), REALS[real], x.view(kind), lanes=lanes)
+    first = applied(lambda b, code: decode.code_origin(b, fields, real), REALS[real], x.view(kind)[:1], lanes=1)
     want = x.astype(np.float32).astype(got.dtype) if width < 4 else x.astype(got.dtype)
     same_numbers(got - first, want)
     assert first == (
@@ -108,9 +107,9 @@ def test_codes_become_numbers(name: str, real: Any, lanes: int) -> None:
 def test_scales_become_numbers(dtype: np.dtype[Any], real: Any, lanes: int) -> None:
     scales = np.arange(1 << 16, dtype=np.uint16)
     scales = scales.view(dtype) if dtype.itemsize == 2 else scales.repeat(2).view(np.float32)
-    kind = codings.ELEMENTS[dtype]
+    kind = decode.ELEMENTS[dtype]
     given = scales.view(f"u{dtype.itemsize}") if dtype.itemsize == 2 else scales
-    got = applied(lambda b, code: decoding.scale(b, code, kind, real), REALS[real], given, lanes=lanes)
+    got = applied(lambda b, code: decode.scale_value(b, code, kind, real), REALS[real], given, lanes=lanes)
     same_numbers(got, scales.astype(got.dtype))
 
 
@@ -184,8 +183,8 @@ def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.Fix
     """Of which LLVM makes calls of a function that is nowhere."""
     of_half = [
         written(partial(rounding.element, dtype=types.uint16), lanes, "f4", "u2"),
-        written(lambda b, code: decoding.scale(b, code, types.uint16, F32), lanes, "u2", "f4"),
-        written(lambda b, code: decoding.number(b, code, fields_of("float8_e5m2"), F32), lanes, "u1", "f4"),
+        written(lambda b, code: decode.scale_value(b, code, types.uint16, F32), lanes, "u2", "f4"),
+        written(lambda b, code: decode.code_value(b, code, fields_of("float8_e5m2"), F32), lanes, "u1", "f4"),
     ]
     has_none = "fewer" in request.node.name or not has_half_instruction()
     assert [bool(re.search(r"\bhalf\b", str(function.module))) for function in of_half] == [not has_none] * 3
@@ -242,7 +241,7 @@ def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: 
     """Rounded once: of differences of so few bits float64 holds the products."""
     differences, scales = products("f4")
     differences, scales = differences.astype(real), scales.astype(real)
-    out = codings.ELEMENTS[dtype]
+    out = decode.ELEMENTS[dtype]
 
     def write(builder: Any, difference: Any, scale: Any) -> Any:
         return rounding.element(builder, rounding.to_odd(builder, difference, scale, divides, bits, out), out)
@@ -417,7 +416,7 @@ def test_vectors_of_results(
         Flat(codes), Flat(ELEMENTS[out]), made.coding.fields_type, types.boolean if divides else types.none,
         Flat(ELEMENTS[made.scale]), Flat(codes) if has_zero_point else numba_real,
     )  # fmt: skip
-    origin = fields.flip if isinstance(fields, codings.IntegerCoding) else 0
+    origin = fields.flip if isinstance(fields, decode.IntegerCoding) else 0
     offset = np.full(size, origin, name)
     if zero_point is not None:
         offset = zero_point.astype(name) + offset if origin else zero_point.astype(name)
@@ -425,7 +424,7 @@ def test_vectors_of_results(
     coding = fields_of(x_name)
 
     def write(builder: Any, code: Any, *given: Any) -> Any:
-        return values(builder, decoding.number(builder, code, coding, real), *(given or shared), kinds)
+        return output_elements(builder, decode.code_value(builder, code, coding, real), *(given or shared), kinds)
 
     given = () if is_shared else (scale.astype(name), offset)
     code = x.view("i4" if codes == types.int32 else f"u{x.itemsize}")

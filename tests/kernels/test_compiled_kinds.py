@@ -30,7 +30,7 @@ import xverify
 
 pytest.importorskip("numba")
 
-from xverify.kernels.compiled import tables
+from xverify.kernels.compiled import lookup
 from xverify.kernels.compiled.vectors import has
 from xverify.oracles.arrays import pack
 
@@ -150,7 +150,7 @@ def test_codes_of_a_byte_in_runs(name: str, run: int) -> None:
 )
 def test_long_runs_of_few_codes(name: str, out_dtype: str) -> None:
     """So long that their results are looked up, and a little longer; with any bits above the codes, and packed."""
-    x = drawn(name, (2, tables.LONG + 93), 4)
+    x = drawn(name, (2, lookup.LONG_RUN + 93), 4)
     scale, few = scales_of_kind(out_dtype, 2), (1 << WIDTHS[name]) - 1
     zero_point = zero_points_of_kind(name, (2,), 6)
     both(x, scale, zero_point, axis=0)
@@ -185,7 +185,7 @@ def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
     )
     about_all[::4] |= 0x8000
     scale = np.concatenate([coded(out_dtype, about_all), scales_of_kind(out_dtype, 20)])
-    x = np.resize(all_codes(name).view(np.uint8), (scale.size, tables.LONG + 93)).view(dtype_of(name))
+    x = np.resize(all_codes(name).view(np.uint8), (scale.size, lookup.LONG_RUN + 93)).view(dtype_of(name))
     both(x, scale, axis=0)
     long, short = (xverify.dequantize_linear(x[:, :end], scale, axis=0, backend="numba") for end in (None, 256))
     numbers = ~np.isnan(scale.astype(np.float32))
@@ -200,7 +200,7 @@ def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_long_runs_of_float_codes_with_every_scale(name: str, out_dtype: str) -> None:
     """A part of the scales at a time, since the rows are long."""
-    x = np.resize(all_codes(name).view(np.uint8), (1 << 10, tables.LONG + 32)).view(dtype_of(name))
+    x = np.resize(all_codes(name).view(np.uint8), (1 << 10, lookup.LONG_RUN + 32)).view(dtype_of(name))
     for scales in np.arange(1 << 16).reshape(-1, len(x)):
         both(x, coded(out_dtype, scales), axis=0)
 

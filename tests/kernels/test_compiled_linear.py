@@ -15,14 +15,15 @@ pytest.importorskip("numba")
 from numba import types
 
 from xverify import dequantize_linear
+from xverify.kernels.backends import planned
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32
 from xverify.kernels.compiled import linear
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.codings import coding
-from xverify.kernels.compiled.flat import Flat
-from xverify.kernels.compiled.places import Places, Rows, Runs
-from xverify.kernels.formula import apply, planned
+from xverify.kernels.compiled.decode import coding
+from xverify.kernels.compiled.layout import Layout, Rows, Runs
+from xverify.kernels.compiled.memory import Flat
+from xverify.kernels.formula import apply
 from xverify.kernels.plans import Operand
 
 FAR = 1 << 33
@@ -161,7 +162,7 @@ def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
-    places: Places, arguments: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
+    places: Layout, arguments: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
 ) -> None:
     """The piece that begins at ``FAR``, with the parameters that serve it: those of a loop that counts in Python."""
     code = coding(np.dtype(np.uint8))

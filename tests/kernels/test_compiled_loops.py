@@ -14,26 +14,26 @@ pytest.importorskip("numba")
 from numba import njit, types
 
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import kept, loops, parts, tables
+from xverify.kernels.compiled import layout, lookup, loops, tiles
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.codings import ELEMENTS, coding
-from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.decode import ELEMENTS, coding
+from xverify.kernels.compiled.layout import Layout, Rows, Runs
 from xverify.kernels.compiled.linear import loop_of, signature
-from xverify.kernels.compiled.places import Places, Rows, Runs
-from xverify.kernels.compiled.staging import ALL, WHOLE
+from xverify.kernels.compiled.memory import Flat
+from xverify.kernels.compiled.tiles import ALL, WHOLE
 from xverify.kernels.compiled.vectors import CHUNK
 
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def multiple(x: Array, out: Array) -> int:
     """What `tables.entries_multiple` says of arrays."""
-    found: int = tables.entries_multiple(x, out)
+    found: int = lookup.entries_multiple(x, out)
     return found
 
 
 def test_entries_are_stored_past_the_caches_where_they_are_looked_up() -> None:
     for out in (np.float32, np.uint16):
-        pays = tables.pays(types.uint8, types.float32 if out is np.float32 else types.uint16)
+        pays = lookup.looks_up_results(types.uint8, types.float32 if out is np.float32 else types.uint16)
         assert multiple(np.zeros(1, np.uint8), np.zeros(1, out)) == int(pays)
 
 
@@ -50,10 +50,10 @@ def cut(
     """A piece as `parts.piece` gives it, of an output that begins at ``target``."""
     words = words_of(0, first, last)
     where = target, itemsize, 77, position, streamed, multiple
-    found = parts.piece(where, words.ctypes.data, 0)
+    found = tiles.next_tile(where, words.ctypes.data, 0)
     assert words[:2].tolist() == [1, 1]
     if first == 0:
-        assert parts.piece((target, itemsize, last, position, streamed, multiple), 0, 0) == found
+        assert tiles.next_tile((target, itemsize, last, position, streamed, multiple), 0, 0) == found
     return tuple(found)
 
 
@@ -108,13 +108,13 @@ def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
 
 def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr(parts, "settle", lambda: told.append("settled"))
-    monkeypatch.setattr(parts, "finish", lambda shared: told.append("finished"))
-    monkeypatch.setattr(parts, "take", lambda shared: (16, 32))
+    monkeypatch.setattr(tiles, "settle", lambda: told.append("settled"))
+    monkeypatch.setattr(tiles, "finish_piece", lambda shared: told.append("finished"))
+    monkeypatch.setattr(tiles, "take_piece", lambda shared: (16, 32))
 
     def in_order(streamed: int, shared: int, last: int) -> list[str]:
         told.clear()
-        parts.piece.py_func((1 << 20, 4, 100, 0, streamed, CHUNK), shared, last)
+        tiles.next_tile.py_func((1 << 20, 4, 100, 0, streamed, CHUNK), shared, last)
         return [*told]
 
     for streamed in (0, WHOLE, ALL):
@@ -127,11 +127,11 @@ def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: p
 def test_the_next_piece() -> None:
     """Of a thread's own call none is left after the first; of a shared one another may be, and that one is done is told."""
     where = 1 << 20, 4, 100, 0, WHOLE, 16
-    assert parts.piece(where, 0, 100)[:4] == (100, 100, 100, 100)
+    assert tiles.next_tile(where, 0, 100)[:4] == (100, 100, 100, 100)
     words = words_of(1, 0, 100, 150)
-    assert parts.piece(where, words.ctypes.data, 100) == (100, 112, 144, 150, False)
+    assert tiles.next_tile(where, words.ctypes.data, 100) == (100, 112, 144, 150, False)
     assert words[:3].tolist() == [2, 1, 2]
-    first, _, _, last, _ = parts.piece(where, words.ctypes.data, 150)
+    first, _, _, last, _ = tiles.next_tile(where, words.ctypes.data, 150)
     assert first == last
     assert words[:3].tolist() == [3, 0, 2]
 
@@ -152,10 +152,10 @@ def test_runs_and_rows_in_whole_chunks(
         return *(0,) * 4, False
 
     for name, stand_in in (
-        ("piece", piece), ("meets", lambda *_: False), ("address", lambda out: 1 << 20), ("space", lambda out: 0),
+        ("next_tile", piece), ("overlaps", lambda *_: False), ("address", lambda out: 1 << 20), ("staging_buffer", lambda out: 0),
     ):  # fmt: skip
         monkeypatch.setattr(loops, name, stand_in)
-    monkeypatch.setattr(loops, "room", lambda zero: 0)
+    monkeypatch.setattr(loops, "parameter_cache", lambda zero: 0)
     out = np.zeros(4, np.float32)
 
     def stored_past(loop: Callable[..., bool], runs: Given, rows: Given) -> bool:
@@ -181,7 +181,7 @@ def test_which_loop_is_compiled() -> None:
     ]
 
 
-SHORT, LONG = 3000, 3 * tables.LONG
+SHORT, LONG = 3000, 3 * lookup.LONG_RUN
 
 
 OF_CODES = (
@@ -215,7 +215,7 @@ OF_CODES = (
     ids=str,
 )  # fmt: skip
 def test_a_part_of_a_tensor(
-    places: Places | None, size: int, x_name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
+    places: Layout | None, size: int, x_name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
 ) -> None:
     """From what ends or begins where memory does to memory that goes on, with what parameters the part needs; past the caches
     too."""
@@ -276,7 +276,7 @@ def test_a_part_of_a_tensor(
     ids=str,
 )
 @pytest.mark.usefixtures("no_endless_wait")
-def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int) -> None:
+def test_a_tensor_in_pieces_that_the_loop_takes(places: Layout | None, size: int) -> None:
     """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
     rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
     of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
@@ -309,7 +309,7 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Places | None, size: int
 
 
 @pytest.mark.parametrize("places", [None, Runs(32, 16, 2), Rows(16)], ids=str)
-def test_the_output_lies_beside_inputs_and_not_on_them(places: Places | None) -> None:
+def test_the_output_lies_beside_inputs_and_not_on_them(places: Layout | None) -> None:
     """Else the loop says so, and writes nothing; of what threads share that was asked before."""
     kind = coding(np.dtype(np.uint8))
     rank, arguments = (0, (None, None)) if places is None else (1, places.arguments(0))
@@ -347,9 +347,9 @@ def test_the_output_lies_beside_inputs_and_not_on_them(places: Places | None) ->
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero: float, divides: bool | None) -> tuple:
     """What is known of CHUNK scales from the first on, and what a room holds of them and of as many zero points."""
-    place, numbers = 32, kept.room(zero)
-    known = kept.keep_chunk(numbers, place, coding, zero, divides, scales, codes, first)
-    found = [kept.kept(numbers, place + of + i, zero) for of in (0, kept.ROOM) for i in range(CHUNK)]
+    place, numbers = 32, layout.parameter_cache(zero)
+    known = layout.cache_chunk(numbers, place, coding, zero, divides, scales, codes, first)
+    found = [layout.cached_value(numbers, place + of + i, zero) for of in (0, layout.CACHED) for i in range(CHUNK)]
     return known, found
 
 

@@ -18,17 +18,18 @@ from numba import types
 
 import xverify
 from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
-from xverify.kernels.compiled import bytewise, nibbles, results, tables, unpacking
+from xverify.kernels.compiled import lookup, rounding
+from xverify.kernels.compiled import memory as memory_module
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.codings import ELEMENTS, coding
-from xverify.kernels.compiled.flat import Flat, Packed, codes_of
+from xverify.kernels.compiled.decode import ELEMENTS, coding
+from xverify.kernels.compiled.layout import Layout, Rows, Runs
 from xverify.kernels.compiled.linear import loop_of, signature
-from xverify.kernels.compiled.places import Places, Rows, Runs
-from xverify.kernels.compiled.staging import ALL, WHOLE
+from xverify.kernels.compiled.memory import Flat, Packed, codes_of
+from xverify.kernels.compiled.tiles import ALL, WHOLE
 from xverify.kernels.compiled.vectors import shuffled
 from xverify.oracles.arrays import pack
 
-LONG = 3 * tables.LONG
+LONG = 3 * lookup.LONG_RUN
 
 
 def some_codes(name: str, shape: tuple[int, ...], seed: int = 1) -> Array:
@@ -56,7 +57,7 @@ def with_gaps(array: Array) -> Array:
 )  # fmt: skip
 @pytest.mark.usefixtures("no_endless_wait")
 def test_a_part_of_a_tensor(
-    places: Places | None, size: int, name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
+    places: Layout | None, size: int, name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
 ) -> None:
     """Given from where a byte begins, wherever its pieces begin, from what ends or begins where memory does."""
     bits, in_byte = WIDTHS[name], 8 // WIDTHS[name]
@@ -168,10 +169,10 @@ def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"avx2", "avx512bw", "avx512vbmi"}, packed, none),
         (set(), none, none),
     ):
-        for module in (results, nibbles, bytewise):
+        for module in (lookup,):
             monkeypatch.setattr(module, "has", features.__contains__)
-        assert [results.looks_up(results.Kinds(*kinds, *rest)) for kinds in cases] == expected
-        assert [results.may_look_up(results.Kinds(*kinds, *rest)) for kinds in cases] == may
+        assert [lookup.looks_up_packed(rounding.Kinds(*kinds, *rest)) for kinds in cases] == expected
+        assert [lookup.may_look_up_narrow(rounding.Kinds(*kinds, *rest)) for kinds in cases] == may
 
 
 @pytest.mark.parametrize("in_byte", [2, 4])
@@ -181,7 +182,7 @@ def test_bytes_become_codes(in_byte: int) -> None:
     want = packed[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
 
     def write(builder: Any, vector: Any) -> Any:
-        codes = unpacking.unpacked(builder, vector, in_byte)
+        codes = memory_module.unpack_codes(builder, vector, in_byte)
         return builder.bitcast(codes, ir.VectorType(ir.IntType(8 * in_byte), vector.type.count))
 
     for lanes in (4, 8, 16, 32):
@@ -191,7 +192,7 @@ def test_bytes_become_codes(in_byte: int) -> None:
         index = np.full(256, 1000 * in_byte + place, np.uint32)
 
         def one(builder: Any, byte: Any, at: Any) -> Any:
-            return unpacking.code_in(builder, in_byte, byte, at)
+            return memory_module.extract_code(builder, in_byte, byte, at)
 
         assert (applied(one, "u1", packed, index, lanes=1) == want[:, place]).all()
 
@@ -205,7 +206,8 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
 
     def write(builder: Any, vector: Any) -> Any:
         return builder.bitcast(
-            unpacking.places(builder, vector, in_byte), ir.VectorType(ir.IntType(16 * in_byte), vector.type.count)
+            memory_module.table_indices(builder, vector, in_byte),
+            ir.VectorType(ir.IntType(16 * in_byte), vector.type.count),
         )
 
     got = applied(write, f"u{2 * in_byte}", packed, lanes=32 // in_byte).view(np.uint16).reshape(want.shape)
@@ -216,7 +218,10 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
         for count in (16, 32):
 
             def half(builder: Any, vector: Any, part: int = part, count: int = count) -> Any:
-                words = [unpacking.long_places(builder, vector, in_byte, first, 16) for first in range(0, count, 16)]
+                words = [
+                    memory_module.long_table_indices(builder, vector, in_byte, first, 16)
+                    for first in range(0, count, 16)
+                ]
                 kept = [in_byte * i + 2 * part + j for i in range(vector.type.count) for j in range(2)]
                 return builder.bitcast(
                     shuffled(builder, words[0], words[-1], kept), ir.VectorType(ir.IntType(64), vector.type.count)
@@ -251,7 +256,7 @@ def test_bytes_from_within_a_byte_on(lanes: int) -> None:
     for bits in (2, 4, 6):
 
         def write(builder: Any, low: Any, high: Any) -> Any:
-            return unpacking.moved_down(builder, low, high, ir.Constant(ir.IntType(64), bits))  # noqa: B023
+            return memory_module.shift_down(builder, low, high, ir.Constant(ir.IntType(64), bits))  # noqa: B023
 
         got = applied(write, "u1", read, behind, lanes=lanes).reshape(64, lanes)
         whole = [int.from_bytes(row.tobytes(), "little") >> bits for row in drawn]

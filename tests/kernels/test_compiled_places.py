@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("numba")
 
 from xverify.kernels.blocks import BLOCK, Spread
-from xverify.kernels.compiled import places as module
-from xverify.kernels.compiled.linear import laid_out
-from xverify.kernels.compiled.places import Places, Rows, Runs, places
+from xverify.kernels.compiled import layout as module
+from xverify.kernels.compiled.layout import Layout, Rows, Runs, layout_of
+from xverify.kernels.compiled.linear import lay_out
 
 SHAPES = ((1,), (2,), (7,), (3, 4), (4, 3), (1, 5), (5, 1), (2, 3, 4), (3, 1, 2), (2, 5, 1), (2, 3, 2, 2))
 
@@ -33,7 +33,7 @@ def of_axis(shape: tuple[int, ...], axis: int) -> np.ndarray:
     return np.indices(shape)[axis].reshape(-1)
 
 
-def given(found: Places, element: np.ndarray) -> np.ndarray:
+def given(found: Layout, element: np.ndarray) -> np.ndarray:
     """The number of each element's parameter, as the text of `loops` says, from which the loops are written."""
     if isinstance(found, Runs):
         (origin, line, run, stride), rows = found.arguments(0)
@@ -45,27 +45,27 @@ def given(found: Places, element: np.ndarray) -> np.ndarray:
     return (number // rows_of_line * stride + number % rows_of_line // run) * row + element % row - origin
 
 
-def cases() -> list[tuple[Places, np.ndarray]]:
+def cases() -> list[tuple[Layout, np.ndarray]]:
     """Places, and the parameter of every element, for all shapes, axes and lengths of blocks."""
     made = []
     for shape in SHAPES:
         for axis in range(len(shape)):
             for run in (1, 2, 3, 5):
                 extents = tuple(-(-extent // run) if i == axis else extent for i, extent in enumerate(shape))
-                found = places(shape, extents, Spread(axis, run))
+                found = layout_of(shape, extents, Spread(axis, run))
                 if found is not None and (run > 1 or len(shape) > 1):
                     made.append((found, needed(shape, Spread(axis, run))))
-            found = places(shape, (shape[axis],), Spread(axis))
+            found = layout_of(shape, (shape[axis],), Spread(axis))
             if found is not None:
                 made.append((found, of_axis(shape, axis)))
     return made
 
 
-def of_elements(found: Places, count: int) -> np.ndarray:
+def of_elements(found: Layout, count: int) -> np.ndarray:
     """The parameter of each element as it was given, before it was laid out anew."""
     at = given(found, np.arange(count))
     if isinstance(found, Rows) and found.repeats * found.tiles > 1:
-        return laid_out(np.arange(found.row // found.repeats // found.tiles), found)[at]
+        return lay_out(np.arange(found.row // found.repeats // found.tiles), found)[at]
     return at
 
 
@@ -77,11 +77,11 @@ def test_each_element_has_its_parameter() -> None:
 
 
 def test_where_one_parameter_serves_all() -> None:
-    assert places((3, 4), (), Spread()) is None
-    assert places((3, 4), (1,), Spread()) is None
-    assert places((1, 4), (1,), Spread(0)) is None
-    assert places((3, 4), (3, 1), Spread(1, 4)) == Runs(12, 4, 0)
-    assert places((1, 4), (1, 1), Spread(1, 4)) is None
+    assert layout_of((3, 4), (), Spread()) is None
+    assert layout_of((3, 4), (1,), Spread()) is None
+    assert layout_of((1, 4), (1,), Spread(0)) is None
+    assert layout_of((3, 4), (3, 1), Spread(1, 4)) == Runs(12, 4, 0)
+    assert layout_of((1, 4), (1, 1), Spread(1, 4)) is None
 
 
 @pytest.mark.parametrize("expand", [False, True], ids=["as they are", "laid out anew"])
@@ -91,7 +91,7 @@ def test_parameters_laid_out_anew(expand: bool, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, "_WORTH_EXPANDING", 1)
     for shape in SHAPES:
         for axis in range(len(shape)):
-            found = places(shape, (shape[axis],), Spread(axis))
+            found = layout_of(shape, (shape[axis],), Spread(axis))
             if found is not None:
                 inner = prod(shape[axis + 1 :])
                 assert (isinstance(found, Rows) and found.row >= module._LONG_ROW) == expand
@@ -103,27 +103,29 @@ def test_parameters_laid_out_anew(expand: bool, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_long_or_rare_is_not_laid_out_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WORTH_EXPANDING", 4)
-    assert places((3, 10), (10,), Spread(1)) == Rows(10), "3 rows"
-    assert places((4, 10), (10,), Spread(1)) == Rows(520, tiles=52)
-    assert places((4, 600), (600,), Spread(1)) == Rows(600), "long rows"
-    assert places((2, 2, 3), (2,), Spread(1)) == Rows(516, repeats=3, tiles=86)
-    assert places((2, 300, 2), (300,), Spread(1)) == Rows(600, repeats=2), "runs of two are short, however many of them"
+    assert layout_of((3, 10), (10,), Spread(1)) == Rows(10), "3 rows"
+    assert layout_of((4, 10), (10,), Spread(1)) == Rows(520, tiles=52)
+    assert layout_of((4, 600), (600,), Spread(1)) == Rows(600), "long rows"
+    assert layout_of((2, 2, 3), (2,), Spread(1)) == Rows(516, repeats=3, tiles=86)
+    assert layout_of((2, 300, 2), (300,), Spread(1)) == Rows(600, repeats=2), (
+        "runs of two are short, however many of them"
+    )
     assert Rows(600, repeats=2).is_laid_out
     assert Rows(600, tiles=2).is_laid_out
-    assert places((3, 3), (3,), Spread(0)) == Runs(9, 3, 0), "3 runs"
-    assert places((4, 15), (4,), Spread(0)) == Rows(60 * 9, repeats=15, tiles=9)
-    assert places((4, 16), (4,), Spread(0)) == Runs(64, 16, 0), "runs of a whole chunk"
-    assert places((BLOCK + 1, 2), (BLOCK + 1,), Spread(0)) == Runs(2 * BLOCK + 2, 2, 0), "more than a block"
+    assert layout_of((3, 3), (3,), Spread(0)) == Runs(9, 3, 0), "3 runs"
+    assert layout_of((4, 15), (4,), Spread(0)) == Rows(60 * 9, repeats=15, tiles=9)
+    assert layout_of((4, 16), (4,), Spread(0)) == Runs(64, 16, 0), "runs of a whole chunk"
+    assert layout_of((BLOCK + 1, 2), (BLOCK + 1,), Spread(0)) == Runs(2 * BLOCK + 2, 2, 0), "more than a block"
 
 
 def test_blocks() -> None:
     """Those of one element need no division; of whole ones in the last axis all lines are one."""
-    assert places((3, 4), (3, 4), Spread(1)) == Rows(12)
-    assert places((3, 4), (3, 2), Spread(1, 2)) == Runs(12, 2, 0)
-    assert places((3, 5), (3, 3), Spread(1, 2)) == Runs(5, 2, 3)
-    assert places((5, 3), (3, 3), Spread(0, 2)) == Rows(3, 5, 2, 3)
-    assert places((6,), (3,), Spread(0, 2)) == Runs(6, 2, 0)
-    assert places((3,), (3,), Spread(0)) == Rows(3)
+    assert layout_of((3, 4), (3, 4), Spread(1)) == Rows(12)
+    assert layout_of((3, 4), (3, 2), Spread(1, 2)) == Runs(12, 2, 0)
+    assert layout_of((3, 5), (3, 3), Spread(1, 2)) == Runs(5, 2, 3)
+    assert layout_of((5, 3), (3, 3), Spread(0, 2)) == Rows(3, 5, 2, 3)
+    assert layout_of((6,), (3,), Spread(0, 2)) == Runs(6, 2, 0)
+    assert layout_of((3,), (3,), Spread(0)) == Rows(3)
 
 
 def test_reach_is_what_a_piece_needs() -> None:

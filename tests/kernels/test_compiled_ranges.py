@@ -19,10 +19,10 @@ from watched_loops import calls_given, fit
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import BFLOAT16, FLOAT32
 from xverify.kernels.compiled import ranges
-from xverify.kernels.compiled.pieces import PIECE
-from xverify.kernels.compiled.places import Places, Rows, Runs
-from xverify.kernels.compiled.pool import threads
+from xverify.kernels.compiled.layout import Layout, Rows, Runs
 from xverify.kernels.compiled.ranges import Ranged
+from xverify.kernels.compiled.threads import threads
+from xverify.kernels.compiled.tiles import PIECE
 from xverify.kernels.plans import Operand
 
 ENDS = (
@@ -161,7 +161,7 @@ def both(x: np.ndarray, *ends: np.ndarray, **keywords: Any) -> None:
     [(Runs(FAR, FAR // 4, 0), (FAR, FAR // 4), None, 2 * FAR + FAR // 4 - 8), (Rows(12), None, 12, FAR + 7)],
 )
 def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
-    places: Places, runs: tuple[int, int] | None, row: int | None, position: int
+    places: Layout, runs: tuple[int, int] | None, row: int | None, position: int
 ) -> None:
     found = Ranged(FLOAT32, np.dtype(np.int16), places, "SCALED")
     x, out, doubtful = np.arange(16, dtype=np.int16), np.zeros(16, np.float32), np.zeros(16, np.uint8)

@@ -14,9 +14,9 @@ from numba import njit, types
 
 import xverify
 from xverify.kernels.casting import BFLOAT16, FLOAT16
-from xverify.kernels.compiled import numbers, rows
-from xverify.kernels.compiled.codings import coding
-from xverify.kernels.compiled.kept import ROOM, TOGETHER
+from xverify.kernels.compiled import chunks, lookup
+from xverify.kernels.compiled.decode import coding
+from xverify.kernels.compiled.layout import CACHED, ROWS_AT_ONCE
 from xverify.oracles.arrays import pack
 
 TYPES = [
@@ -26,8 +26,8 @@ TYPES = [
 """Numbers are computed, looked up by one instruction where they are packed, or looked up in a table of all codes."""
 
 SHAPES: list[tuple[tuple[int, ...], dict[str, int]]] = [
-    ((70, 64), {"axis": 1}), ((70, 63), {"axis": 1}), ((9, 600), {"axis": 1}), ((3, ROOM + 65), {"axis": 1}),
-    ((TOGETHER + 2, ROOM + 64), {"axis": -1}), ((8, 600), {"axis": 0, "block_size": 3}),
+    ((70, 64), {"axis": 1}), ((70, 63), {"axis": 1}), ((9, 600), {"axis": 1}), ((3, CACHED + 65), {"axis": 1}),
+    ((ROWS_AT_ONCE + 2, CACHED + 64), {"axis": -1}), ((8, 600), {"axis": 0, "block_size": 3}),
     ((7, 601), {"axis": 0, "block_size": 2}), ((2, 9, 640), {"axis": 1, "block_size": 4}),
     ((5, 1, 640), {"axis": 1, "block_size": 2}),
 ]  # fmt: skip
@@ -47,7 +47,7 @@ def test_rows_that_share_their_scales(
     usual: Array = (np.random.default_rng(2).random(of_scale) + 0.5).astype(out)
     zero_point = None if x_name.startswith("float") else drawn(x_name, of_scale, 3)
     # The first and last of a chunk, of a room, of what is done together, and of all.
-    columns = {0, 15, 63, shape[-1] // 64 * 64 - 1, shape[-1] - 1, ROOM - 1} & set(range(shape[-1]))
+    columns = {0, 15, 63, shape[-1] // 64 * 64 - 1, shape[-1] - 1, CACHED - 1} & set(range(shape[-1]))
     for column in (None, *sorted(columns)):
         scale = usual.copy()
         if column is not None:
@@ -67,7 +67,7 @@ def test_rows_that_share_their_scales(
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def kept_with(x: Array, out: Array, coding: tuple[int, ...], zero: float, table: int) -> bool:
-    found: bool = rows.keeps_rows(x, out, coding, zero, table)
+    found: bool = chunks.caches_rows(x, out, coding, zero, table)
     return found
 
 
@@ -78,7 +78,9 @@ def test_which_rows_are_done_together(x_name: str, out: type, real: type) -> Non
     """Those of outputs of 16 bits, with numbers from a table where there is one, or in float32."""
     kind = coding(dtype_of(x_name))
     x, result = np.zeros(1, str(kind.codes)), np.zeros(1, out)
-    is_looked_up = numbers.pays(kind.codes, types.uint16 if out is np.uint16 else types.float32, kind.fields_type)
+    is_looked_up = lookup.looks_up_values(
+        kind.codes, types.uint16 if out is np.uint16 else types.float32, kind.fields_type
+    )
     for table in (0, 1):
         expected = out is np.uint16 and (table != 0 if is_looked_up else real is np.float32)
         assert kept_with(x, result, tuple(kind.fields), real(0), table) == expected

@@ -18,7 +18,7 @@ pytest.importorskip("numba")
 
 from numba import types
 
-from xverify.kernels.compiled import pool, sharing
+from xverify.kernels.compiled import threads as threads_module
 from xverify.kernels.compiled.build import entry
 
 pytestmark = pytest.mark.usefixtures("no_endless_wait")
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("no_endless_wait")
 
 def test_each_piece_is_taken_once() -> None:
     """By threads that take, and say what is done, at the same time."""
-    taken, finished = (entry(f.py_func, (types.int64,)) for f in (sharing.take, sharing.finish))
+    taken, finished = (
+        entry(f.py_func, (types.int64,)) for f in (threads_module.take_piece, threads_module.finish_piece)
+    )
     bell = np.zeros(1, np.int64)
     count = 20_000
     words = np.array([0, count, count, bell.ctypes.data, 0, 0, *range(5, 3 * count + 6, 3)])
@@ -51,7 +53,7 @@ def test_each_piece_is_taken_once() -> None:
 def test_only_the_first_piece_is_told_to_those_who_listen(number: int) -> None:
     bell = np.zeros(1, np.int64)
     words = np.array([number, 3, 3, bell.ctypes.data, 0, 0, 0, 10, 20, 30])
-    piece = entry(sharing.take.py_func, (types.int64,))(words.ctypes.data)
+    piece = entry(threads_module.take_piece.py_func, (types.int64,))(words.ctypes.data)
     assert piece == ((10 * number, 10 * number + 10) if number < 3 else (0, 0))
     assert (bell[0], words[0]) == (number == 0, number + 1)
 
@@ -74,8 +76,8 @@ def shortest(looks: Callable[[], None]) -> float:
 )  # fmt: skip
 def test_how_long_a_caller_looks(left: int, inside: int, is_short: bool) -> None:
     """For pieces that others do, and for others to leave; not for long."""
-    lingers = entry(sharing.linger.py_func, (types.int64,))
-    words = np.array([9, left, 8, 0, inside, pool.looks_in(SECONDS)])
+    lingers = entry(threads_module.wait_for_others.py_func, (types.int64,))
+    words = np.array([9, left, 8, 0, inside, threads_module.polls_in(SECONDS)])
     took = shortest(lambda: lingers(words.ctypes.data))
     assert (took < SECONDS / 10) is is_short
     assert is_short or SECONDS / 2 < took < 10 * SECONDS
@@ -83,9 +85,9 @@ def test_how_long_a_caller_looks(left: int, inside: int, is_short: bool) -> None
 
 @pytest.mark.parametrize(("heard", "is_short"), [(7, False), (6, True)])
 def test_how_long_a_helper_that_left_looks_for_the_next_call(heard: int, is_short: bool) -> None:
-    departs = entry(sharing.depart.py_func, (types.int64, types.int64))
+    departs = entry(threads_module.leave_call.py_func, (types.int64, types.int64))
     bell = np.array([7])
-    looks = pool.looks_in(SECONDS)
+    looks = threads_module.polls_in(SECONDS)
     words = np.array([9, 0, 8, bell.ctypes.data, 20, looks])
     took = shortest(lambda: departs(words.ctypes.data, heard))
     assert (took < SECONDS / 10) is is_short
@@ -95,14 +97,14 @@ def test_how_long_a_helper_that_left_looks_for_the_next_call(heard: int, is_shor
 
 
 def test_threads_look_for_a_fraction_of_a_millisecond() -> None:
-    lingers = entry(sharing.linger.py_func, (types.int64,))
-    words = np.array([9, 1, 8, 0, 0, pool._Helpers(0).looks])
+    lingers = entry(threads_module.wait_for_others.py_func, (types.int64,))
+    words = np.array([9, 1, 8, 0, 0, threads_module._Helpers(0).looks])
     assert 5e-5 < shortest(lambda: lingers(words.ctypes.data)) < 1e-3
 
 
-def a_job(work: Any, ends: Sequence[int] = (0, 5)) -> pool._Job:
+def a_job(work: Any, ends: Sequence[int] = (0, 5)) -> threads_module._Job:
     bell = np.array([0])
-    job = pool._Job(work, ends, -1, bell.ctypes.data, 0)
+    job = threads_module._Job(work, ends, -1, bell.ctypes.data, 0)
     job.bell_word = bell  # type: ignore[attr-defined]
     return job
 
@@ -112,28 +114,28 @@ def test_a_helper_is_inside_while_it_works_and_holds_nothing_afterwards() -> Non
     array = np.zeros(3)
 
     def work(shared: int, helps: bool, array: np.ndarray = array) -> None:
-        inside.append((helps, int(job.words[pool._INSIDE])))
+        inside.append((helps, int(job.words[threads_module._INSIDE])))
 
     job = a_job(work)
     held = sys.getrefcount(array)
     for _ in range(2):
         job.help(lambda: -1)
     assert inside == [(True, 1)] * 2
-    assert (job.words[pool._INSIDE], job.left.locked(), job.error) == (0, True, None)
+    assert (job.words[threads_module._INSIDE], job.left.locked(), job.error) == (0, True, None)
     assert sys.getrefcount(array) == held
     job.work = None
     job.help(lambda: -1)
     assert len(inside) == 2, "the call is over"
-    assert (job.words[pool._INSIDE], job.error) == (0, None)
+    assert (job.words[threads_module._INSIDE], job.error) == (0, None)
 
 
 def test_a_caller_that_waits_is_woken_by_the_last_that_leaves() -> None:
     job = a_job(lambda shared, helps: None)
     job.is_awaited = True
-    job.words[pool._INSIDE] = 1
+    job.words[threads_module._INSIDE] = 1
     job.help(lambda: -1)
     assert job.left.locked(), "another is inside"
-    job.words[pool._INSIDE] = 0
+    job.words[threads_module._INSIDE] = 0
     for _ in range(2):
         job.help(lambda: -1)
         assert not job.left.locked()
@@ -151,7 +153,7 @@ def test_what_a_helper_meets_ends_the_call() -> None:
 
 
 def test_so_many_helpers_are_counted() -> None:
-    assert pool._Helpers(2).count == 2
+    assert threads_module._Helpers(2).count == 2
 
 
 def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +164,13 @@ def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pyte
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(pool, "Thread", Unstartable)
-    helpers = pool._Helpers(3)
+    monkeypatch.setattr(threads_module, "Thread", Unstartable)
+    helpers = threads_module._Helpers(3)
     assert helpers.count == 0
-    monkeypatch.setattr(pool, "_helpers", lambda count: helpers)
-    monkeypatch.setattr(pool, "threads", lambda: 4)
+    monkeypatch.setattr(threads_module, "_helpers", lambda count: helpers)
+    monkeypatch.setattr(threads_module, "threads", lambda: 4)
     done: list[int] = []
-    pool.each(done.append, 5)
+    threads_module.run_each(done.append, 5)
     assert (done, helpers.jobs.qsize()) == ([0, 1, 2, 3, 4], 0)
 
 
@@ -176,15 +178,15 @@ def test_calls_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where helpers are not run no more wait than `_WAITING` for each."""
     bell = np.zeros(1, np.int64)
     nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, looks=0, count=2)
-    monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
-    monkeypatch.setattr(pool, "threads", lambda: 3)
+    monkeypatch.setattr(threads_module, "_helpers", lambda count: nobody)
+    monkeypatch.setattr(threads_module, "threads", lambda: 3)
     kept: list[weakref.ref[np.ndarray]] = []
     for _ in range(50):
         array = np.zeros(9)
         kept.append(weakref.ref(array))
-        pool.each(lambda piece, array=array: None, 5)  # type: ignore[misc]
+        threads_module.run_each(lambda piece, array=array: None, 5)  # type: ignore[misc]
         del array
-    assert nobody.jobs.qsize() == 2 * pool._WAITING
+    assert nobody.jobs.qsize() == 2 * threads_module._WAITING
     assert not any(one() is not None for one in kept), "a call that waits to be looked at holds no array"
 
 
@@ -228,7 +230,7 @@ print(interrupted)
 @pytest.mark.parametrize("who", ["caller", "helper"])
 def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For longer than anybody looks without sleeping."""
-    monkeypatch.setattr(pool, "threads", lambda: 2)
+    monkeypatch.setattr(threads_module, "threads", lambda: 2)
     for _ in range(3):
         done, both_there = [], Barrier(2, timeout=10)
 
@@ -238,5 +240,5 @@ def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) ->
                 sleep(0.05)
             done.append(piece)  # noqa: B023
 
-        pool.each(task, 2)
+        threads_module.run_each(task, 2)
         assert sorted(done) == [0, 1]

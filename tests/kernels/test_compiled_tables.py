@@ -16,44 +16,44 @@ from llvmlite import ir
 from numba import types
 
 import xverify
-from xverify.kernels.compiled import bytewise, nibbles, numbers, pieces, results, sixteens, tables
-from xverify.kernels.compiled.codings import FloatCoding, HalfCoding, IntegerCoding, coding
+from xverify.kernels.compiled import lookup, tiles
+from xverify.kernels.compiled.decode import Float16Coding, FloatCoding, IntegerCoding, coding
 from xverify.kernels.compiled.linear import look_up
 
 INTEGER, HALF, FLOAT = (
-    types.UniTuple(types.int32, len(kind._fields)) for kind in (IntegerCoding, HalfCoding, FloatCoding)
+    types.UniTuple(types.int32, len(kind._fields)) for kind in (IntegerCoding, Float16Coding, FloatCoding)
 )
 
 
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
 def test_where_results_and_numbers_are_looked_up(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
-    for module in (bytewise, nibbles):
+    for module in (lookup,):
         monkeypatch.setattr(module, "has", features.__contains__)
     is_quick = "avx512vbmi" in features
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
             is_short = out != types.float32
-            assert tables.pays(codes, out) is (is_quick and codes == types.uint8 and is_short)
+            assert lookup.looks_up_results(codes, out) is (is_quick and codes == types.uint8 and is_short)
             for fields, pays in (
                 (INTEGER, False),
                 (HALF, is_quick or ("avx2" in features and is_short)),
                 (FLOAT, "avx2" in features),
             ):
-                assert numbers.pays(codes, out, fields) is (pays and codes == types.uint8)
+                assert lookup.looks_up_values(codes, out, fields) is (pays and codes == types.uint8)
 
 
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
 def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
     """Where the processor looks up 16 bytes at once and not 64."""
-    for module in (bytewise, nibbles):
+    for module in (lookup,):
         monkeypatch.setattr(module, "has", features.__contains__)
     for codes in (types.uint8, types.uint16, types.int32):
         for out in (types.float32, types.uint16, types.int16):
             wanted = features == ("avx2",) and codes == types.uint8 and out != types.float32
-            assert results.few_pays(codes, out) is wanted
+            assert lookup.looks_up_narrow(codes, out) is wanted
 
 
-@pytest.mark.skipif(not nibbles.is_there(), reason="this processor has no such instruction")
+@pytest.mark.skipif(not lookup.has_byte_shuffle(), reason="this processor has no such instruction")
 def test_entries_of_few_codes() -> None:
     """Each bit of each entry counts, wherever its code stands."""
     rng = np.random.default_rng(9)
@@ -61,14 +61,14 @@ def test_entries_of_few_codes() -> None:
 
     def write(builder: Any, code: Any) -> Any:
         given = ir.Constant(ir.VectorType(ir.IntType(16), 16), entries.tolist())
-        found = nibbles.looked_up(builder, given, code)
+        found = lookup.shuffle_narrow(builder, given, code)
         return builder.shuffle_vector(*found, ir.Constant(ir.VectorType(ir.IntType(32), 32), list(range(32))))
 
-    assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
+    assert (applied(write, "u2", codes, lanes=lookup.CODES_256) == entries[codes]).all()
 
 
 ROOM = ir.IntType(16).as_pointer()
-SIXTEENS = pytest.mark.skipif(not sixteens.is_there(), reason="this processor has no such instruction")
+SIXTEENS = pytest.mark.skipif(not lookup.has_float_shuffle(), reason="this processor has no such instruction")
 FREE = (0, 1, 7)
 """Sixteens that may have tables of their own."""
 
@@ -101,19 +101,19 @@ def test_entries_of_float_codes(single: int) -> None:
 
     def write(builder: Any, code: Any) -> Any:
         address = ir.Constant(ir.IntType(64), entries.ctypes.data)
-        made = sixteens.entries(builder, lambda some: entries_at(builder, address, some))
-        found = sixteens.looked_up(builder, sixteens.tables(builder, made, FREE)[0], code)
+        made = lookup.shuffle_entries(builder, lambda some: entries_at(builder, address, some))
+        found = lookup.shuffle_floats(builder, lookup.shuffle_tables(builder, made, FREE)[0], code)
         return builder.shuffle_vector(*found, ir.Constant(ir.VectorType(ir.IntType(32), 32), list(range(32))))
 
-    assert (applied(write, "u2", codes, lanes=nibbles.AT_ONCE) == entries[codes]).all()
+    assert (applied(write, "u2", codes, lanes=lookup.CODES_256) == entries[codes]).all()
 
 
 def which_hold(variants: Array, apart: tuple[int, ...]) -> list[bool]:
     """Of entries of all codes, one after the other, whether `sixteens.tables` gives them."""
 
     def write(builder: Any, address: Any) -> Any:
-        made = sixteens.entries(builder, lambda code: entries_at(builder, address, code))
-        return builder.zext(sixteens.tables(builder, made, apart)[1], ir.IntType(8))
+        made = lookup.shuffle_entries(builder, lambda code: entries_at(builder, address, code))
+        return builder.zext(lookup.shuffle_tables(builder, made, apart)[1], ir.IntType(8))
 
     size = np.uint64(variants.strides[0])
     addresses = np.uint64(variants.ctypes.data) + size * np.arange(len(variants), dtype=np.uint64)
@@ -155,7 +155,7 @@ def test_results_of_usual_scales_are_looked_up(name: str, out: str, fields: Any,
     """Of such as weights have, about 2^-7, by the tables that are tried: with as few as will do, where others are as quick."""
     x, scale = np.arange(256, dtype=np.uint8).view(dtype_of(name)), np.array(0.0123).astype(dtype_of(out))
     entries = xverify.dequantize_linear(x, scale, backend="numba").view(np.uint16)[None]
-    choices = sixteens.choices({"float16": types.uint16, "bfloat16": types.int16}[out], fields)
+    choices = lookup.own_blocks({"float16": types.uint16, "bfloat16": types.int16}[out], fields)
     assert [which_hold(entries, apart)[0] for apart in choices] == holding
 
 
@@ -173,7 +173,7 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
     entries, size = drawn(out, (257,), 7)[1:], 3 << 19  # aligned as its elements are, and no more
     x = drawn("uint8", (2 * size + 80,), 8)
     for streamed in (False, True):
-        monkeypatch.setattr(pieces, "leaves_caches", lambda read, written, answer=streamed: answer)
+        monkeypatch.setattr(tiles, "leaves_caches", lambda read, written, answer=streamed: answer)
         for count in (1, 31, 32, 33, 95, 1000, size - 1, size, size + 5):
             got = np.full_like(entries, 1, shape=2 * count + 64)
             look_up(got[:count], x[:count], entries, None, 1)
@@ -181,11 +181,11 @@ def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> No
             assert (got[count:] == 1).all()
 
 
-LOOKS_UP = pytest.mark.skipif(not bytewise.is_quick(), reason="this processor computes them")
+LOOKS_UP = pytest.mark.skipif(not lookup.has_byte_lookup(), reason="this processor computes them")
 
 
-def a_table(builder: Any, entries: Array) -> bytewise.Table:
-    return bytewise.read(builder, builder.inttoptr(ir.Constant(ir.IntType(64), entries.ctypes.data), ROOM))
+def a_table(builder: Any, entries: Array) -> lookup.ByteTable:
+    return lookup.read_table(builder, builder.inttoptr(ir.Constant(ir.IntType(64), entries.ctypes.data), ROOM))
 
 
 @LOOKS_UP
@@ -197,7 +197,7 @@ def test_bytes_of_entries(part: int, mirrored: int | None) -> None:
     codes = np.random.default_rng(5).integers(0, 256, 1 << 10).astype(np.uint8)
     is_mirrored = None if mirrored is None else ir.Constant(ir.IntType(1), mirrored)
     got = applied(
-        lambda b, code: bytewise.looked_up(b, a_table(b, entries), code, is_mirrored)[part], "u1", codes, lanes=64
+        lambda b, code: lookup.look_up_bytes(b, a_table(b, entries), code, is_mirrored)[part], "u1", codes, lanes=64
     )
     want = entries[codes % 128] | (codes & 128).astype(np.uint16) << 8 if mirrored else entries[codes]
     assert (got == want.view(np.uint8)[part::2]).all()
@@ -209,7 +209,7 @@ def test_entries_that_differ_in_their_signs() -> None:
 
     def says(entries: Array) -> int:
         def write(builder: Any, code: Any) -> Any:
-            return builder.zext(bytewise.is_mirrored(builder, a_table(builder, entries)), ir.IntType(8))
+            return builder.zext(lookup.is_mirrored(builder, a_table(builder, entries)), ir.IntType(8))
 
         return int(applied(write, "u1", np.zeros(1, np.uint8), lanes=1)[0])
 
@@ -227,7 +227,7 @@ FEW_CODES = pytest.param("float4_e2m1fn", marks=LOOKS_UP)
 """Where sixteen are told apart at once, their results are looked up and not their numbers."""
 
 
-@pytest.mark.skipif(not (bytewise.is_quick() or sixteens.is_there()), reason="this processor computes them")
+@pytest.mark.skipif(not (lookup.has_byte_lookup() or lookup.has_float_shuffle()), reason="this processor computes them")
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", FEW_CODES])
 def test_numbers_of_every_code(name: str) -> None:
     """In the order of the codes, and of as many as are looked up together."""
@@ -239,8 +239,8 @@ def test_numbers_of_every_code(name: str) -> None:
 
     def write(chunk: int) -> Callable[[Any, Any], Any]:
         def numbers_of_chunk(builder: Any, code: Any) -> Any:
-            address = numbers.put_table(builder, fields)
-            own = numbers.numbers_of(builder, address, code)[chunk]
+            address = lookup.make_value_table(builder, fields)
+            own = lookup.look_up_values(builder, address, code)[chunk]
             return builder.shuffle_vector(
                 own, own, ir.Constant(ir.VectorType(ir.IntType(32), 64), [i % 16 for i in range(64)])
             )

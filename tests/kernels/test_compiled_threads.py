@@ -17,9 +17,10 @@ pytest.importorskip("numba")
 
 from numba import types
 
-from xverify.kernels.compiled import pieces, pool, sharing
+from xverify.kernels.compiled import threads as threads_module
+from xverify.kernels.compiled import tiles
 from xverify.kernels.compiled.build import entry
-from xverify.kernels.compiled.staging import ALL, WHOLE
+from xverify.kernels.compiled.tiles import ALL, WHOLE
 
 CHOOSES = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="a thread cannot choose its core"
@@ -30,14 +31,14 @@ pytestmark = pytest.mark.usefixtures("no_endless_wait")
 
 
 def test_one_element_more_than_one_thread_takes() -> None:
-    size = pieces.THREADS_FROM // 4 + 1
+    size = tiles.THREADS_FROM // 4 + 1
     x = drawn("int8", (size,))
     both(x, np.float32(0.1), np.int8(5))
     both(x.reshape(1, -1), np.linspace(0.1, 1, -(-size // 100), dtype=np.float32)[None], None, axis=1, block_size=100)
 
 
 @pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
-@pytest.mark.parametrize("size", [1, 1000, pieces.PIECE, pieces.PIECE + 1, pieces.THREADS_FROM // 4 + 1])
+@pytest.mark.parametrize("size", [1, 1000, tiles.PIECE, tiles.PIECE + 1, tiles.THREADS_FROM // 4 + 1])
 def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> None:
     """Of codes, where they are read too, and of the output."""
     x = np.arange(size * step, dtype=np.uint32)[::step].view(np.int32)
@@ -48,12 +49,12 @@ def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> N
             assert codes.shape == elements.shape == (stop - start,)
             elements[:] = codes
 
-        pieces.for_each_piece(write, out, x, read, pieces.PIECE)
+        tiles.for_each_piece(write, out, x, read, tiles.PIECE)
         assert (out == x).all()
 
 
 def test_several_threads_at_once() -> None:
-    size = pieces.THREADS_FROM
+    size = tiles.THREADS_FROM
     x = drawn("uint8", (size,))
     scales = [np.float32(0.1 * (i + 1)) for i in range(6)]
     want = [xverify.dequantize_linear(x, scale, backend="numpy").tobytes() for scale in scales]
@@ -72,12 +73,12 @@ def on_two_threads() -> set[str]:
         names.add(current_thread().name)
         both_there.wait()
 
-    pool.each(task, 2)
+    threads_module.run_each(task, 2)
     return names
 
 
 def test_a_helper_works_beside_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "threads", lambda: 2)
+    monkeypatch.setattr(threads_module, "threads", lambda: 2)
     assert on_two_threads() == {current_thread().name, "xverify-0"}
 
 
@@ -88,10 +89,10 @@ def test_no_more_helpers_are_woken_than_have_a_piece(
     bell = np.zeros(1, np.int64)
     nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, looks=0, count=threads - 1)
     helpers: list[int] = []
-    monkeypatch.setattr(pool, "threads", lambda: threads)
-    monkeypatch.setattr(pool, "_helpers", lambda count: helpers.append(count) or nobody)
+    monkeypatch.setattr(threads_module, "threads", lambda: threads)
+    monkeypatch.setattr(threads_module, "_helpers", lambda count: helpers.append(count) or nobody)
     done: list[int] = []
-    pool.each(done.append, pieces_)
+    threads_module.run_each(done.append, pieces_)
     assert (sorted(done), nobody.jobs.qsize(), helpers) == (list(range(pieces_)), woken, [threads - 1])
     assert bell == 1
 
@@ -99,20 +100,20 @@ def test_no_more_helpers_are_woken_than_have_a_piece(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_after_a_fork() -> None:
     """The parent's threads are not the child's, which starts its own."""
-    x = drawn("uint8", (pieces.THREADS_FROM,))
+    x = drawn("uint8", (tiles.THREADS_FROM,))
     want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
     child = os.fork()
     if child == 0:
         try:
             same = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes() == want
-            os._exit(0 if same and (pool.threads() < 2 or len(on_two_threads()) == 2) else 1)
+            os._exit(0 if same and (threads_module.threads() < 2 or len(on_two_threads()) == 2) else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "threads", lambda: 3)
+    monkeypatch.setattr(threads_module, "threads", lambda: 3)
     for _ in range(5):
         done = []
 
@@ -122,10 +123,10 @@ def test_what_a_thread_raises_reaches_the_caller_and_the_threads_go_on(monkeypat
             done.append(piece)  # noqa: B023
 
         with pytest.raises(MemoryError, match="no more"):
-            pool.each(task, 20)
+            threads_module.run_each(task, 20)
         assert set(range(7)) <= set(done) <= set(range(20)) - {7}, "what comes behind it need not be done"
     done = []
-    pool.each(done.append, 50)
+    threads_module.run_each(done.append, 50)
     assert sorted(done) == list(range(50))
 
 
@@ -136,7 +137,7 @@ def test_as_many_threads_as_cores_or_as_asked(asked: str, cores: int, monkeypatc
     monkeypatch.setenv("NUMBA_NUM_THREADS", asked)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 2, 4, 6} if process == 0 else {}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    assert pool.usable_cores() == pool.threads.__wrapped__() == cores
+    assert threads_module.usable_cores() == threads_module.threads.__wrapped__() == cores
 
 
 @pytest.mark.parametrize(("counted", "cores"), [(8, 8), (None, 1)])
@@ -146,7 +147,7 @@ def test_as_many_threads_as_the_machine_has_cores(
     monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: counted)
-    assert pool.usable_cores() == cores
+    assert threads_module.usable_cores() == cores
 
 
 @CHOOSES
@@ -154,16 +155,16 @@ def test_a_helper_leaves_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> No
     cores = os.sched_getaffinity(0)
 
     def in_a_thread() -> None:
-        core = pool._current_core()()
-        pool.leave(-1)
+        core = threads_module._current_core()()
+        threads_module.avoid_core(-1)
         assert os.sched_getaffinity(0) == cores
-        pool.leave(core)
+        threads_module.avoid_core(core)
         assert os.sched_getaffinity(0) == cores - {core}
-        assert pool._current_core()() != core
-        pool.leave(core)  # it runs elsewhere by now
+        assert threads_module._current_core()() != core
+        threads_module.avoid_core(core)  # it runs elsewhere by now
         assert os.sched_getaffinity(0) == cores - {core}
-        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {pool._current_core()()})
-        pool.leave(pool._current_core()())  # there is no other
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {threads_module._current_core()()})
+        threads_module.avoid_core(threads_module._current_core()())  # there is no other
         monkeypatch.undo()
         assert os.sched_getaffinity(0) == cores - {core}
 
@@ -178,49 +179,49 @@ def test_a_helper_stays_where_the_caller_is_not(
     callers: int, own: int, leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[tuple[int, set[int]]] = []
-    monkeypatch.setattr(pool, "_current_core", lambda: lambda: own)
+    monkeypatch.setattr(threads_module, "_current_core", lambda: lambda: own)
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, cores: chosen.append((thread, cores)), raising=False)
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda process: {0, 1, 3} if process == os.getpid() else {9}, raising=False
     )
-    pool.leave(callers)
+    threads_module.avoid_core(callers)
     assert chosen == ([(0, {0, 1, 3} - {own})] if leaves else [])
 
 
 @CHOOSES
 def test_helpers_are_told_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    monkeypatch.setattr(pool, "threads", lambda: 2)
-    monkeypatch.setattr(pool, "_current_core", lambda: lambda: 77)
-    monkeypatch.setattr(pool, "leave", told.append)
+    monkeypatch.setattr(threads_module, "threads", lambda: 2)
+    monkeypatch.setattr(threads_module, "_current_core", lambda: lambda: 77)
+    monkeypatch.setattr(threads_module, "avoid_core", told.append)
     done: list[int] = []
     while not told:
-        pool.each(done.append, 3)
+        threads_module.run_each(done.append, 3)
     assert told[0] == 77
 
 
 def test_where_no_system_says_which_core_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.ctypes, "PyDLL", lambda name: object())
-    assert pool._current_core.__wrapped__()() == -1
+    monkeypatch.setattr(threads_module.ctypes, "PyDLL", lambda name: object())
+    assert threads_module._current_core.__wrapped__()() == -1
     monkeypatch.undo()
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    assert pool._current_core.__wrapped__()() == -1
+    assert threads_module._current_core.__wrapped__()() == -1
 
 
-@pytest.mark.parametrize("size", [1, 63, pieces.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24, 1 << 34])
+@pytest.mark.parametrize("size", [1, 63, tiles.THREADS_FROM, (1 << 24) + 5, 1 << 26, 3 << 24, 1 << 34])
 @pytest.mark.parametrize("sharers", [2, 3, 16])
 def test_pieces_become_smaller(size: int, sharers: int) -> None:
-    ends = np.array(pieces._ends(size, sharers))
+    ends = np.array(tiles._ends(size, sharers))
     sizes = np.diff(ends)
     assert (ends[0], ends[-1]) == (0, size)
     assert (sizes > 0).all()
     assert (sizes[:-1] % 64 == 0).all()
     assert (np.diff(sizes) <= 0).all()
-    assert (sizes[:-1] >= pieces.LEAST_PIECE).all()
-    assert sizes[-1] <= pieces.LEAST_PIECE
+    assert (sizes[:-1] >= tiles.LEAST_PIECE).all()
+    assert sizes[-1] <= tiles.LEAST_PIECE
     share = 2 * size / (3 * sharers)
-    assert sizes[0] <= max(pieces.LEAST_PIECE, share + 64)
-    if share > pieces.LEAST_PIECE:
+    assert sizes[0] <= max(tiles.LEAST_PIECE, share + 64)
+    if share > tiles.LEAST_PIECE:
         assert share <= sizes[0] < share + 64
     assert ends.dtype.kind == "i"
 
@@ -239,45 +240,47 @@ def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, int, in
         while shared and (piece := taken(shared))[0] < piece[1]:
             finished(shared)
 
-    taken, finished = (entry(f.py_func, (types.int64,)) for f in (sharing.take, sharing.finish))
-    pieces.for_all_pieces(write, out, x, (lambda start, stop: x[start:stop].copy()) if read else None)
+    taken, finished = (
+        entry(f.py_func, (types.int64,)) for f in (threads_module.take_piece, threads_module.finish_piece)
+    )
+    tiles.for_all_pieces(write, out, x, (lambda start, stop: x[start:stop].copy()) if read else None)
     assert (out == x).all()
     return asked
 
 
 def test_a_loop_is_given_what_one_thread_does_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "threads", lambda: 1)
-    monkeypatch.setattr(pool, "threads", lambda: 1)
-    small, large = pieces.THREADS_FROM // 8 - 1, pieces.THREADS_FROM // 8
+    monkeypatch.setattr(tiles, "threads", lambda: 1)
+    monkeypatch.setattr(threads_module, "threads", lambda: 1)
+    small, large = tiles.THREADS_FROM // 8 - 1, tiles.THREADS_FROM // 8
     monkeypatch.setattr(
-        pieces, "past_caches", lambda read, written: ALL if (read, written) == (4 * large, 8 * large) else 0
+        tiles, "past_caches", lambda read, written: ALL if (read, written) == (4 * large, 8 * large) else 0
     )
     assert all_pieces(small, False, 1) == [(0, small, 0, 0, False)]
     assert all_pieces(large, False, 1) == [(0, large, ALL, 0, False)]
-    monkeypatch.setattr(pieces, "LARGE_PIECE", 1 << 17)
+    monkeypatch.setattr(tiles, "LARGE_PIECE", 1 << 17)
     assert all_pieces(large, False, 1) == [(0, 1 << 17, ALL, 0, False), (1 << 17, large - (1 << 17), ALL, 0, False)]
-    monkeypatch.setattr(pieces, "PIECE", 1 << 16)
-    parts = [(start, min(pieces.PIECE, small - start), 0, 0, False) for start in range(0, small, pieces.PIECE)]
+    monkeypatch.setattr(tiles, "PIECE", 1 << 16)
+    parts = [(start, min(tiles.PIECE, small - start), 0, 0, False) for start in range(0, small, tiles.PIECE)]
     assert all_pieces(small, True, 1) == parts
     assert {how for *_, how in all_pieces(small, False, 2)} == {False}
 
 
 def test_a_loop_is_given_all_that_threads_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (pieces, pool):
+    for module in (tiles, threads_module):
         monkeypatch.setattr(module, "threads", lambda: 2)
     large, nobody = (
-        pieces.THREADS_FROM // 8,
+        tiles.THREADS_FROM // 8,
         SimpleNamespace(jobs=SimpleQueue(), bell=np.zeros(1, np.int64).ctypes.data, looks=0, count=1),
     )
-    monkeypatch.setattr(pool, "_helpers", lambda count: nobody)
+    monkeypatch.setattr(threads_module, "_helpers", lambda count: nobody)
     monkeypatch.setattr(
-        pieces, "past_caches", lambda read, written: WHOLE if (read, written) == (4 * large + 4, 8 * large + 8) else 0
+        tiles, "past_caches", lambda read, written: WHOLE if (read, written) == (4 * large + 4, 8 * large + 8) else 0
     )
     for size, span, expected in (
         (large - 1, large, [(0, large - 1, 0)]), (large, large, [(0, large, 0)]),
         (large + 1, large, [(0, large, WHOLE), (large, 1, WHOLE)]),
     ):  # fmt: skip
-        monkeypatch.setattr(pieces, "SHARED", span)
+        monkeypatch.setattr(tiles, "SHARED", span)
         asked = all_pieces(size, False, 1)
         assert [(start, count, streamed) for start, count, streamed, *_ in asked] == expected
         assert all(bool(shared) is (size >= large) and not helps for *_, shared, helps in asked)
@@ -296,8 +299,8 @@ def test_a_last_cache_that_is_large_is_shared_with_others(
             raise said
         return said
 
-    monkeypatch.setattr(pieces.Path, "read_text", read)
-    assert pieces.own_cache.__wrapped__() == size
+    monkeypatch.setattr(tiles.Path, "read_text", read)
+    assert tiles.own_cache.__wrapped__() == size
 
 
 @pytest.mark.parametrize(
@@ -308,8 +311,8 @@ def test_of_what_is_stored_past_the_caches(
     cache: int | None, read: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """most: bytes of the largest output that is not."""
-    monkeypatch.setattr(pieces, "own_cache", lambda: cache)
-    assert [pieces.leaves_caches(read, written) for written in (0, most, most + 1, 1 << 40)] == [
+    monkeypatch.setattr(tiles, "own_cache", lambda: cache)
+    assert [tiles.leaves_caches(read, written) for written in (0, most, most + 1, 1 << 40)] == [
         False,
         False,
         True,
@@ -318,19 +321,19 @@ def test_of_what_is_stored_past_the_caches(
 
 
 def test_what_is_cut_is_stored_so_of_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "own_cache", lambda: None)
+    monkeypatch.setattr(tiles, "own_cache", lambda: None)
     room = 24 << 20
     sizes = (0, room - 1, room, 2 * room - 1, 2 * room, 1 << 40)
-    assert [pieces.past_caches(0, written) for written in sizes] == [0, 0, WHOLE, WHOLE, ALL, ALL]
-    monkeypatch.setattr(pieces, "own_cache", lambda: 1000)
+    assert [tiles.past_caches(0, written) for written in sizes] == [0, 0, WHOLE, WHOLE, ALL, ALL]
+    monkeypatch.setattr(tiles, "own_cache", lambda: 1000)
     sizes = (1000, 1001, 2601, 2602)
-    assert [pieces.past_caches(300, written) for written in sizes] == [0, WHOLE, WHOLE, ALL]
+    assert [tiles.past_caches(300, written) for written in sizes] == [0, WHOLE, WHOLE, ALL]
 
 
 @pytest.mark.parametrize(("threads", "count"), [(1, 3), (4, 1), (4, 0)])
 def test_the_caller_alone_needs_no_queue(threads: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "threads", lambda: threads)
-    monkeypatch.delattr(pool, "_helpers")
+    monkeypatch.setattr(threads_module, "threads", lambda: threads)
+    monkeypatch.delattr(threads_module, "_helpers")
     done: list[int] = []
-    pool.each(done.append, count)
+    threads_module.run_each(done.append, count)
     assert done == list(range(count))

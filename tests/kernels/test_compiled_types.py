@@ -16,11 +16,11 @@ from numba import types
 
 from xverify.kernels.blocks import Spread
 from xverify.kernels.compiled import linear, ranges
-from xverify.kernels.compiled.flat import Flat
+from xverify.kernels.compiled.layout import Rows, Runs
 from xverify.kernels.compiled.linear import Linear
-from xverify.kernels.compiled.pieces import THREADS_FROM
-from xverify.kernels.compiled.places import Rows, Runs
+from xverify.kernels.compiled.memory import Flat
 from xverify.kernels.compiled.ranges import Ranged
+from xverify.kernels.compiled.tiles import THREADS_FROM
 from xverify.kernels.plans import Operand
 
 U8, U16, I16, I32, I64 = types.uint8, types.uint16, types.int16, types.int32, types.int64

@@ -14,7 +14,7 @@ from xverify.oracles.arrays import pack
 
 pytest.importorskip("numba")
 
-from xverify.kernels.compiled import packed as packed_pieces
+from xverify.kernels.compiled import tiles as packed_pieces
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
@@ -137,7 +137,7 @@ def test_parts_that_compiled_loops_unpack(bits: int) -> None:
     in_byte = 8 // bits
     packed = np.random.default_rng(2).integers(0, 256, 40, np.uint8)
     every = unpack(packed, bits, 0, packed.size * in_byte).tolist()
-    read = packed_pieces.reading(packed, in_byte)
+    read = packed_pieces.packed_reader(packed, in_byte)
     for start, stop in ((0, 1), (0, 40), (1, 2), (7, 7 + in_byte), (33, 38), (40, 40 * in_byte - 1), (5, 40 * in_byte)):
         part = read(start, stop)
         assert part.tolist() == every[start:stop]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from xverify.kernels.compiled.places import Places, Runs
+from xverify.kernels.compiled.layout import Layout, Runs
 
 Array = np.ndarray[Any, Any]
 
 
-def parameters(places: Places | None, size: int) -> Array:
+def parameters(places: Layout | None, size: int) -> Array:
     """The parameter of each element, as `xverify.kernels.compiled.loops` says it."""
     element = np.arange(size)
     if places is None:

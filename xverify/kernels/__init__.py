@@ -1,4 +1,4 @@
-"""Dequantization, by NumPy or compiled by Numba: each contract's first reading, bit for bit, and the contract's refusals."""
+"""Dequantization by NumPy or Numba: each contract's first reading, bit for bit, and its refusals."""
 
 from xverify.kernels.linear import dequantize_linear, dynamic_dequantize
 from xverify.kernels.packed import dequantize_packed

@@ -1,4 +1,4 @@
-"""Walking a tensor block by block, with the parameters that belong to each block."""
+"""Walk a tensor block by block, with the parameters that belong to each block."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ import numpy as np
 from xverify.kernels.casting import Array, numbers
 
 BLOCK = 1 << 16
-"""Elements in a block: the largest temporary, in float32 a quarter of a MiB, of which a core's own cache holds several."""
+"""Elements of a block: the largest temporary. In float32 it takes 256 KiB, and a core's own cache holds several."""
 
 Index = tuple[slice, ...]
 Fill = Callable[..., None]
-"""fill(out, x, *parameters): writes one block of the output; parameters broadcast to x."""
+"""fill(out, x, *parameters): write one block of the output. Parameters broadcast to x."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Which parameter serves which element: one for all (axis None), or one for each ``run`` elements along ``axis``.
+    """The granularity of parameters.
 
-    A parameter then has the rank of x: with x's extents but for the axis (blocked), or 1 but for the axis (per axis).
+    A parameter array then has the rank of x: with x's extents but for the axis (blocked), or extents of 1 but for the
+    axis (per axis).
     """
 
     axis: int | None = None
+    """The axis along which parameters vary; None if one parameter serves all elements."""
+
     run: int = 1
+    """Adjacent elements along the axis that share a parameter."""
 
     def shaped(self, parameter: Array | None, rank: int) -> Array | None:
         """The parameter in the form that `at` takes: 0-d, or of rank ``rank``."""
@@ -39,12 +43,16 @@ class Spread:
         return parameter
 
     def at(self, parameter: Array | None, index: Index, real: np.dtype[Any] | None = None) -> Array | None:
-        """The part of a shaped parameter that serves the block at ``index``, as numbers of a float type where one is given."""
+        """The part of a shaped parameter that serves the block at ``index``.
+
+        Args:
+            real: the float type to convert to; None to keep the dtype.
+        """
         if parameter is None or self.axis is None:
             return parameter
         along = index[self.axis]
         first = along.start // self.run
-        place = tuple(
+        part_index = tuple(
             slice(None)
             if extent == 1
             else slice(first, -(-along.stop // self.run))
@@ -52,25 +60,27 @@ class Spread:
             else part
             for i, (part, extent) in enumerate(zip(index, parameter.shape, strict=True))
         )
-        found: Array = parameter[place]
-        if real is not None and found.dtype != real:
-            found = numbers(found, real)
+        parameters: Array = parameter[part_index]
+        if real is not None and parameters.dtype != real:
+            parameters = numbers(parameters, real)
         if self.run == 1:
-            return found
-        expanded: Array = np.take(found, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
+            return parameters
+        expanded: Array = np.take(parameters, np.arange(along.start, along.stop) // self.run - first, axis=self.axis)
         return expanded
 
 
 @dataclass(frozen=True)
 class Computed:
-    """Stands for a parameter, one for each element of the operands, of which a part is computed when it is taken.
-
-    compute: of arrays of one shape an array of that shape and of ``dtype``.
-    """
+    """A parameter array whose parts are computed when they are taken, one parameter for each element of the operands."""
 
     compute: Callable[..., Array]
+    """A function from arrays of one shape to an array of that shape and of ``dtype``."""
+
     operands: tuple[Array, ...]
+    """The arrays that ``compute`` takes, all of one shape."""
+
     dtype: np.dtype[Any]
+    """The dtype of the parameters."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,8 +97,8 @@ class Computed:
     def reshape(self, shape: int | list[int]) -> Computed:
         return replace(self, operands=tuple(operand.reshape(shape) for operand in self.operands))
 
-    def __getitem__(self, place: Any) -> Array:
-        return self.compute(*(operand[place] for operand in self.operands))
+    def __getitem__(self, index: Any) -> Array:
+        return self.compute(*(operand[index] for operand in self.operands))
 
 
 def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
@@ -108,19 +118,24 @@ def blocks(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Index]:
 
 
 def some_numbers(parameter: Array | None, real: np.dtype[Any]) -> Array | None:
-    """A parameter as numbers, where these are few; what is as large as a block is left to `Spread.at`."""
+    """A parameter as numbers if it has at most BLOCK elements. `Spread.at` converts a larger one by parts."""
     return parameter if parameter is None or parameter.size > BLOCK else numbers(parameter, real)
 
 
 def block_size(real: np.dtype[Any] | None) -> int:
-    """Elements of a block for arithmetic in that type: in float64 half as many, of which each takes twice as much."""
+    """Elements of a block for arithmetic in that type: half as many in float64, whose elements take twice the memory."""
     return BLOCK if real is None or real.itemsize == 4 else BLOCK // 2
 
 
 def for_each_block(
     fill: Fill, out: Array, x: Array, spread: Spread, real: np.dtype[Any] | None, *parameters: Array | None
 ) -> None:
-    """Call ``fill`` for every block of ``x`` and ``out``, with parameters as `some_numbers` gives them. real: see `Spread.at`."""
+    """Call ``fill`` for every block of ``x`` and ``out``.
+
+    Args:
+        real: the float type of parameters, as for `Spread.at`.
+        parameters: results of `some_numbers`.
+    """
     if spread.axis is None and x.flags.c_contiguous and out.flags.c_contiguous:
         # One dimension: fewer and longer blocks, and no 0-d arrays, which NumPy turns into scalars.
         x, out = x.ravel(), out.ravel()

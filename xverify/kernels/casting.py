@@ -31,15 +31,16 @@ _UPPER_12 = np.int64(~((1 << 41) - 1))
 
 
 def is_byte_coded(dtype: np.dtype[Any]) -> bool:
-    """Whether the dtype's codes are single bytes that NumPy itself cannot compute with."""
+    """True if codes are single bytes with which NumPy itself cannot compute."""
     return dtype.itemsize == 1 and dtype.kind not in "iub"
 
 
 @cache
 def code_values(dtype: np.dtype[Any]) -> Array:
-    """The float32 value of every byte of a dtype of 8 bits or fewer; each such value is exact in float32.
+    """The float32 value of every byte of a dtype of 8 bits or fewer; each value is exact.
 
-    The unused high bits of a 4- or 2-bit type's byte are ignored: ml_dtypes fills them with an integer's sign, others with 0.
+    The unused high bits of a 4- or 2-bit type's byte are ignored: ml_dtypes fills them with an integer's sign, others
+    with 0.
     """
     codes = np.arange(256, dtype=np.uint8)
     if dtype.name.startswith("float4"):  # ml_dtypes takes any of these bits for a sign

@@ -1,4 +1,4 @@
-"""What ONNX, com.microsoft and oneDNN admit, by dtypes, shapes and attributes: each call's plan, or its refusal."""
+"""The checks of ONNX, com.microsoft and oneDNN calls, by dtypes, shapes and attributes: a plan, or a refusal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
+from xverify.kernels.backends import planned
 from xverify.kernels.blocks import Spread
 from xverify.kernels.editions import Edition, dtype_name, edition
-from xverify.kernels.formula import planned
 from xverify.kernels.plans import Operand, Plan, remembered
 
 
@@ -30,7 +30,16 @@ def linear_plan(
     x_in_byte: int = 1,
     zero_points_in_byte: int = 1,
 ) -> Plan:
-    """The checks of `dequantize_linear`, and of `dequantize_packed`: so many codes are then in a byte."""
+    """Check a call of `dequantize_linear`, or of `dequantize_packed`, and plan it.
+
+    Args:
+        x_in_byte: codes in a byte of x.
+        zero_points_in_byte: codes in a byte of zero points.
+
+    Raises:
+        TypeError: for a dtype or an attribute that the edition lacks.
+        ValueError: for a shape or a value that the edition lacks.
+    """
     rules = edition(contract, "linear")
     x, scale = Operand(x_dtype, x_shape, x_in_byte), Operand(scale_dtype, scale_shape)
     zero_point = (
@@ -66,7 +75,12 @@ def dynamic_plan(
     axis: int,
     backend: str | None,
 ) -> Plan:
-    """The checks of `dynamic_dequantize`."""
+    """Check a call of `dynamic_dequantize`, and plan it.
+
+    Raises:
+        TypeError: for a dtype that the edition lacks.
+        ValueError: for a shape or a value that the edition lacks.
+    """
     rules = edition(contract, "onednn")
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
     zps = None if zps_dtype is None else Operand(zps_dtype, zps_shape or ())
@@ -76,7 +90,7 @@ def dynamic_plan(
         admitted = rules.domain.zero_points_for(dtype_name(src.dtype))
         if not admitted:
             rules.refuse(TypeError, "zps-float8", "zps", "given", f"None, since src is {src.dtype}")
-        if rules.id.startswith("onednn/Dequantize-1"):  # whose zps are a list of s64
+        if rules.id.startswith("onednn/Dequantize-1"):  # its zps are a list of s64
             admitted = (*admitted, "int64")
         rules.require_dtype("zps-type", "zps", zps.dtype, admitted)
     elif rules.domain.zero_point_required:
@@ -98,7 +112,11 @@ def dynamic_plan(
 
 
 def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
-    """The output dtype of that name; TypeError when there is none such, or the edition lacks it."""
+    """The output dtype of that name.
+
+    Raises:
+        TypeError: if there is no such dtype, or the edition lacks it.
+    """
     admitted = rules.domain.output_dtypes
     try:
         dtype = np.dtype(getattr(ml_dtypes, out_dtype, out_dtype) if isinstance(out_dtype, str) else out_dtype)
@@ -109,7 +127,7 @@ def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def _output_dtype(rules: Edition, scale: Operand, out_dtype: DTypeLike | None) -> np.dtype[Any]:
-    """The scale's dtype or ``out_dtype``, if the edition has it as an output."""
+    """``out_dtype``, or the scale's dtype, if the edition has it as an output."""
     rules.require_attribute("output_dtype", out_dtype)
     return named_dtype(rules, scale.dtype.newbyteorder("=") if out_dtype is None else out_dtype)
 
@@ -117,7 +135,7 @@ def _output_dtype(rules: Edition, scale: Operand, out_dtype: DTypeLike | None) -
 def _spread(
     rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None, block_size: int | None
 ) -> Spread:
-    """How the scale spreads over x, by the shapes alone; ValueError where the edition has no such granularity."""
+    """The granularity, by the shapes alone; ValueError if the edition lacks it."""
     granularities, rank = rules.domain.granularities, len(x)
     run = 0 if block_size is None else rules.integer("block-size", "block_size", block_size)
     if run < 0:
@@ -159,7 +177,7 @@ def _one_dimensional(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...],
 
 
 def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None) -> Spread:
-    """com.microsoft: an axis that is given asks for 1-D parameters, one that is not for scalars."""
+    """The granularity of com.microsoft: 1-D parameters with an axis, scalars without one."""
     if axis is None:
         if scale not in ((), (1,)):
             rules.refuse(ValueError, "granularity", "the shape of scale", scale, "(), since no axis is given")

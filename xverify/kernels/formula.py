@@ -1,4 +1,4 @@
-"""The arithmetic of (x - zero_point) * scale, and / scale, with NumPy, of operands that have been checked."""
+"""NumPy's arithmetic of (x - zero_point) * scale, and / scale, for operands that have been checked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from xverify.kernels import casting
-from xverify.kernels.backends import chosen
 from xverify.kernels.blocks import Fill, Spread, for_each_block, some_numbers
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, is_byte_coded, numbers
-from xverify.kernels.plans import Operand, Plan
 
 WIDE_FLOATS = (np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e5m2fnuz))
 """The 8-bit types whose differences have up to 33 significant bits."""
@@ -21,34 +19,14 @@ SINGLE_LIMIT = (1 << 24) - (1 << 16)
 """Differences of an 8- or 16-bit integer and a zero point of at most this magnitude are exact in float32."""
 
 LOOK_UP_FROM = 256
-"""From this size on, an output for each code is computed once and then looked up."""
-
-
-def planned(
-    backend: str | None,
-    dtype: np.dtype[Any],
-    x: Operand,
-    scale: Operand,
-    zero_point: Operand | None,
-    spread: Spread,
-    by_division: bool = False,
-) -> Plan:
-    """The plan of operands that have been checked: the formula on the backend."""
-    # NumPy's own object for that dtype, which most arrays have, is known by its identity.
-    dtype = np.dtype(dtype.type)
-    if chosen(backend) == "numpy":
-        return Plan(dtype, partial(apply, spread=spread, by_division=by_division), spread=spread)
-    from xverify.kernels.compiled.linear import Linear
-
-    formula = Linear.of(dtype, x, scale, zero_point, spread, by_division)
-    return Plan(dtype, formula, formula.for_small(x.shape), spread)
+"""Elements from which on an output is computed once for each code and then looked up."""
 
 
 def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: Spread, by_division: bool) -> None:
     """Write the formula's value for every element of x; the operands have been checked."""
     fill, real = arithmetic(out.dtype, x, scale, zero_point, by_division)
     with np.errstate(all="ignore"):
-        factor, offset = (spread.shaped(some_numbers(given, real), x.ndim) for given in (scale, zero_point))
+        factor, offset = (spread.shaped(some_numbers(parameter, real), x.ndim) for parameter in (scale, zero_point))
         looked_up = is_byte_coded(x.dtype) or out.dtype != FLOAT32
         if x.dtype.itemsize == 1 and looked_up and spread.axis is None and x.size > LOOK_UP_FROM:
             table = np.empty(256, out.dtype)
@@ -59,7 +37,7 @@ def apply(out: Array, x: Array, scale: Array, zero_point: Array | None, spread: 
 
 
 def look_up(table: Array, out: Array, x: Array) -> None:
-    """out = the table's entry for each byte of x, whatever the strides of both."""
+    """Write the table's entry for each byte of x; both arrays may have any strides."""
 
     def fill(part: Array, codes: Array) -> None:
         if part.flags.c_contiguous:
@@ -73,7 +51,7 @@ def look_up(table: Array, out: Array, x: Array) -> None:
 def arithmetic(
     out: np.dtype[Any], x: Array, scale: Array, zero_point: Array | None, by_division: bool
 ) -> tuple[Fill, np.dtype[Any]]:
-    """The cheapest arithmetic that is exact before its last rounding, and the type that it computes in."""
+    """The cheapest arithmetic that is exact before its last rounding, and the float type that it computes in."""
     narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in WIDE_FLOATS)
     if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
         narrow = lie_within(zero_point, SINGLE_LIMIT)
@@ -81,9 +59,9 @@ def arithmetic(
         # A difference of 24 bits or fewer and a scale, both exact in float32: its one operation is the one rounding.
         return partial(_fill_single, by_division), FLOAT32
     if by_division:
-        # A midpoint of float32 has 25 bits and a scale 24, so their product and the difference are integers of 49 bits or fewer
-        # in one unit: a quotient that is no midpoint is off it by 2^-49 of itself, and float64, which rounds by 2^-53, never
-        # makes it one.
+        # A midpoint of float32 has 25 bits and a scale 24. So their product and the difference are integers of 49 bits or fewer
+        # in one unit. A quotient that is not a midpoint differs from it by 2^-49 of itself, and float64, which rounds by 2^-53,
+        # never makes it one.
         return partial(_fill_double, np.divide), FLOAT64
     if narrow or scale.dtype != FLOAT32:
         return partial(_fill_double, np.multiply), FLOAT64
@@ -91,7 +69,7 @@ def arithmetic(
 
 
 def lie_within(integers: Array, limit: int) -> bool:
-    """Whether none is larger than the limit in magnitude; an array of comparisons would be as long as they are."""
+    """True if no integer exceeds the limit in magnitude. An array of comparisons would be as long as the integers."""
     return int(integers.max(initial=0)) <= limit and int(integers.min(initial=0)) >= -limit
 
 

@@ -16,7 +16,7 @@ from xverify.kernels.formula import lie_within
 from xverify.kernels.plans import Plan
 
 _DOUBLE_LIMIT = 1 << 40
-"""Differences with a zero point of at most this magnitude have the 41 bits that `casting.multiply` is exact for."""
+"""The largest magnitude of a zero point whose differences have 41 bits, for which `casting.multiply` is exact."""
 
 
 def dequantize_linear(
@@ -33,25 +33,36 @@ def dequantize_linear(
 ) -> Array:
     """y = (x - zero_point) * scale, exact and rounded once.
 
-    Source: the summary of ONNX DequantizeLinear 10 to 25 (clause "formula" of ``ai.onnx/DequantizeLinear-<n>``), and of
-    com.microsoft DequantizeLinear 1. Granularity, by the sentences of clauses "granularity" and "block-shape":
+    The granularity follows the clauses "granularity" and "block-shape":
 
-    - scale 0-d: per tensor; ``axis`` and ``block_size`` are then not used;
-    - scale 1-D of x's extent along ``axis``: per axis (com.microsoft: when ``axis`` is given);
+    - scale 0-d: per tensor; ``axis`` and ``block_size`` are not used;
+    - scale 1-D of x's extent along ``axis``: per axis (com.microsoft: if ``axis`` is given);
     - scale of x's rank with ``block_size`` > 0: blocked; its extent is ceil(extent / block_size) along ``axis``, and
       x's elsewhere. The last block may be partial.
 
-    Where the text is silent the natural meaning is taken: a 1-D scale of one element serves the whole tensor.
+    Where the text is silent, a 1-D scale of one element serves the whole tensor.
 
-    x: any shape, a dtype of the edition (4- and 2-bit types as ml_dtypes arrays). scale: float32, float16,
-    bfloat16 or float8_e8m0fnu, as the edition has it. zero_point: scale's shape and x's dtype; None is 0.
-    axis, block_size, out_dtype: None is "not given", that is the edition's default: axis 1 (com.microsoft: none, per
-    tensor), block_size 0, scale's dtype.
-    out: the array to write and return, of x's shape and the output dtype, any strides; it must not overlap an input.
+    Args:
+        x: any shape, a dtype of the edition (4- and 2-bit types as ml_dtypes arrays).
+        scale: float32, float16, bfloat16 or float8_e8m0fnu, as the edition has it.
+        zero_point: scale's shape and x's dtype; None is 0.
+        axis: None for the edition's default: 1 (com.microsoft: none, per tensor).
+        block_size: None for the edition's default, 0.
+        out_dtype: the output's dtype (ONNX 23 and later); None for scale's dtype.
+        out: the array to write and return, of x's shape and the output dtype, any strides. It must not overlap an input.
+        contract: the id of an edition.
+        backend: "numpy", "numba", or None for the fastest that is installed.
 
-    Returns an array of x's shape in scale's dtype, or in ``out_dtype`` (ONNX 23 and later).
-    Raises TypeError (dtypes, attributes that the edition lacks) or ValueError (shapes, values), naming the clause; for
-    an unknown contract ValueError.
+    Returns:
+        An array of x's shape, in scale's dtype or in ``out_dtype``.
+
+    Raises:
+        TypeError: for a dtype or an attribute that the edition lacks. The message names the clause.
+        ValueError: for a shape or a value that the edition lacks, or an unknown contract.
+
+    Source:
+        The summary of ONNX DequantizeLinear 10 to 25 (clause "formula" of ``ai.onnx/DequantizeLinear-<n>``), and of
+        com.microsoft DequantizeLinear 1.
     """
     if type(x) is not np.ndarray:
         x = np.asarray(x)
@@ -78,7 +89,7 @@ def dequantize_linear(
 def evaluated(
     plan: Plan, out: Array | None, shape: tuple[int, ...], x: Array, scale: Array, zero_point: Array | None
 ) -> Array:
-    """What a plan gives, in ``out`` or in a new array of that shape. Raises what `editions.output` raises."""
+    """The result of a plan, in ``out`` or in a new array of that shape. Raises as `editions.output`."""
     if plan.small is not None:
         if out is None:
             out = np.empty(shape, plan.dtype)
@@ -107,20 +118,31 @@ def dynamic_dequantize(
 ) -> Array:
     """dst = (src - zps) * scales, or / scales, exact and rounded once to the type of the scales.
 
-    Source: oneDNN DynamicDequantize-1, clause "formula": ``@multiply`` is the specification (2020-2022), ``@divide``
-    the developer guide, ``@3.0`` and ``@3.7`` that of the releases from there on; and ``onednn/Dequantize-1`` (``@3.0`` and
-    ``@3.5``), which multiplies, and whose attributes scales and zps are the arrays of that name here. The difference is exact
-    also where it leaves the range of int32, of which the texts say nothing.
+    The difference is exact also where it leaves the range of int32, about which the texts are silent.
 
-    src: any shape, int8 or uint8 (``@3.7``: also int4, uint4; Dequantize-1@3.5: float8_e4m3fn, float8_e5m2). scales: float32
-    (``@3.7``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along ``axis``
-    ("per_channel"; axis in [-rank, rank - 1]). zps: int8, uint8 or int32 whatever src is (for int4 and uint4: int4, uint4 or
-    int32; Dequantize-1: int32 or int64, and none for float8), of scales' shape, at most 2^40 in magnitude; None is 0
-    (Dequantize-1@3.0: refused).
-    out: the array to write and return, of scales' dtype and src's shape, any strides; it must not overlap an input.
+    Args:
+        src: any shape, int8 or uint8 (``@3.7``: also int4, uint4; Dequantize-1@3.5: float8_e4m3fn, float8_e5m2).
+        scales: float32 (``@3.7``: also float16, bfloat16), 1-D: one element (``qtype`` "per_tensor"), or src's extent along
+            ``axis`` ("per_channel").
+        zps: scales' shape, at most 2^40 in magnitude; None is 0 (Dequantize-1@3.0: refused). int8, uint8 or int32 for any src;
+            for int4 and uint4: int4, uint4 or int32; Dequantize-1: int32 or int64, and none for float8.
+        qtype: "per_tensor" or "per_channel".
+        axis: in [-rank, rank - 1].
+        out: the array to write and return, of scales' dtype and src's shape, any strides. It must not overlap an input.
+        contract: the id of an edition. ``@multiply`` is the specification (2020-2022), ``@divide`` the developer guide, ``@3.0``
+            and ``@3.7`` the guide of the releases from there on. ``onednn/Dequantize-1`` (``@3.0``, ``@3.5``) multiplies; its
+            attributes scales and zps are the arrays of that name here.
+        backend: "numpy", "numba", or None for the fastest that is installed.
 
-    Returns an array of src's shape in scales' dtype.
-    Raises TypeError (dtypes) or ValueError (shapes, axis, qtype), naming the clause.
+    Returns:
+        An array of src's shape in scales' dtype.
+
+    Raises:
+        TypeError: for a dtype. The message names the clause.
+        ValueError: for a shape, an axis or a qtype.
+
+    Source:
+        oneDNN DynamicDequantize-1 and Dequantize-1, clause "formula".
     """
     src, scales = np.asarray(src), np.asarray(scales)
     zps = None if zps is None else np.asarray(zps)
@@ -144,7 +166,7 @@ def dynamic_dequantize(
 
 
 def _require_exact(contract: str, zps: Array) -> None:
-    """ValueError for a zero point of which no difference is known to be exact."""
+    """Raise ValueError for a zero point whose differences may not be exact."""
     if not lie_within(zps, _DOUBLE_LIMIT):
         beyond = zps[(zps > _DOUBLE_LIMIT) | (zps < -_DOUBLE_LIMIT)]
         rules = edition(contract, "onednn")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from operator import index
+from operator import index as as_integer
 from typing import Any
 
 import ml_dtypes
@@ -25,7 +25,7 @@ WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 """Bits of the dtypes that are packed."""
 
 BYTE = np.dtype(np.uint8)
-"""Of memory that holds packed codes."""
+"""The dtype of memory that holds packed codes."""
 
 
 def dequantize_packed(
@@ -42,19 +42,29 @@ def dequantize_packed(
     contract: str = "ai.onnx/DequantizeLinear-25",
     backend: str | None = None,
 ) -> Array:
-    """`xverify.dequantize_linear` of codes that are packed.
+    """`xverify.dequantize_linear` of packed codes.
 
-    Source: "Packed 4-bit elements" and "Packed 2-bit elements" of ONNX (IR specification, and TensorProto's raw_data): elements
-    in C order, the first of a byte in its lowest bits; what the last byte has too much is not looked at.
+    Elements are in C order, the first of a byte in its lowest bits. Unused bits of the last byte are ignored.
+    Compiled loops read packed codes directly. NumPy unpacks the codes of x a block at a time, and all zero points first.
 
-    x: bytes, uint8, 1-D, ceil(elements * bits / 8) of them. dtype: what the codes are: int4, uint4, float4_e2m1fn, int2 or
-    uint2, as a name or as ml_dtypes' dtype. shape: the tensor's. zero_point: None is 0; packed bytes too (uint8, 1-D), for as
-    many codes as scale has elements, or an array of ``dtype`` and of scale's shape. The others: as `xverify.dequantize_linear`,
-    of which this has the refusals.
+    Args:
+        x: the bytes: uint8, 1-D, ceil(elements * bits / 8) of them.
+        scale: as for `xverify.dequantize_linear`.
+        zero_point: packed bytes too (uint8, 1-D), for as many codes as scale has elements; or an array of ``dtype`` and of
+            scale's shape; None is 0.
+        dtype: the dtype of the codes: int4, uint4, float4_e2m1fn, int2 or uint2, as a name or as ml_dtypes' dtype.
+        shape: the shape of the tensor.
+        axis, block_size, out_dtype, out, contract, backend: as for `xverify.dequantize_linear`.
 
-    Compiled loops read packed codes as they are. NumPy unpacks those of x a block at a time, and all zero points first.
+    Returns:
+        An array of ``shape``.
 
-    Returns an array of ``shape``. Raises TypeError or ValueError, those of `xverify.dequantize_linear`, and for x, dtype, shape.
+    Raises:
+        TypeError: as `xverify.dequantize_linear`, and for the dtype of x, ``dtype`` and ``shape``.
+        ValueError: as `xverify.dequantize_linear`, and for the shape of x and ``shape``.
+
+    Source:
+        "Packed 4-bit elements" and "Packed 2-bit elements" of ONNX (IR specification, and TensorProto's raw_data).
     """
     if type(x) is not np.ndarray:
         x = np.asarray(x)
@@ -64,7 +74,7 @@ def dequantize_packed(
         zero_point = np.asarray(zero_point)
     if type(shape) is not tuple or not _INT.issuperset(
         map(type, shape)
-    ):  # of the cached plans 1.0 and True are keys as 1 is
+    ):  # as keys of cached plans, 1.0 and True equal 1
         shape = _extents(shape)
     plan = packed_plan(
         contract,
@@ -100,7 +110,7 @@ def packed_plan(
     out_dtype: DTypeLike | None,
     backend: str | None,
 ) -> Plan:
-    """The checks of `dequantize_packed`; x_dtype and x_shape are those of the bytes."""
+    """Check a call of `dequantize_packed`, and plan it. x_dtype and x_shape are those of the bytes."""
     unpacked, extents = _packed_dtype(dtype), _extents(shape)
     bits = WIDTHS[unpacked.name]
     _require_bytes("x", x_dtype, x_shape, prod(extents), bits)
@@ -124,7 +134,7 @@ def _unpacked(
     scale: Array,
     zero_point: Array | None,
 ) -> None:
-    """The formula with NumPy, of codes that are unpacked first, but for those of x that are more than a block's."""
+    """Compute the formula with NumPy: unpack the zero points, and the codes of x by blocks if they are many."""
     bits = WIDTHS[dtype.name]
     if zero_point is not None and has_packed_zero_points:
         zero_point = unpack(zero_point, bits, 0, scale.size).view(dtype).reshape(scale.shape)
@@ -137,26 +147,26 @@ def _unpacked(
 def _in_blocks(
     out: Array, dtype: np.dtype[Any], packed: Array, scale: Array, zero_point: Array | None, spread: Spread
 ) -> None:
-    """The formula with NumPy, without all codes unpacked at once."""
+    """Compute the formula with NumPy, unpacking one block of codes at a time."""
     fill, real = arithmetic(out.dtype, np.empty(0, dtype), scale, zero_point, False)
     start = 0
     with np.errstate(all="ignore"):
-        factor, offset = (spread.shaped(some_numbers(given, real), out.ndim) for given in (scale, zero_point))
-        for place in blocks(out.shape, block_size(real)):
-            part = out[place]
+        factor, offset = (spread.shaped(some_numbers(parameter, real), out.ndim) for parameter in (scale, zero_point))
+        for index in blocks(out.shape, block_size(real)):
+            part = out[index]
             codes = unpack(packed, WIDTHS[dtype.name], start, start + part.size).view(dtype)
-            fill(part, codes.reshape(part.shape), spread.at(factor, place, real), spread.at(offset, place, real))
+            fill(part, codes.reshape(part.shape), spread.at(factor, index, real), spread.at(offset, index, real))
             start += part.size
 
 
 def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
-    """Codes start ... stop - 1, one a byte, with zeros above."""
+    """Codes start ... stop - 1, one a byte, with zeros above. bits: bits of a code."""
     per_byte = 8 // bits
     first = start // per_byte
     part = packed[first : -(-stop // per_byte)]
     codes: Array = np.empty(part.size * per_byte, np.uint8)
-    for place in range(per_byte):
-        np.right_shift(part, np.uint8(place * bits), out=codes[place::per_byte])
+    for position in range(per_byte):
+        np.right_shift(part, np.uint8(position * bits), out=codes[position::per_byte])
     codes &= np.uint8((1 << bits) - 1)
     return codes[start - first * per_byte : stop - first * per_byte]
 
@@ -166,7 +176,7 @@ _INT = frozenset((int,))
 
 def _extents(shape: Any) -> tuple[int, ...]:
     try:
-        extents = tuple(map(index, shape))
+        extents = tuple(map(as_integer, shape))
     except TypeError:
         raise TypeError(f"shape is {shape}; expected integers") from None
     if any(extent < 0 for extent in extents):
@@ -176,12 +186,12 @@ def _extents(shape: Any) -> tuple[int, ...]:
 
 def _packed_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     try:
-        found = np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
+        packed = np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
     except TypeError:
         raise TypeError(f"dtype is {dtype!r}; expected {' or '.join(WIDTHS)}") from None
-    if found.name not in WIDTHS:
-        raise TypeError(f"dtype is {found}; expected {' or '.join(WIDTHS)}")
-    return found
+    if packed.name not in WIDTHS:
+        raise TypeError(f"dtype is {packed}; expected {' or '.join(WIDTHS)}")
+    return packed
 
 
 def _require_bytes(where: str, dtype: np.dtype[Any], shape: tuple[int, ...] | None, elements: int, bits: int) -> None:

@@ -1,7 +1,7 @@
-"""What the checks of a call come to. They look at dtypes, shapes and attributes only, so that a call like one before needs none.
+"""Plans: the results of a call's checks, cached by dtypes, shapes and attributes.
 
-What may differ between two calls with the same plan is looked at each time: where ``out`` lies and whether it can be written, the
-strides of all arrays, and their values.
+Two calls with one plan may differ in the address and writability of ``out``, and in strides and values. Every call
+checks these.
 """
 
 from __future__ import annotations
@@ -18,33 +18,45 @@ from xverify.kernels.casting import BFLOAT16, FLOAT16, FLOAT32
 
 
 class Operand(NamedTuple):
-    """An array as far as the checks look at it."""
+    """An array, as far as the checks look at it."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     in_byte: int = 1
-    """Codes in a byte of its memory: more than one where they are packed, in an array of bytes of rank 1."""
+    """Codes in a byte of its memory: more than one if they are packed, in an array of bytes of rank 1."""
 
 
 Small = Callable[..., bool]
-"""small(out, *operands): the arithmetic for one small tensor. It returns whether it did it: where ``out``, of the right dtype and
-shape, can be written and shares no memory with an operand, and all arrays are in C order."""
+"""small(out, *operands): the arithmetic of one small tensor. True if it was done.
+
+It is done if ``out``, of the right dtype and shape, is writeable and shares no memory with an operand, and all arrays
+are in
+C order.
+"""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """dtype: the output's. apply(out, *operands): the arithmetic, on a backend. small: a faster way that may be there.
-    spread: how scales and zero points spread over x."""
+    """The result of a call's checks."""
 
     dtype: np.dtype[Any]
+    """The output's dtype."""
+
     apply: Callable[..., None]
+    """apply(out, *operands): the arithmetic, on a backend."""
+
     small: Small | None = None
+    """A faster form for small tensors, if there is one."""
+
     spread: Spread = Spread()  # noqa: RUF009
+    """The granularity of scales and zero points."""
 
 
 _FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
-"""Types of attributes whose values cannot change and equal none that must be told from them, as True equals 1: for these a plan
-may be kept. A dtype's type is its own."""
+"""Types of attributes whose values are immutable and equal no other value that must be told apart, as True equals 1.
+
+Only plans of such attributes are cached. Each dtype has its own type.
+"""
 
 
 class Planner(Protocol):
@@ -56,16 +68,21 @@ class Planner(Protocol):
 
 
 def remembered(plan: Callable[..., Plan], attributes: int = 7) -> Planner:
-    """The function, to be called by places, with its last plans kept. A refusal is none of them. attributes: from which place on
-    these are given; before them the contract, and the dtypes and shapes of three operands."""
-    kept = lru_cache(maxsize=1024)(plan)
+    """The function with its last plans cached. It takes positional arguments only; refusals are not cached.
+
+    Args:
+        plan: the function that makes plans.
+        attributes: the index of the first attribute. Before it come the contract, and the dtypes and shapes of three
+            operands.
+    """
+    cached = lru_cache(maxsize=1024)(plan)
 
     @wraps(plan)
     def planner(*call: Any) -> Plan:
         for attribute in call[attributes:]:
             if type(attribute) not in _FIXED:
                 return plan(*call)
-        return kept(*call)
+        return cached(*call)
 
-    planner.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+    planner.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
     return cast(Planner, planner)

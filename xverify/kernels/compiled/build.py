@@ -1,4 +1,4 @@
-"""Compiling with Numba, once for each signature and machine: what was compiled is kept on disk where that is possible."""
+"""Compile functions with Numba once for each signature and machine, and cache the machine code on disk."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ Compiled = Callable[..., Any]
 
 @cache
 def entry(function: Callable[..., Any], signature: tuple[Any, ...]) -> Compiled:
-    """The function compiled for that signature, to be called with arrays whose elements have these sizes.
+    """The function compiled for that signature, called without Numba's dispatch on argument types.
 
-    It is what Numba calls after it has looked up the signature for the arguments, so what arrays hold is not asked: see
-    `flat.Flat`.
+    The entry point does not check the element types of arrays: see `memory.Flat`.
+
+    Args:
+        function: a Python function that Numba can compile.
+        signature: Numba's types of the arguments.
+
+    Returns:
+        The compiled function. Its machine code is cached on disk if a directory can be written.
     """
     try:
         return _entry(function, signature, keep=True)
-    except Exception:  # No directory to keep it in, none that can be written, a full disk, a damaged file.
+    except Exception:  # No writeable cache directory, a full disk, or a damaged file.
         return _entry(function, signature, keep=False)
 
 
@@ -41,11 +47,13 @@ def _entry(function: Callable[..., Any], signature: tuple[Any, ...], keep: bool)
 
 
 def _kept(function: Callable[..., Any], signature: tuple[Any, ...]) -> FunctionCache:
-    """Numba's cache of a function for one signature, as made of these sources.
+    """Numba's disk cache of a function for one signature and these sources.
 
-    Numba itself looks at the function's own file only, and a kernel that was proven must be the one that runs. And it numbers the
-    files of all signatures, and announces one before it is written: of two processes that compile at the same time one may be
-    given the other's, or an old one. So each signature has files of its own, also of other sources than these.
+    Numba's own cache looks at the function's own file only, but a proven kernel must be the one that runs.
+    It also numbers the files of all signatures and announces a file before it writes it. Of two processes that
+    compile at the same
+    time, one may then load the other's file, or an old one. So each signature and each state of the sources has files
+    of its own.
     """
     cache = FunctionCache(function)
     implementation = cache._impl
@@ -59,47 +67,33 @@ def _kept(function: Callable[..., Any], signature: tuple[Any, ...]) -> FunctionC
 
 
 _DIGITS = 16
-"""Of a digest in a file's name."""
+"""Digits of a digest in the name of a file."""
 
 
 def _drop_stale(cache: FunctionCache) -> None:
-    """Delete what was kept of other sources."""
+    """Delete the cache files of other sources."""
     base = cache._impl.filename_base
     for file in Path(cache._impl.locator.get_cache_path()).glob(f"{glob.escape(base)}-*.nb?"):
         if not file.name.startswith(f"{base}-{sources()[:_DIGITS]}"):
-            with suppress(OSError):  # another process was here first, or still reads it
+            with suppress(OSError):  # another process deleted it first, or still reads it
                 file.unlink()
 
 
 @cache
 def sources() -> str:
-    """A digest of the files in which there is something that is compiled."""
+    """A digest of the files that contain compiled code."""
     digest = sha256()
     for name in (
         "build",
-        "bytewise",
         "chunks",
-        "codings",
-        "decoding",
-        "flat",
-        "halves",
-        "kept",
+        "decode",
+        "layout",
+        "lookup",
         "loops",
         "memory",
-        "nibbles",
-        "numbers",
-        "packed",
-        "parts",
-        "range_loops",
-        "results",
         "rounding",
-        "rows",
-        "scalars",
-        "sharing",
-        "sixteens",
-        "staging",
-        "tables",
-        "unpacking",
+        "threads",
+        "tiles",
         "vectors",
     ):
         digest.update(Path(__file__).with_name(name + ".py").read_bytes())

@@ -1,4 +1,4 @@
-"""(x - zero_point) * scale, and / scale, by compiled loops: the bits of `xverify.kernels.linear`."""
+"""(x - zero_point) * scale, and / scale, by compiled loops, with the bits of `xverify.kernels.linear`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from numba import types
 from xverify.kernels.blocks import BLOCK, Spread
 from xverify.kernels.casting import FLOAT32, FLOAT64, Array, numbers
 from xverify.kernels.compiled.build import Compiled, entry
-from xverify.kernels.compiled.codings import ELEMENTS, Coding, coding
-from xverify.kernels.compiled.flat import Flat, codes_of, is_plain
-from xverify.kernels.compiled.loops import by_rows, by_runs, looked_up, of_one
-from xverify.kernels.compiled.packed import reading
-from xverify.kernels.compiled.pieces import PIECE, THREADS_FROM, Read, Write, for_all_pieces, for_each_piece
-from xverify.kernels.compiled.places import Places, Rows, Runs, places
+from xverify.kernels.compiled.decode import ELEMENTS, Coding, coding
+from xverify.kernels.compiled.layout import Layout, Rows, Runs, layout_of
+from xverify.kernels.compiled.loops import by_rows, by_runs, by_table, of_one
+from xverify.kernels.compiled.memory import Flat, codes_of, is_plain
+from xverify.kernels.compiled.tiles import (
+    PIECE,
+    THREADS_FROM,
+    Read,
+    Write,
+    for_all_pieces,
+    for_each_piece,
+    packed_reader,
+)
 from xverify.kernels.formula import SINGLE_LIMIT, WIDE_FLOATS, lie_within
 from xverify.kernels.plans import Operand, Small
 
@@ -28,10 +35,10 @@ _EVERY_CODE = {
     2: np.array([0x11 * (i % 16) + 0x10 for i in range(0, 256, 2)], np.uint8),
     4: np.full(64, 0b11_10_01_00, np.uint8),
 }
-"""By codes in a byte, 256 of them: each of a type, and so on."""
+"""256 codes, by codes in a byte: each code of a type, repeated."""
 
 _LOOK_UP_FROM = 2048
-"""From this size on, an output for each code is computed once and looked up, where it is computed in float64."""
+"""Elements from which on an output that is computed in float64 is computed once for each code and looked up."""
 
 
 def signature(
@@ -41,11 +48,23 @@ def signature(
     real: Any,
     scale: Any,
     offset: Any,
-    spread: Places | None,
+    spread: Layout | None,
     by_division: bool = False,
     in_byte: int = 1,
 ) -> tuple[Any, ...]:
-    """The types with which a loop of `loops` is compiled, given those of elements and of its parameters. in_byte: codes of x."""
+    """Numba's types of the arguments of a loop of `loops`.
+
+    Args:
+        codes: the element type of x.
+        out: the output's dtype.
+        coding: the type of the coding, or of the table.
+        real: the float type of the arithmetic.
+        scale: the type of scales.
+        offset: the type of offsets.
+        spread: the parameter layout.
+        by_division: True for a quotient.
+        in_byte: codes in a byte of x.
+    """
     runs = types.UniTuple(types.int64, 4) if isinstance(spread, Runs) else types.none
     rows = types.UniTuple(types.int64, 5) if isinstance(spread, Rows) else types.none
     return (
@@ -55,8 +74,8 @@ def signature(
     )  # fmt: skip
 
 
-def loop_of(spread: Places | None) -> Callable[..., Any]:
-    """The loop for parameters that serve elements so."""
+def loop_of(spread: Layout | None) -> Callable[..., Any]:
+    """The loop for that parameter layout."""
     if spread is None:
         return of_one
     return by_runs if isinstance(spread, Runs) else by_rows
@@ -64,26 +83,40 @@ def loop_of(spread: Places | None) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Linear:
-    """The compiled formula for operands of given dtypes and shapes, which have been checked.
-
-    scale: the dtype in which scales are given to the loops. divides: True, or None.
-    is_wide: whether differences, or products that would be rounded twice, need float64. So may zero points of 4 bytes or more,
-    by their values: ``zero_points_decide``. offsets: what they are given as: None where there are none, "codes" of x's dtype,
-    else "numbers". is_direct: whether the loops take all operands as they are, if they have no gaps. in_byte, offsets_in_byte:
-    how many codes are in a byte of x, and of the zero points, which are of rank 1 where these are several.
-    """
+    """The compiled formula for operands of given dtypes and shapes, which have been checked."""
 
     out: np.dtype[Any]
+    """The output's dtype."""
+
     coding: Coding
+    """The coding of the codes of x."""
+
     scale: np.dtype[Any]
-    places: Places | None
+    """The dtype of scales in the loops."""
+
+    layout: Layout | None
+    """The parameter layout; None if one scale serves all elements."""
+
     divides: bool | None
+    """True for a quotient, None for a product."""
+
     is_wide: bool
+    """True if differences, or products that would be rounded twice, need float64."""
+
     zero_points_decide: bool
+    """True for zero points of 4 bytes or more, whose values may need float64."""
+
     offsets: str | None
+    """The form of zero points in the loops: None without them, "codes" of the dtype of x, or "numbers"."""
+
     is_direct: bool
+    """True if the loops take all contiguous operands without a conversion."""
+
     in_byte: int
+    """Codes in a byte of x."""
+
     offsets_in_byte: int
+    """Codes in a byte of zero points, which have rank 1 if these are several."""
 
     @classmethod
     def of(
@@ -95,24 +128,24 @@ class Linear:
         spread: Spread,
         by_division: bool,
     ) -> Linear:
-        """The formula for operands as they are described; ``out`` is the output's dtype."""
+        """The formula for operands that have been checked; ``out`` is the output's dtype."""
         code = coding(x.dtype.newbyteorder("="))
         is_wide = code.codes == types.int32 or (zero_point is not None and x.dtype in WIDE_FLOATS)
-        # As they are where most scales are of the output's type; whatever else they were would be compiled for too.
+        # Most scales have the output's dtype, and are not converted. Any other dtype would be one more compilation.
         is_rare = scale.dtype != out or (code.is_float and zero_point is not None)
-        given = FLOAT32 if is_rare else out
-        # The error of a product of floats may underflow in float32; one of few bits has none.
-        rounds_twice = out != FLOAT32 and (by_division or (code.is_float and given == FLOAT32))
-        found = None if 0 in x.shape else places(x.shape, scale.shape, spread)
+        scale_dtype = FLOAT32 if is_rare else out
+        # The error of a product of floats may underflow in float32; a product of few bits has none.
+        rounds_twice = out != FLOAT32 and (by_division or (code.is_float and scale_dtype == FLOAT32))
+        layout = None if 0 in x.shape else layout_of(x.shape, scale.shape, spread)
         decide = zero_point is not None and zero_point.dtype.itemsize >= 4
         kind = None if zero_point is None else "codes" if zero_point.dtype == x.dtype else "numbers"
-        is_laid_out = isinstance(found, Rows) and found.is_laid_out
-        # What equals a dtype of this machine's byte order is of that order.
-        is_direct = x.dtype.isnative and scale.dtype == given and kind != "numbers" and not is_laid_out
+        is_laid_out = isinstance(layout, Rows) and layout.is_laid_out
+        # A dtype that equals one in this machine's byte order has that order.
+        is_direct = x.dtype.isnative and scale.dtype == scale_dtype and kind != "numbers" and not is_laid_out
         divides = True if by_division else None
         in_byte = x.in_byte, 1 if zero_point is None else zero_point.in_byte
         is_wide = is_wide or rounds_twice
-        return cls(out, code, given, found, divides, is_wide, decide and not is_wide, kind, is_direct, *in_byte)
+        return cls(out, code, scale_dtype, layout, divides, is_wide, decide and not is_wide, kind, is_direct, *in_byte)
 
     @cached_property
     def single(self) -> Compiled:
@@ -125,13 +158,13 @@ class Linear:
         return self._compiled(types.float64)
 
     def _compiled(self, real: Any) -> Compiled:
-        rank = 0 if self.places is None else 1
+        rank = 0 if self.layout is None else 1
         scale = Flat(ELEMENTS[self.scale], rank)
         codes, fields, by_division = self.coding.codes, self.coding.fields_type, self.divides is not None
-        in_byte = 1 if isinstance(self.places, Rows) and self.places.is_laid_out else self.offsets_in_byte
+        in_byte = 1 if isinstance(self.layout, Rows) and self.layout.is_laid_out else self.offsets_in_byte
         offset = {None: real, "codes": codes_of(codes, in_byte, rank), "numbers": Flat(real, rank)}[self.offsets]
-        given = signature(codes, self.out, fields, real, scale, offset, self.places, by_division, self.in_byte)
-        return entry(loop_of(self.places), given)
+        argument_types = signature(codes, self.out, fields, real, scale, offset, self.layout, by_division, self.in_byte)
+        return entry(loop_of(self.layout), argument_types)
 
     @cached_property
     def unpacked(self) -> Linear:
@@ -140,13 +173,14 @@ class Linear:
 
     @cached_property
     def _given(self) -> tuple[Any, ...]:
-        """What every call gives: coding, divides, runs and rows."""
-        runs, rows = (None, None) if self.places is None else self.places.arguments(0)
+        """Arguments that are the same in every call: coding, divides, runs and rows."""
+        runs, rows = (None, None) if self.layout is None else self.layout.arguments(0)
         return tuple(self.coding.fields), self.divides, runs, rows
 
     def for_small(self, shape: tuple[int, ...]) -> Small | None:
-        """`__call__` for a small tensor of that shape, for which a microsecond counts: one call of a loop, which looks itself
-        whether it can take the arrays. None where there is more to do.
+        """A fast form of ``__call__`` for a small tensor of that shape; None if more than one loop call is needed.
+
+        The loop checks the arrays itself, since a microsecond counts here.
         """
         size, compiled = prod(shape), self.double if self.is_wide else self.single
         is_small = 0 < size * self.out.itemsize < THREADS_FROM
@@ -158,18 +192,18 @@ class Linear:
             offset = 0.0 if zero_point is None else zero_point
             try:
                 done: bool = compiled(x, out, fields, 0.0, scale, offset, divides, runs, rows, 0, False, 0, False)
-            except TypeError:  # An array that is not as `Flat` says.
+            except TypeError:  # An array that `Flat` does not take.
                 return False
             return done
 
         return small
 
     def is_looked_up(self, size: int, is_wide: bool) -> bool:
-        """Whether an output for each code is computed first: where one is dear, and many are wanted."""
-        return self.places is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
+        """True if an output is computed for each code first: many are needed, and one is expensive."""
+        return self.layout is None and is_wide and self.coding.codes == types.uint8 and size >= _LOOK_UP_FROM
 
     def __call__(self, out: Array, x: Array, scale: Array, zero_point: Array | None, read: Read | None = None) -> None:
-        """Write the formula's value for every element of x, or of the codes that ``read`` gives."""
+        """Write the formula's value for every element of x, or of the codes that ``read`` returns."""
         if out.size == 0:
             return
         is_wide = self.is_wide or (
@@ -177,7 +211,7 @@ class Linear:
         )
         prepared = self._prepared(is_wide, scale, zero_point)
         if self.in_byte > 1 and (prepared is None or not (is_plain(x) and is_plain(out))):
-            self.unpacked(out, x, scale, zero_point, reading(x, self.in_byte))
+            self.unpacked(out, x, scale, zero_point, packed_reader(x, self.in_byte))
             return
         compiled = self.double if is_wide else self.single
         fields, divides, runs, rows = self._given
@@ -197,25 +231,25 @@ class Linear:
             for_all_pieces(write, out, x, read, self.in_byte)
 
     def _prepared(self, is_wide: bool, scale: Array, zero_point: Array | None) -> tuple[Array, Any] | None:
-        """All scales and zero points as the loops take them, where that takes no more memory than a block."""
-        places = self.places
-        is_given = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
-        is_given = is_given and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
-        if not is_given and scale.size > BLOCK:
+        """All scales and zero points as the loops take them; None if that takes more memory than a block."""
+        layout = self.layout
+        is_ready = isinstance(scale, np.ndarray) and scale.dtype == self.scale and is_plain(scale)  # not `Computed`
+        is_ready = is_ready and (zero_point is None or (self.offsets == "codes" and is_plain(zero_point)))
+        if not is_ready and scale.size > BLOCK:
             return None
         factors, offsets = self._scales(scale), self._offsets(zero_point, is_wide)
-        if isinstance(places, Rows) and places.is_laid_out:
+        if isinstance(layout, Rows) and layout.is_laid_out:
             if self.offsets_in_byte > 1:
-                offsets = reading(offsets, self.offsets_in_byte)(0, scale.size)
-            factors, offsets = laid_out(factors, places), offsets if zero_point is None else laid_out(offsets, places)
+                offsets = packed_reader(offsets, self.offsets_in_byte)(0, scale.size)
+            factors, offsets = lay_out(factors, layout), offsets if zero_point is None else lay_out(offsets, layout)
         return factors, offsets
 
     def _scales(self, scale: Array) -> Array:
-        """Scales in an array without gaps, in the type in which the loops take them."""
+        """Contiguous scales of the dtype that the loops take."""
         return _real(scale, FLOAT32) if self.scale == FLOAT32 else _native(scale)
 
     def _offsets(self, zero_point: Array | None, is_wide: bool) -> Any:
-        """Zero points in an array without gaps: codes in this machine's byte order, or numbers."""
+        """Contiguous zero points: codes in this machine's byte order, or values."""
         if zero_point is None:
             return 0.0
         if self.offsets == "numbers":
@@ -223,21 +257,21 @@ class Linear:
         return _native(zero_point)
 
     def _in_parts(self, compiled: Compiled, is_wide: bool, scale: Array, zero_point: Array | None) -> Write:
-        """Each piece is given the parameters that it needs, as the loops take them."""
+        """A function that writes a piece with the parameters that the piece needs."""
         fields, divides, *_ = self._given
-        places, in_byte = self.places, self.offsets_in_byte
-        assert places is not None
+        layout, in_byte = self.layout, self.offsets_in_byte
+        assert layout is not None
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:
-            for first, last in places.cuts(start, stop):
-                low, high = places.reach(first, last)
+            for first, last in layout.cuts(start, stop):
+                low, high = layout.reach(first, last)
                 low -= low % in_byte
                 factors = self._scales(part_of(scale, low, high))
                 bytes_of = low // in_byte, -(-high // in_byte)
                 offsets = self._offsets(None if zero_point is None else part_of(zero_point, *bytes_of), is_wide)
                 part = slice(first - start, last - start)
                 compiled(
-                    codes[part], elements[part], fields, 0.0, factors, offsets, divides, *places.arguments(low),
+                    codes[part], elements[part], fields, 0.0, factors, offsets, divides, *layout.arguments(low),
                     first, streamed, 0, False,
                 )  # fmt: skip
 
@@ -245,24 +279,24 @@ class Linear:
 
 
 def part_of(parameters: Array, first: int, last: int) -> Array:
-    """Those with the numbers first ... last - 1 in C order: a view where they lie so, else a copy of these alone."""
-    if parameters.ndim == 1:  # also `Computed`, which begins with one dimension
+    """Parameters first ... last - 1 in C order: a view if they are adjacent, else a copy of these alone."""
+    if parameters.ndim == 1:  # also `Computed`, which has one dimension at first
         return parameters[first:last]
     try:
         return parameters.reshape(-1, copy=False)[first:last]
     except ValueError:
-        return parameters.flat[first:last]  # by an iterator of its own: those of several threads would move one
+        return parameters.flat[first:last]  # a new iterator, since threads would move a shared one
 
 
-def laid_out(parameters: Array, places: Rows) -> Array:
-    """The parameters as often as the rows ask for."""
-    if not places.is_laid_out:
+def lay_out(parameters: Array, layout: Rows) -> Array:
+    """The parameters, repeated in memory as the layout requires."""
+    if not layout.is_laid_out:
         return parameters
-    return np.tile(np.repeat(parameters, places.repeats), places.tiles)
+    return np.tile(np.repeat(parameters, layout.repeats), layout.tiles)
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
-    """The values as float32 or float64, without gaps and of any rank: the array itself, where it has them so."""
+    """The values as float32 or float64, contiguous and of any rank: the array itself if it is that already."""
     if array.dtype == real and is_plain(array):
         return array
     with np.errstate(all="ignore"):
@@ -270,14 +304,14 @@ def _real(array: Array, real: np.dtype[Any]) -> Array:
 
 
 def _native(array: Array) -> Array:
-    """The array without gaps, in this machine's byte order: itself, where it is so."""
+    """The array, contiguous and in this machine's byte order: itself if it is that already."""
     return array if is_plain(array) else np.array(array, array.dtype.newbyteorder("="), order="C")
 
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
-    """out = the table's entry for each code of x, or of those that ``read`` gives. in_byte: codes in a byte of x."""
-    given = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
-    compiled = entry(looked_up, signature(*given, in_byte=in_byte))
+    """Write the table's entry for each code of x, or of those that ``read`` returns. in_byte: codes in a byte of x."""
+    argument_types = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
+    compiled = entry(by_table, signature(*argument_types, in_byte=in_byte))
 
     def write(start: int, codes: Array, elements: Array, streamed: int, shared: int, helps: bool) -> None:
         compiled(codes, elements, entries, 0.0, None, None, None, None, None, 0, streamed, shared, helps)

@@ -1,7 +1,8 @@
-"""The same formulas on NVIDIA cards, on arrays that lie in their memory: same checks, same bits.
+"""The kernels on NVIDIA cards, for arrays in their memory, with the same checks and bits.
 
-CUDA C++ (`dequantize.cu`) that CuPy has NVRTC compile when it is first called, and not numba-cuda, which has neither vectors of
-16 bytes nor streaming stores. Nothing of CUDA is imported before a function is called.
+CuPy has NVRTC compile the CUDA C++ of `dequantize.cu` at the first call. numba-cuda has neither vectors of 16 bytes
+nor streaming
+stores. Nothing of CUDA is imported before a function is called.
 """
 
 from xverify.kernels.cuda.arrays import require_device

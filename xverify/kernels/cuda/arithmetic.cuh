@@ -16,7 +16,7 @@ __device__ inline bool is_wide()
         || (ZERO_TYPE != NONE && (X_TYPE == FLOAT8_E5M2 || X_TYPE == FLOAT8_E5M2FNUZ));
 }
 
-// Whether float32 holds every product: a difference of at most 9 bits, and a scale of at most 11, whose smallest number, bfloat16's
+// True if float32 holds every product: a difference of at most 9 bits, and a scale of at most 11, whose smallest number, bfloat16's
 // 2^-133, is a multiple of float32's.
 __device__ inline bool is_exact()
 {
@@ -101,7 +101,8 @@ __device__ inline Word to_float16(Word bits)
     if (magnitude > 0x7F800000u) return sign | 0x7E00u;
     if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
     if (magnitude >= 0x38800000u) return sign | (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1)) >> 13;
-    // Between 1/2 and 1 the last bit of a float32 is 2^-24, float16's smallest number: the sum's rounding is the one asked for.
+    // Between 1/2 and 1 the last bit of a float32 is 2^-24, float16's smallest number.
+    // So the rounding of the sum is the rounding to float16.
     return sign | (__float_as_uint(__fadd_rn(__uint_as_float(magnitude), 0.5f)) - 0x3F000000u);
 }
 
@@ -140,7 +141,7 @@ __device__ inline Word linear(Word code, Parameter parameter, bool divides)
     if (is_wide()) {
         double difference = number_of_x(code);
         if (ZERO_TYPE != NONE) difference = __dsub_rn(difference, parameter.wide);
-        // Of a quotient's 49 or fewer significant bits before a midpoint, float64 rounds none to one: see xverify/kernels/linear.py.
+        // Of a quotient's 49 or fewer significant bits before a midpoint, float64 rounds none to one: see xverify/kernels/formula.py.
         if (divides) return rounded(__ddiv_rn(difference, (double)scale));
         const double nearest = __dmul_rn(difference, (double)scale);
         return rounded(to_odd_double(nearest, __fma_rn(difference, (double)scale, -nearest)));

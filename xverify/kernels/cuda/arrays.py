@@ -22,48 +22,71 @@ SUB_BYTE: dict[np.dtype[Any], int] = {
     for bits, dtypes in ((4, ("int4", "uint4", "float4_e2m1fn")), (2, ("int2", "uint2")))
     for dtype in (getattr(ml_dtypes, name) for name in dtypes)
 }
-"""The bits of the dtypes that have fewer than 8."""
+"""Bits of the dtypes that have fewer than 8."""
 
 
 class Given(NamedTuple):
-    """codes: a CuPy array in C order. dtype: what its codes mean. shape: of the tensor; a packed one's codes have another."""
+    """An operand on a device."""
 
     codes: Any
+    """A CuPy array in C order."""
+
     dtype: np.dtype[Any]
+    """The dtype of the codes."""
+
     shape: tuple[int, ...]
+    """The shape of the tensor; packed codes have another shape."""
 
 
 def cupy() -> Any:
-    """CuPy. ImportError when it cannot be imported."""
+    """Import CuPy.
+
+    Raises:
+        ImportError: if CuPy cannot be imported.
+    """
     try:
         import cupy as found
-    except Exception as error:  # A broken one raises what it likes.
+    except Exception as error:  # A broken installation may raise any exception.
         raise ImportError(f"the CUDA kernels need CuPy ({error}); install it with: {INSTALL}") from error
     return found
 
 
 def require_device() -> Any:
-    """CuPy, where there is a card. ImportError without CuPy, RuntimeError without a card or a driver that CuPy can use."""
-    found = cupy()
+    """Import CuPy, and check that there is a card.
+
+    Raises:
+        ImportError: without CuPy.
+        RuntimeError: without a card, or a driver that CuPy can use.
+    """
+    module = cupy()
     try:
-        count, reason = found.cuda.runtime.getDeviceCount(), "it counts 0 devices"
-    except Exception as error:  # CuPy's own class, which nothing promises.
+        count, reason = module.cuda.runtime.getDeviceCount(), "it counts 0 devices"
+    except Exception as error:  # CuPy's own class, which is not documented.
         count, reason = 0, str(error)
     if count < 1:
         raise RuntimeError(
             f"CuPy finds no CUDA device here ({reason}); the CUDA kernels need an NVIDIA card, its driver, and the CuPy for "
             f"that driver's CUDA: {INSTALL}"
         )
-    return found
+    return module
 
 
 @contextmanager
 def current(x: Any, stream: Any) -> Iterator[None]:
-    """Makes x's device CuPy's current one, and a stream its current stream there: a CuPy stream or another that has
-    ``__cuda_stream__``, or a cudaStream_t as an integer. It waits for what was put on the one that was current before, where CuPy
-    arrays are made, unless it is being captured: a graph waits for nothing outside.
+    """Make x's device and a stream CuPy's current ones.
 
-    None leaves that device's current one. TypeError for anything else.
+    The stream waits for the work of the stream that was current before, where CuPy arrays are made. A stream that is
+    being captured
+    does not: a graph waits for nothing outside.
+
+    Args:
+        x: an array on the device.
+        stream: a CuPy stream, another object with ``__cuda_stream__``, or a cudaStream_t as an integer; None for the
+            device's current
+            stream.
+
+    Raises:
+        TypeError: for another stream.
     """
     with cupy().cuda.Device(_device_of(x)):
         if stream is None:
@@ -77,24 +100,24 @@ def current(x: Any, stream: Any) -> Iterator[None]:
 
 
 def _device_of(x: Any) -> int:
-    """The CUDA device that an array lies on; the current one where it lies on none, which is refused later."""
-    found = cupy()
-    if isinstance(x, found.ndarray):
+    """The CUDA device of an array; the current one if the array is on none, which is refused later."""
+    module = cupy()
+    if isinstance(x, module.ndarray):
         return int(x.device.id)
     if _has_dlpack(x):
         return int(x.__dlpack_device__()[1])
     if hasattr(x, "__cuda_array_interface__"):
-        return int(found.asarray(x).device.id)
-    return int(found.cuda.runtime.getDevice())
+        return int(module.asarray(x).device.id)
+    return int(module.cuda.runtime.getDevice())
 
 
 def _has_dlpack(value: Any) -> bool:
-    """Whether it is an array on a CUDA device by DLPack."""
+    """True for an array on a CUDA device by DLPack."""
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] in CUDA_DEVICES
 
 
 def _stream(stream: Any) -> Any:
-    """CuPy's stream for it."""
+    """CuPy's stream for a stream of any kind."""
     streams = cupy().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
@@ -117,18 +140,19 @@ class _Address:
 
 
 def on_device(value: Any, name: str) -> Any:
-    """The CuPy array of the same memory, ordered after what its maker's stream still has to write.
+    """The CuPy array of the same memory, ordered after the work of its maker's stream.
 
-    TypeError when it is no array on a CUDA device.
+    Raises:
+        TypeError: if it is not an array on a CUDA device.
     """
-    found = cupy()
-    if isinstance(value, found.ndarray):
+    module = cupy()
+    if isinstance(value, module.ndarray):
         return value
-    # First, since it always says which stream is to be waited for: PyTorch's __cuda_array_interface__ does not.
+    # First, since DLPack always names the stream to wait for; PyTorch's __cuda_array_interface__ does not.
     if _has_dlpack(value):
-        return found.from_dlpack(value)
+        return module.from_dlpack(value)
     if hasattr(value, "__cuda_array_interface__"):
-        return found.asarray(value)
+        return module.asarray(value)
     raise TypeError(
         f"{name} is {type(value).__name__}, not on a CUDA device; expected a CuPy array, or one with __dlpack__ or "
         "__cuda_array_interface__ there"
@@ -136,7 +160,11 @@ def on_device(value: Any, name: str) -> Any:
 
 
 def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
-    """NumPy's or ml_dtypes' dtype of that name. TypeError when there is none."""
+    """The dtype of that name in NumPy or ml_dtypes.
+
+    Raises:
+        TypeError: if there is no such dtype.
+    """
     try:
         return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
     except TypeError:
@@ -144,16 +172,21 @@ def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
 
 
 def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
-    """An operand: its codes in C order (copied where they do not lie so) and their dtype, which is the array's if not named.
+    """An operand: its codes in C order, copied if necessary, and their dtype.
 
-    TypeError when the codes are not of the dtype's width, ValueError when they are not aligned.
+    Args:
+        dtype: the dtype of the codes; None for that of the array.
+
+    Raises:
+        TypeError: if the codes do not have the width of the dtype.
+        ValueError: if they are not aligned.
     """
     codes = on_device(value, name)
     own = np.dtype(codes.dtype)
     meant = own if dtype is None else named(dtype, f"{name}_dtype")
     if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
         raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
-    # Before anything is copied: what reads an element at another place ends the card's work for the whole process.
+    # Before any copy: a misaligned read ends the card's work for the whole process.
     if codes.data.ptr % own.itemsize:
         raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
     if any(stride % own.itemsize for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
@@ -163,7 +196,12 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
 
 
 def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
-    """An operand of that shape whose 4- or 2-bit codes are packed in bytes. TypeError or ValueError when they are not."""
+    """An operand of that shape whose 4- or 2-bit codes are packed in bytes.
+
+    Raises:
+        TypeError: if the array is not of uint8.
+        ValueError: if it has another length.
+    """
     codes = given(value, name, None).codes
     expected = -(-prod(shape) * SUB_BYTE[dtype] // 8)
     if codes.dtype != np.uint8:
@@ -176,42 +214,45 @@ def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of the CuPy array that holds an output: its own, or for bfloat16 uint16."""
+    """The dtype of the CuPy array that holds an output: its own, or uint16 for bfloat16."""
     return np.dtype(np.uint16) if dtype == np.dtype(ml_dtypes.bfloat16) else dtype
 
 
 def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Given | None) -> Any:
     """The CuPy array of ``out``'s memory after its checks, or a new one.
 
-    TypeError when ``out`` is not an array of that dtype on a CUDA device, ValueError when it has another shape, does not lie in C
-    order, is read-only, on another device, or overlaps an input; also when the inputs lie on several devices.
+    Raises:
+        TypeError: if ``out`` is not an array of that dtype on a CUDA device.
+        ValueError: if ``out`` has another shape, is not in C order, is read-only, is on another device or overlaps an
+            input, or if the
+            inputs are on several devices.
     """
     devices = {array.codes.device.id for array in inputs if array is not None}
     if len(devices) > 1:
         raise ValueError(f"the operands lie on the devices {sorted(devices)}; expected one device")
     if out is None:
         return cupy().empty(shape, code_dtype(dtype))
-    found = on_device(out, "out")
-    if np.dtype(found.dtype) not in (dtype, code_dtype(dtype)):
-        raise TypeError(f"out is {found.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
-    if tuple(found.shape) != shape:
-        raise ValueError(f"the shape of out is {tuple(found.shape)}; expected {shape}")
-    if not found.flags.c_contiguous:
-        raise ValueError(f"out has the strides {found.strides}; expected an array in C order")
+    target = on_device(out, "out")
+    if np.dtype(target.dtype) not in (dtype, code_dtype(dtype)):
+        raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
+    if tuple(target.shape) != shape:
+        raise ValueError(f"the shape of out is {tuple(target.shape)}; expected {shape}")
+    if not target.flags.c_contiguous:
+        raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
     interface = getattr(out, "__cuda_array_interface__", None)
     if interface and interface["data"][1]:
         raise ValueError("out is read-only; expected an array that can be written")
-    if {found.device.id} != devices:
-        raise ValueError(f"out lies on device {found.device.id}; expected that of x, {devices.pop()}")
-    if found.data.ptr % dtype.itemsize:
-        raise ValueError(f"out lies at {found.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
+    if {target.device.id} != devices:
+        raise ValueError(f"out lies on device {target.device.id}; expected that of x, {devices.pop()}")
+    if target.data.ptr % dtype.itemsize:
+        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
     for operand in inputs:
-        if operand is not None and _overlap(found, operand.codes):
+        if operand is not None and _overlap(target, operand.codes):
             raise ValueError("out overlaps an input; expected memory of its own")
-    return found
+    return target
 
 
 def _overlap(first: Any, second: Any) -> bool:
-    """Whether two arrays in C order share a byte."""
+    """True if two arrays in C order share a byte."""
     start, other = first.data.ptr, second.data.ptr
     return bool(start < other + second.nbytes and other < start + first.nbytes)

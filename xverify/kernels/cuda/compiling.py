@@ -1,7 +1,7 @@
-"""The kernels' source, compiled for a card and kept on disk.
+"""Compile the kernels' source for a card, and cache the result on disk.
 
-CuPy's way from a source to a kernel puts ``-ftz=true`` behind all options that it is given (cupy's issue 9576), by which
-subnormal numbers become zeros. Its compiler alone adds only what the card asks for.
+CuPy's own compilation of a kernel appends ``-ftz=true`` to all options (cupy's issue 9576), which makes subnormal numbers zeros.
+CuPy's interface to the compiler alone adds only the options of the card.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SOURCE = Path(__file__).with_name("dequantize.cu")
 INCLUDED = ("arithmetic.cuh", "ranges.cuh")
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
-"""The source contracts and flushes nothing by itself; these are the defaults, but for the first two."""
+"""Options against contracted multiply-adds and flushed subnormals. All but the first two are defaults."""
 
 
 @lru_cache(maxsize=1)
 def source() -> str:
-    """The kernel's source, whole: what it includes stands in it, since NVRTC is given no directory."""
+    """The kernel's source with its includes in place, since NVRTC gets no directory."""
     text = SOURCE.read_text(encoding="utf-8")
     for name in INCLUDED:
         text = text.replace(f'#include "{name}"\n', SOURCE.with_name(name).read_text(encoding="utf-8"))
@@ -33,35 +33,37 @@ def source() -> str:
 
 @cache
 def compiled(macros: tuple[str, ...], capability: str) -> Any:
-    """The kernel with these macros, for the compute capability of the current device, as CuPy's function: CuPy loads it on each
-    device that it is launched on."""
+    """The kernel with these macros for the current device's compute capability, as CuPy's function.
+
+    CuPy loads it on each device on which it is launched.
+    """
     return cupy().RawModule(path=str(_file(macros, capability))).get_function("dequantize")
 
 
 def binary(macros: tuple[str, ...]) -> bytes:
-    """What NVRTC makes of the source for the current device: its instructions, or PTX where it does not know the card yet."""
+    """NVRTC's output for the current device: machine code, or PTX if it does not know the card yet."""
     code, _ = cupy().cuda.compiler.compile_using_nvrtc(source(), (*OPTIONS, *macros), filename="dequantize.cu")
-    # CuPy takes the last byte for the end of a text, and leaves it out; in a file of instructions it must not be missing.
+    # CuPy takes the last byte for the end of a text and drops it. Machine code needs it.
     return (code.encode() if isinstance(code, str) else bytes(code)) + b"\0"
 
 
 def _file(macros: tuple[str, ...], capability: str) -> Path:
-    """Where that is: among what CuPy keeps, or for this process alone where nothing can be written there."""
-    found = cupy()
-    made_of = source(), OPTIONS, macros, capability, found.__version__, found.cuda.nvrtc.getVersion()
+    """The file of the kernel: in CuPy's cache, or in a temporary directory if that cannot be written."""
+    module = cupy()
+    made_of = source(), OPTIONS, macros, capability, module.__version__, module.cuda.nvrtc.getVersion()
     name = f"xverify-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.cubin"
-    kept = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
-    if kept.is_file():
-        return kept
+    cached = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
+    if cached.is_file():
+        return cached
     content = binary(macros)
     try:
-        return _written(kept, content)
+        return _written(cached, content)
     except OSError:
         return _written(Path(_own().name) / name, content)
 
 
 def _written(path: Path, content: bytes) -> Path:
-    """The path, at which the content is as soon as anything is."""
+    """Write the content atomically, and return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, delete=False) as file:
         try:
@@ -76,5 +78,5 @@ def _written(path: Path, content: bytes) -> Path:
 
 @lru_cache(maxsize=1)
 def _own() -> TemporaryDirectory[str]:
-    """A directory that ends with the process."""
+    """A temporary directory that is removed at the end of the process."""
     return TemporaryDirectory(prefix="xverify-")

@@ -28,7 +28,7 @@ typedef Word Index;
 __device__ inline Index upper_half(Index a, Index b) { return __umulhi(a, b); }
 #endif
 
-// How many elements a thread writes at once, 16 bytes, and at most; how many such vectors it reads before it writes one.
+// Elements that a thread writes at once (16 bytes), and at most; vectors that it reads before it writes one.
 #define MOST_LANES 8
 #define UNROLLED 4
 
@@ -74,7 +74,7 @@ __device__ inline Word taken(const Codes& codes, int lane, int bits)
 
 __device__ inline const Byte* address(const Byte* from, Index first, int bits) { return from + (unsigned long long)first * bits / 8; }
 
-// Whether `lanes()` elements from there on can be read as one vector.
+// True if `lanes()` elements from there on can be read as one vector.
 __device__ inline bool is_aligned(const Byte* from, Index first, int bits)
 {
     const int bytes = lanes() * bits / 8;
@@ -121,7 +121,7 @@ __device__ inline void store(Byte* to, Index first, const Word* results, bool st
     else __stwb(at, four);
 }
 
-// ---- Which parameter serves which element -----------------------------------------------------------------------------------------
+// ---- The parameters of an element ------------------------------------------------------------------------------------------------
 
 // x is (outer, extent, inner) in C order. Every `run` elements along the axis share parameters; parameter number
 // outer index * outer_stride + (index along the axis / run) * run_stride + inner index * inner_stride. inner_stride: 0 or 1.
@@ -166,7 +166,7 @@ __device__ inline void step(Place& place, const Spread& spread)
     place.number = place.outer_base + place.run_base;
 }
 
-// How many elements from there on have this one's parameters, at least.
+// The least number of elements from there on that share this one's parameters.
 __device__ inline Index shared_for(const Place& place, const Spread& spread)
 {
     if (spread.inner.value > 1) return spread.inner_stride == 0 ? spread.inner.value - place.inner : 1;
@@ -174,7 +174,7 @@ __device__ inline Index shared_for(const Place& place, const Spread& spread)
     return in_run < in_line ? in_run : in_line;
 }
 
-// How many elements from there on have parameters that lie one after the other, at least.
+// The least number of elements from there on whose parameters are adjacent.
 __device__ inline Index consecutive_for(const Place& place, const Spread& spread)
 {
     return spread.inner_stride == 1 ? spread.inner.value - place.inner : 0;

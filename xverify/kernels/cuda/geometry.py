@@ -1,4 +1,4 @@
-"""Which parameter serves which element, as `dequantize.cu` takes it."""
+"""The parameter of each element, as `dequantize.cu` takes it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,22 @@ class Geometry:
     """
 
     inner: int
+    """Elements behind the axis."""
+
     extent: int
+    """Elements along the axis."""
+
     run: int
+    """Adjacent elements along the axis that share a parameter."""
+
     outer_stride: int
+    """Parameters from one outer index to the next."""
+
     run_stride: int
+    """Parameters from one run to the next."""
+
     inner_stride: int
+    """0, or 1 if each inner index has parameters of its own."""
 
     def arguments(self, index_bits: int) -> tuple[int, ...]:
         """The kernel's last twelve arguments."""
@@ -30,11 +41,11 @@ class Geometry:
 
 
 ONE = Geometry(1, 1, 1, 0, 0, 0)
-"""That of one parameter for all elements, which no kernel looks at."""
+"""The geometry of one parameter for all elements, which no kernel reads."""
 
 
 def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Geometry | None:
-    """How parameters of that shape serve a tensor x that is not empty; None where one serves all."""
+    """The geometry of parameters of that shape for a tensor x that is not empty; None if one serves all."""
     if spread.axis is None or prod(parameter) == 1:
         return None
     extent, inner = x[spread.axis], prod(x[spread.axis + 1 :])
@@ -48,9 +59,12 @@ def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> 
 
 
 def divisor(number: int, bits: int) -> tuple[int, int, int]:
-    """number, and what divides by it: n // number is ((n * multiplier >> bits) + n) >> shift for 0 <= n < 2^(bits - 1).
+    """A number, and the multiplier and shift that divide by it.
 
-    Source: T. Granlund, P. Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1.
+    n // number is ((n * multiplier >> bits) + n) >> shift for 0 <= n < 2^(bits - 1).
+
+    Source:
+        T. Granlund, P. Montgomery, "Division by invariant integers using multiplication", 1994, figure 4.1.
     """
     shift = (number - 1).bit_length()
     return number, ((1 << bits) * ((1 << shift) - number)) // number + 1, shift

@@ -1,4 +1,4 @@
-"""From operands that have been checked to a kernel, its grid and its arguments."""
+"""The kernel, its grid and its arguments, for operands that have been checked."""
 
 from __future__ import annotations
 
@@ -19,22 +19,30 @@ THREADS = 256
 """Threads of a block."""
 
 VECTORS = 4
-"""Vectors that a thread has in flight: UNROLLED in the source."""
+"""Vectors that a thread has in flight; UNROLLED in the source."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The kernel for operands of given dtypes and shapes.
-
-    macros: of the source, as NVRTC takes them. size: elements of x. x_bits, out_bytes: from one element to the next.
-    """
+    """The kernel for operands of given dtypes and shapes."""
 
     macros: tuple[str, ...]
+    """Macros of the source, as NVRTC takes them."""
+
     size: int
+    """Elements of x."""
+
     x_bits: int
+    """Bits from one element of x to the next."""
+
     out_bytes: int
+    """Bytes of an output element."""
+
     geometry: Geometry
+    """The parameters of elements."""
+
     index_bits: int
+    """Bits of indices in the kernel, 32 or 64."""
 
     @classmethod
     def of(
@@ -47,10 +55,18 @@ class Launch:
         formula: str = "PRODUCT",
         packed: bool = False,
     ) -> Launch:
-        """``out``, ``zero_point``: dtypes; a zero point has its scale's shape. formula: one of those in `ranges.cuh`; a range's
-        lower ends are its scale, its upper ends its zero point. packed: 4- and 2-bit codes lie several to a byte."""
+        """The launch for operands that have been checked.
+
+        Args:
+            out: the output's dtype.
+            zero_point: the dtype of zero points, which have the shape of scales.
+            formula: a formula of `ranges.cuh`, "PRODUCT", "QUOTIENT" or "TABLE". The lower ends of ranges are its
+                scales, the upper ends
+                its zero points.
+            packed: True if 4- and 2-bit codes are packed.
+        """
         size = prod(x.shape)
-        found = geometry(x.shape, scale.shape, spread) if size else None
+        own_geometry = geometry(x.shape, scale.shape, spread) if size else None
         index_bits = 32 if size < 1 << 31 else 64
         zero_bits = 8 if zero_point is None else element_bits(zero_point, packed)
         macros = {
@@ -61,7 +77,7 @@ class Launch:
             "FORMULA": formula,
             "X_BITS": element_bits(x.dtype, packed),
             "ZERO_BITS": zero_bits,
-            "SPREAD": int(found is not None),
+            "SPREAD": int(own_geometry is not None),
             "INDEX_BITS": index_bits,
         }
         return cls(
@@ -69,7 +85,7 @@ class Launch:
             size,
             element_bits(x.dtype, packed),
             out.itemsize,
-            found or ONE,
+            own_geometry or ONE,
             index_bits,
         )
 
@@ -79,17 +95,22 @@ class Launch:
         return 16 // self.out_bytes
 
     def head(self, y: int) -> int:
-        """Elements before the first that lies on a multiple of 16 bytes, of an output at address ``y``."""
+        """Elements of an output at address ``y`` before the first at a multiple of 16 bytes."""
         return min(-y % 16 // self.out_bytes, self.size)
 
     def grid(self, y: int, room: int) -> int:
-        """How many blocks: each thread has ``VECTORS`` vectors to do, or more where the card has room for fewer blocks at once,
-        which then go through the tensor in strides."""
+        """The number of blocks.
+
+        Each thread does ``VECTORS`` vectors, or more if the card has room for fewer blocks at once, which then stride
+        through the tensor.
+        """
         vectors = (self.size - self.head(y)) // self.lanes
         return min(max(-(-vectors // (THREADS * VECTORS)), 1), room)
 
     def numbers(self, x: int, y: int, cache: int) -> tuple[int, ...]:
-        """The arguments after the four arrays, of which x and y lie at those addresses; ``cache``: bytes of the card's last."""
+        """The arguments after the four arrays. x, y: addresses of input and output. cache: bytes of the last-level
+        cache.
+        """
         head = self.head(y)
         vector_bits = self.lanes * self.x_bits
         # A vector of more than 16 bytes is read in parts of 16.
@@ -98,13 +119,13 @@ class Launch:
         return (self.size, head, int(is_whole), int(is_streamed), *self.geometry.arguments(self.index_bits))
 
     def __call__(self, out: Any, x: Any, scale: Any, zero_point: Any) -> None:
-        """Put the kernel on the current stream of the current device; CuPy arrays in C order, the formula's operands."""
+        """Put the kernel on the current stream of the current device. The arrays are CuPy's, in C order."""
         if self.size == 0:
             return
         device, y = int(out.device.id), out.data.ptr
         kernel, room = loaded(self.macros, device)
         numbers = self.numbers(x.data.ptr, y, card(device).cache)
-        # An argument that is not looked at must be an address all the same.
+        # An unused argument must still be an address.
         arrays = (x, scale, scale if zero_point is None else zero_point, out)
         kernel((self.grid(y, room),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
@@ -116,16 +137,25 @@ def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
 
 @dataclass(frozen=True)
 class Card:
-    """What a launch asks of a device. multiprocessors: how many; threads, registers: of one; cache: bytes of the last."""
+    """The properties of a device that a launch needs."""
 
     capability: str
+    """The compute capability."""
+
     multiprocessors: int
+    """Multiprocessors of the device."""
+
     threads: int
+    """Threads of a multiprocessor."""
+
     registers: int
+    """Registers of a multiprocessor."""
+
     cache: int
+    """Bytes of the last-level cache."""
 
     def blocks(self, registers: int) -> int:
-        """Blocks that are there at once, of threads with so many registers, which are given out by eights."""
+        """Blocks that run at once. registers: registers of a thread, which are allocated by eights."""
         of_a_block = THREADS * 8 * -(-registers // 8)
         return self.multiprocessors * max(min(self.threads // THREADS, self.registers // of_a_block), 1)
 
@@ -133,13 +163,13 @@ class Card:
 @lru_cache(maxsize=64)
 def card(device: int) -> Card:
     """The device of that number."""
-    found = cupy().cuda.Device(device)
+    properties = cupy().cuda.Device(device)
     names = ("MultiProcessorCount", "MaxThreadsPerMultiProcessor", "MaxRegistersPerMultiprocessor", "L2CacheSize")
-    return Card(str(found.compute_capability), *(int(found.attributes[name]) for name in names))
+    return Card(str(properties.compute_capability), *(int(properties.attributes[name]) for name in names))
 
 
 @lru_cache(maxsize=1024)
 def loaded(macros: tuple[str, ...], device: int) -> tuple[Any, int]:
-    """The kernel with these macros, and how many of its blocks the current device, of that number, has room for at once."""
+    """The kernel with these macros, and the number of its blocks that run at once on that device, the current one."""
     kernel = compiled(macros, card(device).capability)
     return kernel, card(device).blocks(int(kernel.num_regs))

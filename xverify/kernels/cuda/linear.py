@@ -40,21 +40,28 @@ def dequantize_linear(
     scale_dtype: DTypeLike | None = None,
     zero_point_dtype: DTypeLike | None = None,
 ) -> Any:
-    """y = (x - zero_point) * scale, exact and rounded once, of arrays on a CUDA device.
+    """y = (x - zero_point) * scale, exact and rounded once, for arrays on a CUDA device.
 
-    As `xverify.dequantize_linear` (formula, granularities, editions, refusals), but for what follows.
+    Formula, granularities, editions and refusals are those of `xverify.dequantize_linear`. Arrays that are not in C order are
+    copied first.
 
-    x, scale, zero_point: CuPy arrays, or any with ``__dlpack__`` or ``__cuda_array_interface__`` on one CUDA device. Those
-    that do not lie in C order are copied first.
-    x_dtype, scale_dtype: what the codes mean, for dtypes that the array has not: bfloat16 in a uint16 array, int4, float8_e4m3fn
-    and others in a uint8 array, one element a byte. zero_point_dtype: None is x_dtype where its array is of x's dtype.
-    out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16, as what is returned without it).
-    stream: what the kernel is put on, after what the arrays' makers still have to do: a CuPy stream or another
-    with ``__cuda_stream__``, or the address of a cudaStream_t; None is CuPy's current stream. It is not waited for.
+    Args:
+        x, scale, zero_point: CuPy arrays, or arrays with ``__dlpack__`` or ``__cuda_array_interface__``, on one CUDA device.
+        axis, block_size, out_dtype, contract: as for `xverify.dequantize_linear`.
+        out: an array on that device in C order, of x's shape and the output dtype (bfloat16: uint16).
+        stream: the stream of the kernel: a CuPy stream or another with ``__cuda_stream__``, or the address of a cudaStream_t;
+            None for CuPy's current stream. The kernel runs after pending work on the arrays. The call does not wait for it.
+        x_dtype, scale_dtype: the dtype of the codes if the array cannot have it: bfloat16 in a uint16 array, int4,
+            float8_e4m3fn and others in a uint8 array, one element a byte.
+        zero_point_dtype: the same; None for x_dtype if its array has x's dtype.
 
-    Returns a CuPy array, or the one of ``out``'s memory.
-    Raises what `xverify.dequantize_linear` does; TypeError or ValueError for arrays that are not as above; ImportError without
-    CuPy, RuntimeError without a card.
+    Returns:
+        A CuPy array, or the CuPy array of ``out``'s memory. A bfloat16 output is an array of uint16.
+
+    Raises:
+        TypeError, ValueError: as `xverify.dequantize_linear`, and for arrays that are not as above.
+        ImportError: without CuPy.
+        RuntimeError: without a card.
     """
     require_device()
     dtypes = (x_dtype, scale_dtype, zero_point_dtype)
@@ -78,12 +85,21 @@ def dequantize_packed(
     stream: Any = None,
     scale_dtype: DTypeLike | None = None,
 ) -> Any:
-    """`dequantize_linear` of 4- or 2-bit codes that are packed: in C order, the first of a byte in its lowest bits.
+    """`dequantize_linear` of packed 4- or 2-bit codes: in C order, the first of a byte in its lowest bits.
 
-    x: a uint8 array of ceil(elements * bits / 8) bytes; what the last byte has too much is not looked at. dtype: int4, uint4,
-    float4_e2m1fn, int2 or uint2. shape: the tensor's. zero_point: None is 0; packed as x is, as many codes as scale has elements.
+    Args:
+        x: a uint8 array of ceil(elements * bits / 8) bytes. Unused bits of the last byte are ignored.
+        scale: as for `dequantize_linear`.
+        zero_point: packed as x is, as many codes as scale has elements; None is 0.
+        dtype: int4, uint4, float4_e2m1fn, int2 or uint2.
+        shape: the shape of the tensor.
+        axis, block_size, out_dtype, out, contract, stream, scale_dtype: as for `dequantize_linear`.
 
-    Returns an array of ``shape``. Raises as `dequantize_linear`, and TypeError or ValueError for x, dtype and shape.
+    Returns:
+        An array of ``shape``.
+
+    Raises:
+        TypeError, ValueError: as `dequantize_linear`, and for x, dtype and shape.
     """
     require_device()
     meant, extents = named(dtype, "dtype"), tuple(int(extent) for extent in shape)
@@ -112,11 +128,19 @@ def dynamic_dequantize(
     scales_dtype: DTypeLike | None = None,
     zps_dtype: DTypeLike | None = None,
 ) -> Any:
-    """dst = (src - zps) * scales, or / scales, exact and rounded once, of arrays on a CUDA device.
+    """dst = (src - zps) * scales, or / scales, exact and rounded once, for arrays on a CUDA device.
 
-    As `xverify.dynamic_dequantize`; arrays, their dtypes, ``shape``, ``out``, ``stream`` and what is raised as for
-    `xverify.kernels.cuda.dequantize_linear`. The values of int64 zps are not looked at, which would mean to wait for them: one
-    beyond 2^40 in magnitude is not refused.
+    Values of int64 zps are not checked, because that would wait for them: one beyond 2^40 in magnitude is not refused.
+
+    Args:
+        src, scales, zps, qtype, axis, contract: as for `xverify.dynamic_dequantize`.
+        out, stream, src_dtype, scales_dtype, zps_dtype: as for `xverify.kernels.cuda.dequantize_linear`.
+
+    Returns:
+        As `xverify.kernels.cuda.dequantize_linear`.
+
+    Raises:
+        TypeError, ValueError, ImportError, RuntimeError: as `xverify.kernels.cuda.dequantize_linear`.
     """
     require_device()
     with current(src, stream):
@@ -129,7 +153,7 @@ def _operands(
     arrays: tuple[Any, Any, Any],
     dtypes: tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None],
 ) -> tuple[Given, Given, Given | None]:
-    """x, scale and zero point as they are given."""
+    """x, scale and zero point as operands on the device."""
     x, scale = given(arrays[0], names[0], dtypes[0]), given(arrays[1], names[1], dtypes[1])
     if arrays[2] is None:
         return x, scale, None
@@ -140,7 +164,7 @@ def _operands(
 
 
 def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, ...]:
-    """The dtypes and shapes in the order of the plans' parameters."""
+    """The dtypes and shapes, in the order of the plans' parameters."""
     last = (None, None) if zero_point is None else (zero_point.dtype, zero_point.shape)
     return (x.dtype, x.shape, scale.dtype, scale.shape, *last)
 
@@ -160,7 +184,7 @@ def _linear(
 
 
 def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
-    """The formula put on the stream; its output."""
+    """The output, after the formula was put on the stream."""
     target = output(out, x.shape, plan.dtype, x, scale, zero_point)
     plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
     return target
@@ -180,7 +204,7 @@ def _linear_plan(
     out_dtype: DTypeLike | None,
     form: str,
 ) -> Plan:
-    """The checks of `xverify.dequantize_linear`, and the kernel."""
+    """Check a call as `xverify.dequantize_linear`, and plan the launch."""
     x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
@@ -201,7 +225,7 @@ def _dynamic_plan(
     qtype: str,
     axis: int,
 ) -> Plan:
-    """The checks of `xverify.dynamic_dequantize`, and the kernel."""
+    """Check a call as `xverify.dynamic_dequantize`, and plan the launch."""
     src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
     described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")

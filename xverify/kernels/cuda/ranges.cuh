@@ -1,4 +1,5 @@
-// TensorFlow's modes, exact and rounded once, as xverify/kernels/ranges.py has them; and which formula computes. Part of dequantize.cu.
+// TensorFlow's modes, exact and rounded once, as xverify/kernels/range_formula.py computes them, and the choice of the formula.
+// Part of dequantize.cu.
 //
 // float64 estimates the value. Where it does not say to which of two results that is rounded, the sum that the value is a quotient of
 // is compared with what their middle would have made it, without a rounding.

@@ -17,8 +17,10 @@ from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, remembered
 
 LOOK_UP_FROM = 1 << 18
-"""Elements of 8 bits from which on the results of all codes are computed first: a guess, which no card has been asked about. The
-formulas take doubles, which many cards have few units for, and a table costs two more launches."""
+"""Elements of 8 bits from which on the results of all codes are computed first: a guess that no card has confirmed.
+
+The formulas take doubles, for which many cards have few units. A table costs two more launches.
+"""
 
 
 def dequantize_range(
@@ -52,21 +54,26 @@ def dequantize_range(
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Two launches: the results of all 256 codes, and those of x from them. out: the output's dtype."""
+    """Two launches: the results of all 256 codes, and a lookup of the codes of x."""
 
     out: np.dtype[Any]
+    """The output's dtype."""
+
     entries: Launch
+    """The launch that computes the results of all codes."""
+
     look_up: Launch
+    """The launch that looks up the codes of x."""
 
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: np.dtype[Any], formula: str) -> LookedUp:
-        """For an input of 8 bits with one range."""
+        """The launches for an input of 8 bits with one range."""
         codes = Operand(x.dtype, (256,))
         entries = Launch.of(out, codes, low, high, Spread(), formula)
         return cls(out, entries, Launch.of(out, x, Operand(out, ()), None, Spread(), "TABLE"))
 
     def __call__(self, out: Any, x: Any, low: Any, high: Any) -> None:
-        """Put both on the current stream; `Launch`'s arrays."""
+        """Put both launches on the current stream. Arrays: as for `Launch`."""
         table = cupy().empty(256, code_dtype(self.out))
         self.entries(table, cupy().arange(256, dtype=np.uint8), low, high)
         self.look_up(out, x, table, None)
@@ -86,7 +93,7 @@ def _plan(
     axis: int | None,
     out_dtype: DTypeLike | None,
 ) -> Plan:
-    """The checks of `xverify.dequantize_range`, and the kernel."""
+    """Check a call as `xverify.dequantize_range`, and plan the launch."""
     x, low = Operand(x_dtype, x_shape), Operand(low_dtype, low_shape)
     described = (x_dtype, x_shape, low_dtype, low_shape, high_dtype, high_shape)
     checked = ranges.range_plan(contract, *described, mode, narrow_range, axis, out_dtype, "numpy")
@@ -97,7 +104,7 @@ def _plan(
 
 
 def _scaled(contract: str, narrow_range: bool) -> str:
-    """Which formula SCALED is in that edition."""
+    """The formula of SCALED in that edition."""
     if not contract.endswith("@installed"):
         return "SCALED_SYMMETRIC"
     return "SCALED_FACTOR_NARROW" if narrow_range else "SCALED_FACTOR"
