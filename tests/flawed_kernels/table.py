@@ -35,6 +35,10 @@ class Flawed:
         return self.target.partition(":")[2]
 
     @property
+    def file(self) -> str:
+        return self.target.partition(":")[0]
+
+    @property
     def native(self) -> bool:
         return self.target.startswith("native/")
 

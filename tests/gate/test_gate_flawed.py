@@ -63,7 +63,29 @@ def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: obje
     return Inline(find_function(target), fenv.current(), bell=bell)
 
 
-@pytest.mark.parametrize("flawed", FLAWED, ids=lambda flawed: flawed.name)
+REPRESENTATIVES = (
+    "int8_difference_wraps", "last_axis_refused", "always_float32", "fnuz_nan_as_negative_zero", "uint4_read_as_signed",
+    "blocks_interleaved", "multiplied_by_inverse", "scales_of_first_call", "output_buffer_kept", "axis_zero_taken_as_absent",
+    "anything_that_broadcasts_taken", "narrow_range_not_looked_at", "tail_written_past_end", "odd_rest_never_ends",
+    "subnormals_flushed", "address_aligned_down", "absent_zero_point_read", "upper_nibble_first",
+)  # fmt: skip
+"""One kernel of each file, and of each verdict and contract. `make test-slow` takes all others."""
+
+
+def marked(flawed: Flawed):
+    marks = () if flawed.name in REPRESENTATIVES else (pytest.mark.slow,)
+    return pytest.param(flawed, marks=marks, id=flawed.name)
+
+
+def test_representatives_show_every_verdict_file_and_contract():
+    some = [flawed for flawed in FLAWED if flawed.name in REPRESENTATIVES]
+    assert len(some) == len(REPRESENTATIVES)
+    assert {verdict for flawed in some for verdict in flawed.expected} == {v for f in FLAWED for v in f.expected}
+    for of in ("contract", "file"):
+        assert {getattr(flawed, of) for flawed in some} == {getattr(flawed, of) for flawed in FLAWED}
+
+
+@pytest.mark.parametrize("flawed", [marked(flawed) for flawed in FLAWED])
 def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: pytest.MonkeyPatch):
     compilable(flawed.target)
     monkeypatch.syspath_prepend(KERNELS)  # what a kernel's file adds to the path is gone afterwards

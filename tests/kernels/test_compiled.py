@@ -200,17 +200,22 @@ def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monk
 SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (4100, 3), (2, 49, 17), (33, 1, 64)]
 
 
+TYPES_OF_LAYOUTS = (
+    ("uint8", "float32", True), ("int4", "float16", True), ("float8_e4m3fnuz", "bfloat16", False), ("int8", "float32", False),
+)  # fmt: skip
+"""Types of x and of the scale, and whether there is a zero point: few, since each is compiled for every placement."""
+
+
 @pytest.mark.usefixtures("treated")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_granularities_and_layouts(shape: tuple[int, ...]) -> None:
-    scale_dtypes = ("float32", "float16", "bfloat16")
     for axis in range(len(shape)):
         for number, run in enumerate((0, 1, 3, 16, 32, 1000)):
             extent = -(-shape[axis] // run) if run else shape[axis]
             extents = (*shape[:axis], extent, *shape[axis + 1 :]) if run else (extent,)
-            name = ("uint8", "int4", "float8_e4m3fnuz", "uint8", "int16")[(number + axis) % 5]
-            scale = (np.random.default_rng(1).random(extents) + 0.1).astype(dtype_of(scale_dtypes[number % 3]))
-            zero_point = None if number % 4 == 3 else drawn(name, extents)
+            name, scale_name, has_zero_point = TYPES_OF_LAYOUTS[(number + axis) % len(TYPES_OF_LAYOUTS)]
+            scale = (np.random.default_rng(1).random(extents) + 0.1).astype(dtype_of(scale_name))
+            zero_point = drawn(name, extents) if has_zero_point else None
             x = drawn(name, shape)
             for given in laid_out(x):
                 both(given, scale, zero_point, axis=axis, block_size=run)

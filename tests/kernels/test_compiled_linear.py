@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
 
 import numpy as np
 import pytest
@@ -44,15 +43,21 @@ SMALL = {
 }
 
 
+OPERANDS = (
+    ("i1", "f4", "f4", ""), ("i1", "f4", "f4", "the same"), ("i1", "f4", ">f4", "the same"), ("i1", "f4", "f4", "i4"),
+    ("i1", "f2", "f2", ""), ("i1", "f2", "f4", "the same"), ("i2", "f4", "f2", ">i2"), (">i2", "f4", "f4", "the same"),
+    ("i2", "f4", "f4", "i4"), (">i2", "f4", "f2", ""),
+)  # fmt: skip
+"""Types of x, output, scale and zero point: each with each type of another that changes a path, not all combinations."""
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever operands are. The short way takes them as they are, or leaves them."""
     calls = calls_given(linear, monkeypatch)
     shape, parameter, spread = SMALL[name]
     rng, taken = np.random.default_rng(7), Counter[str]()
-    for (x_name, out), scale_name, zero_name in product(
-        (("i1", "f4"), ("i1", "f2"), ("i2", "f4"), (">i2", "f4")), ("f4", ">f4", "f2"), ("", "the same", "i4", ">i2")
-    ):
+    for x_name, out, scale_name, zero_name in OPERANDS:
         x, scale, zero_point = (
             None if not kind else rng.integers(0, 9, extents).astype(np.dtype(x_name if kind == "the same" else kind))
             for kind, extents in ((x_name, shape), (scale_name, parameter), (zero_name, parameter))

@@ -1,15 +1,26 @@
-"""The mutants of a file: always the same ones in the same order, each known by what it changes and not by a line's number."""
+"""The mutants of a file, always in the same order. A mutant's name depends on its change, not on line numbers.
+
+A comment marks changes that are equivalent, on a line of the statement (of a compound statement: of its header):
+
+    low = scale * 0  # mutant: equal, because no scale is infinite here
+    if a < b:  # mutant: constant, comparison equal, because a is never b
+
+The second form marks the changes of those operators only.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import io
+import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mutation.operators import called, changes, is_assertion, names_bound
+from mutation.operators import called, changes, is_assertion, names_bound, only_costs_time
 
 BLOCKS = ("body", "orelse", "handlers", "finalbody", "decorator_list")
 """The parts of a compound statement that are not on its first line."""
@@ -32,13 +43,16 @@ WORDS = {
 DESCRIPTIONS = ("Discrepancy", "Key", "Attribution")
 """Variables that hold texts for people, and what is made of such texts."""
 
+MARK = re.compile(r"# mutant:\s*(?P<operators>[\w, ]*?)\s*\bequal, because (?P<why>.+)")
+
 
 @dataclass(frozen=True)
 class Mutant:
     """One changed statement of one function ("" for the module itself).
 
     file: relative to the repository. before, after: the statement's first line as `ast.unparse` writes it. number: which of
-    several mutants that are equal in all of these. source: the whole changed file.
+    several mutants that are equal in all of these. source: the whole changed file. mark: why it is equivalent, if a comment
+    says so.
     """
 
     file: str
@@ -49,6 +63,7 @@ class Mutant:
     number: int = 0
     line: int = field(default=0, compare=False)
     source: str = field(default="", compare=False, repr=False)
+    mark: str = field(default="", compare=False)
 
     @property
     def identity(self) -> tuple[str, str, str, str, str, int]:
@@ -92,7 +107,7 @@ def _alone(root: Path, file: str) -> list[ast.Module]:
 
 def mutants_of(root: Path, file: str) -> list[Mutant]:
     """All mutants of a Python file below ``root``, in the order of the text."""
-    alone = _alone(root, file)
+    alone, marks = _alone(root, file), marks_of((root / file).read_text(encoding="utf-8"))
     parts = [ast.unparse(module) for module in alone]  # the others need not be written anew for each change
     seen = set(enumerate(parts))
     equal: Counter[Mutant] = Counter()
@@ -110,9 +125,33 @@ def mutants_of(root: Path, file: str) -> list[Mutant]:
                 seen.add((at, part))
                 source = "\n".join([*parts[:at], part, *parts[at + 1 :], ""])
                 mutant = Mutant(file, place.function, operator, before, after)
-                found.append(replace(mutant, number=equal[mutant], line=place.statement.lineno, source=source))
+                mark = _mark(marks, place.statement, operator)
+                line = place.statement.lineno
+                found.append(replace(mutant, number=equal[mutant], line=line, source=source, mark=mark))
                 equal[mutant] += 1
     return found
+
+
+def marks_of(text: str) -> dict[int, tuple[frozenset[str], str]]:
+    """The marks of a source by line: the operators (none: all of them) and the reason."""
+    marks = {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        match = MARK.search(token.string) if token.type == tokenize.COMMENT else None
+        if match:
+            operators = frozenset(re.findall(r"\w+", match["operators"]))
+            marks[token.start[0]] = operators, match["why"].strip()
+    return marks
+
+
+def _mark(marks: dict[int, tuple[frozenset[str], str]], statement: ast.stmt, operator: str) -> str:
+    """The reason that a comment gives for this change of a statement, or ""."""
+    body = getattr(statement, "body", None)
+    last = max(statement.lineno, body[0].lineno - 1) if body else statement.end_lineno or statement.lineno
+    for line in range(statement.lineno, last + 1):
+        operators, why = marks.get(line, (frozenset(), ""))
+        if why and (not operators or operator in operators):
+            return why
+    return ""
 
 
 def _header(statement: ast.AST) -> str:
@@ -141,7 +180,7 @@ def _places(node: ast.AST, function: str, statement: ast.stmt | None, bound: Cou
 
 
 def _is_left_alone(parent: ast.AST, name: str, child: ast.AST) -> bool:
-    if isinstance(child, ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert):
+    if isinstance(child, ast.Import | ast.ImportFrom | ast.JoinedStr | ast.Assert) or only_costs_time(child):
         return True
     if isinstance(child, ast.Assign) and {ast.unparse(target) for target in child.targets} <= WORDS:
         return True

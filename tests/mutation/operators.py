@@ -1,7 +1,7 @@
 """What a mutant changes: for a node of a syntax tree, the nodes that may stand in its place.
 
-Texts for people are left alone, since nothing decides by them: f-strings, the arguments of exceptions and of ``refuse``.
-So are annotations, decorators (they cache) and ``zip``'s ``strict`` (an assertion).
+Left alone: texts for people (f-strings, the arguments of exceptions and of ``refuse``), annotations, decorators (they cache),
+``zip``'s ``strict`` (an assertion), and code that decides about time alone (``only_costs_time``).
 """
 
 from __future__ import annotations
@@ -59,6 +59,26 @@ SYMMETRIC = {
 
 TEXTS = {"refuse", "Discrepancy", "Key", "Attribution"}
 """Functions of several texts, which say the same to a program in another order."""
+
+
+COSTS = {
+    "AHEAD", "BLOCK", "FEW", "KEPT", "LARGE_PIECE", "LEAST_PIECE", "LOOK_UP_FROM", "PIECE", "SHARED", "THREADS_FROM", "WORTH",
+}  # fmt: skip
+"""Constants that are sizes of work: another value gives the same bits in another time."""
+
+COSTING = {"fetch_ahead", "leaves_caches"}
+"""Functions that decide about time alone."""
+
+
+def only_costs_time(node: ast.AST) -> bool:
+    """True for a size of work, a comparison with one, and a function or call of ``COSTING``."""
+    if isinstance(node, ast.Assign):
+        return all(isinstance(target, ast.Name) and target.id in COSTS for target in node.targets)
+    if isinstance(node, ast.Compare):
+        return any(isinstance(side, ast.Name) and side.id in COSTS for side in (node.left, *node.comparators))
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and called(node.value) in COSTING
+    return isinstance(node, ast.FunctionDef) and node.name in COSTING
 
 
 def changes(node: ast.AST, parent: ast.AST, bound: Counter[str]) -> Iterator[Change]:

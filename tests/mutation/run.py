@@ -1,4 +1,4 @@
-"""Asking every mutant every question, several mutants at once, until something stops it; results are kept as they come."""
+"""Try mutants, several at the same time, until a question stops each. Results are kept as they come."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,42 +14,31 @@ from typing import TypeVar
 
 from mutation.copies import PARTS, Copy
 from mutation.mutants import Mutant
-from mutation.questions import ASKED_TESTS, DRAWING, Question
+from mutation.questions import Question
 
 T, R = TypeVar("T"), TypeVar("R")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one mutant with one seed. stopped: by the question of these words, which gave this outcome; "" when nothing
-    stopped it. seconds: until then, all questions before counted."""
+    """The result of one mutant with one seed."""
 
     mutant: str
     seed: int
     stopped: str
+    """The question that stopped it; "" if none did."""
     outcome: str
     by: str
     seconds: float
-
-
-def is_asked(seed: int, is_explained: bool, first: Result | None) -> bool:
-    """Whether a mutant is to be asked with a seed, when this came of the first one.
-
-    With the others where that depends on the seed: not where a test has stopped it that draws nothing, which does so with each.
-    What is explained is not expected to be found: for that one seed.
-    """
-    if seed == 1 or is_explained or first is None:
-        return seed == 1
-    by_a_test = any(file in first.by for file in ASKED_TESTS.difference(DRAWING))
-    return not by_a_test
+    """Time until it was stopped, all questions counted."""
 
 
 class WrongTreeError(RuntimeError):
-    """The tree as it is gives another answer than is expected, or a copy does not run its own files."""
+    """The unchanged tree fails a question, or a copy does not run its own files."""
 
 
 def try_mutant(copy: Copy, mutant: Mutant, seed: int, questions: Iterable[Question]) -> Result:
-    """Ask until an answer is not that of the sound tree."""
+    """Ask questions until an answer differs from that of the sound tree."""
     spent = 0.0
     copy.put(mutant)
     try:
@@ -64,7 +53,7 @@ def try_mutant(copy: Copy, mutant: Mutant, seed: int, questions: Iterable[Questi
 
 
 def distinct(questions: Iterable[Question]) -> list[Question]:
-    """Each once; of those that run tests, only what another does not run too, in whatever order."""
+    """Drop repeated questions, and runs of tests that another question includes."""
     every = sorted(dict.fromkeys(questions), key=lambda question: -len(question.tests))
     kept: list[Question] = []
     for question in every:
@@ -149,35 +138,28 @@ def _each(copies: Sequence[Copy], items: Sequence[T], function: Callable[[Copy, 
 class Kept:
     """Results of earlier runs, a line each, with a digest of the tree that gave them."""
 
-    def __init__(self, path: Path, tree: str) -> None:
-        self._path, self._tree = path, tree
+    def __init__(self, path: Path, tree: str, seed: int) -> None:
+        self._path, self._tree, self._seed = path, tree, seed
         path.parent.mkdir(parents=True, exist_ok=True)
 
-    def read(self, other_trees: bool, explained: Container[str] = ()) -> dict[tuple[str, int], Result]:
-        """By mutant and seed, the newest of this tree; if so asked, of other trees those that stopped the mutant, and any of
-        mutants that are explained, which are not expected to be stopped."""
-        found: dict[tuple[str, int], Result] = {}
+    def read(self) -> dict[str, Result]:
+        """The newest results of this tree and seed, by mutant."""
+        results: dict[str, Result] = {}
         for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
             entry = json.loads(line)
             tree, result = entry.pop("tree"), Result(**entry)
-            if tree == self._tree or (other_trees and (result.stopped or result.mutant in explained)):
-                found[result.mutant, result.seed] = result
-        return found
+            if (tree, result.seed) == (self._tree, self._seed):
+                results[result.mutant] = result
+        return results
 
     def add(self, result: Result) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"tree": self._tree, **asdict(result)}) + "\n")
 
 
-ASIDE = ("xverify/bench/", "xverify/certify/", "tests/test_")
-"""No question depends on these, but for the tests that are asked."""
-
-
 def digest(root: Path) -> str:
-    """Of every Python file that a result may depend on."""
-    found = hashlib.sha256()
+    """A digest of every Python file that a result may depend on."""
+    every = hashlib.sha256()
     for path in sorted(path for part in PARTS for path in (root / part).rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        if name in ASKED_TESTS or not name.startswith(ASIDE):
-            found.update(name.encode() + b"\0" + path.read_bytes())
-    return found.hexdigest()[:16]
+        every.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return every.hexdigest()[:16]

@@ -1,98 +1,84 @@
-"""Copies run what they hold, questions are of what exists, and so is every explanation."""
+"""The mutation tool: copies run their own files, questions exist, marks are read, the page counts."""
 
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from folders import ROOT
 from mutation import __main__ as command
-from mutation import copies, explained, questions, table
-from mutation.mutants import Mutant, mutants_of, unchanged
-from mutation.questions import COMPARATOR, COMPILED, CUDA, KERNELS, REFERENCE, Question, decides, questions_for
-from mutation.run import (
-    Kept,
-    Result,
-    WrongTreeError,
-    check_copy,
-    check_sound,
-    digest,
-    distinct,
-    is_asked,
-    run,
-    try_mutant,
-)  # fmt: skip
+from mutation import copies, operators, questions, table
+from mutation.mutants import Mutant, marks_of, mutants_of, unchanged
+from mutation.questions import GROUPS, Question, files_of, questions_for, mirrored_tests
+from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, distinct, run, try_mutant
+
+FILES = {group: files_of(ROOT, group) for group in GROUPS}
+EVERY = [file for files in FILES.values() for file in files]
+COMPARATOR, KERNELS = "xverify/verify/compare.py", "xverify/kernels/blocks.py"
 
 
 @pytest.fixture(scope="module")
 def made():
-    return [
-        mutant for file in (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED) for mutant in mutants_of(ROOT, file)
-    ]
+    return mutants_of(ROOT, KERNELS)
 
 
-def test_there_are_mutants_of_every_file_and_questions_for_them(made):
-    for file in (*KERNELS, *CUDA, *COMPARATOR, *REFERENCE, *COMPILED):
-        found = [mutant for mutant in made if mutant.file == file and decides(mutant)]
-        assert len(found) >= 10, file
-        assert all(questions_for(mutant) for mutant in found)
-    for folder, files in (("kernels", KERNELS), ("kernels/compiled", COMPILED), ("kernels/cuda", CUDA)):
-        there = {path.name for path in ROOT.glob(f"xverify/{folder}/*.py")} - {"__init__.py"}
-        assert there == {Path(file).name for file in files}
+def test_every_pattern_names_files():
+    for pattern in (pattern for patterns in GROUPS.values() for pattern in patterns):
+        assert list(ROOT.glob(pattern)), pattern
+    for pattern in (*questions.MIRRORED, *questions.FIRST, *questions.BESIDE):
+        assert list(ROOT.glob(pattern)), pattern
 
 
-def test_tests_that_are_asked_exist(made):
-    """One that does not would stop every mutant."""
-    some = {(mutant.file, mutant.function): mutant for mutant in made}.values()
-    asked = {test for mutant in some for question in questions_for(mutant) for test in question.tests}
-    assert len(asked) > 50
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0", "-p", "no:cacheprovider", *sorted(asked)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, "\n".join(line for line in done.stdout.splitlines() if line.startswith("ERROR"))
+def test_tests_of_a_file_exist():
+    for file in EVERY:
+        first, others = mirrored_tests(ROOT, file)
+        assert others, file
+        assert not set(first) & set(others), file
+        for test in (*first, *others, *questions.LEFT_OUT):
+            assert (ROOT / test).exists(), (file, test)
 
 
-def test_functions_that_are_left_out_exist(made):
-    for file, functions in questions.OF_SWEEPS.items():
-        assert functions <= {mutant.function for mutant in made if mutant.file == file}
+def test_tests_of_a_file_are_those_named_after_it_and_those_of_its_folder():
+    first, others = mirrored_tests(ROOT, KERNELS)
+    assert first == ("tests/kernels/test_blocks.py",)
+    assert "tests/kernels/test_kernels.py" in others
+    first, others = mirrored_tests(ROOT, "xverify/kernels/compiled/linear.py")
+    assert first == ("tests/kernels/test_compiled_linear.py",)
+    assert "tests/kernels/test_compiled.py" in others
 
 
-def test_a_kernels_mutant_is_asked_by_gates_of_half_a_minute(made):
-    for mutant in [m for m in made if m.file in KERNELS and m.file not in questions.NO_GATES]:
-        gates = [question for question in questions_for(mutant) if question.kernel]
-        assert {(q.kernel, q.expected) for q in gates} == {("xverify-numpy", "nothing")}
-        assert sum(q.budget for q in gates) <= 30
+def test_a_file_after_which_no_test_is_named_has_tests_or_a_gate_first():
+    for file in EVERY:
+        assert questions_for(ROOT, Mutant(file, "", "", "", ""))
 
 
-@pytest.mark.parametrize("text", ["return a == 'b'", 'return "it\'s"', "return a", r"return a == 'b\n'"])
-def test_a_mutant_is_found_again_by_the_entry_that_is_printed_for_it(tmp_path, text):
-    (tmp_path / "module.py").write_text(f"def f(a):\n    {text}\n    a = {text[7:]}\n    {text}\n")
-    found = mutants_of(tmp_path, "module.py")
-    (tmp_path / "entries.toml").write_text("\n".join(explained.entry(mutant, "It is only slower.") for mutant in found))
-    of, stale = explained.matched(explained.read(tmp_path / "entries.toml"), found)
-    assert set(of) == set(found) != set()
-    assert not stale
+def test_a_kernels_mutant_is_asked_by_gates_of_half_a_minute():
+    gates = [question for question in questions_for(ROOT, Mutant(KERNELS, "", "", "", "")) if question.kernel]
+    assert {(q.kernel, q.expected) for q in gates} == {("xverify-numpy", "nothing")}
+    assert sum(q.budget for q in gates) <= 30
 
 
-def test_an_entry_may_explain_several_changes_of_one_line(tmp_path):
-    common = "file = 'a.py'\nfunction = ''\noperator = 'constant'\nbefore = 'x = 1'\nreason = 'It is only slower.'\n"
-    (tmp_path / "entries.toml").write_text(f"[[equivalent]]\n{common}after = ['x = 0', 'x = 2']\n")
-    assert [entry.after for entry in explained.read(tmp_path / "entries.toml")] == ["x = 0", "x = 2"]
-    (tmp_path / "entries.toml").write_text(f"[[equivalent]]\n{common}")
-    with pytest.raises(TypeError, match="after"):
-        explained.read(tmp_path / "entries.toml")
+def test_sizes_of_work_exist():
+    text = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("xverify/**/*.py"))
+    assert [name for name in operators.COSTS if f"\n{name} = " not in text] == []
+    assert [name for name in operators.COSTING if f"\ndef {name}(" not in text] == []
 
 
-def test_every_explanation_is_of_a_mutant_that_exists(made):
-    entries = explained.read()
-    found, stale = explained.matched(entries, made)
-    assert not stale
-    assert len(found) == len(entries)
-    assert all(entry.reason.endswith(".") and len(entry.reason) > 20 for entry in entries)
+def test_marks_beside_the_code_are_read(tmp_path):
+    text = (
+        "def f(a):\n    if a < 1:  # mutant: comparison equal, because a is never 1\n        a = a + 2\n"
+        "    return a  # mutant: equal, because nobody asks\n"
+    )
+    assert marks_of(text)[2] == (frozenset({"comparison"}), "a is never 1")
+    (tmp_path / "module.py").write_text(text)
+    by_mark = {(m.line, m.operator): m.mark for m in mutants_of(tmp_path, "module.py")}
+    assert by_mark == {
+        (2, "comparison"): "a is never 1", (2, "constant"): "", (3, "statement"): "", (3, "arithmetic"): "",
+        (3, "constant"): "", (4, "return"): "nobody asks",
+    }  # fmt: skip
 
 
 MUTANT = Mutant("package.py", "f", "constant", "return 1", "return 2", source="def f():\n    return 2\n")
@@ -153,7 +139,7 @@ def test_what_is_stopped_by_how_mutants_are_written_is_noticed():
     assert copy.file == "sound"
 
 
-@pytest.mark.parametrize("file", [COMPARATOR[0], KERNELS[0]])
+@pytest.mark.parametrize("file", [COMPARATOR, KERNELS])
 def test_what_is_written_as_mutants_are_means_the_same(file):
     one = unchanged(ROOT, file)
     assert ast.dump(ast.parse(one.source)) == ast.dump(ast.parse((ROOT / file).read_text(encoding="utf-8")))
@@ -170,31 +156,6 @@ def test_several_copies_share_the_mutants_and_each_is_done_once():
         lambda result, mutant: done.append((result.seed, mutant.number)),
     )
     assert sorted(done) == [(3, nth) for nth in range(9)]
-
-
-@pytest.mark.parametrize(
-    ("by", "expected"),
-    [("FAILED tests/verify/test_legal.py::test_it", False), ("FAILED tests/kernels/test_kernels.py::test_it", True),
-     ("they ended by signal 11", True), ("violation, onednn/Dequantize-1@3.0, walk", True)],
-)  # fmt: skip
-def test_what_does_not_depend_on_the_seed_is_asked_once(by, expected):
-    first = Result(MUTANT.name, 1, "any", "findings", by, 1.0)
-    assert is_asked(1, False, None)
-    assert not is_asked(2, False, None)
-    assert is_asked(2, False, first) is expected
-    assert not is_asked(2, True, first)
-    results = {(MUTANT.name, 1): first}
-    assert table.is_left(MUTANT, results, [1, 2]) is expected
-    assert not table.is_left(MUTANT, results, [1])
-    assert table.is_left(MUTANT, {}, [1])
-
-
-def test_tests_that_draw_are_known():
-    texts = {file: (ROOT / file).read_text() for file in questions.ASKED_TESTS}
-    drawing = {
-        file for file in texts if re.search(r"@given|random\.random\(\)|(?:Random|default_rng)\(\)", texts[file])
-    }
-    assert drawing == set(questions.DRAWING)
 
 
 @pytest.fixture(scope="module")
@@ -280,14 +241,13 @@ def test_what_one_copy_compiles_all_have(tmp_path):
     some[0].close()
 
 
-def test_results_are_kept_for_the_tree_that_gave_them(tmp_path):
+def test_results_are_kept_for_the_tree_and_seed_that_gave_them(tmp_path):
     stopped, standing = Result("a", 1, "gate", "findings", "by", 1.0), Result("b", 1, "", "nothing", "", 30.0)
     for result in (stopped, standing):
-        Kept(tmp_path / "kept", "one").add(result)
-    assert set(Kept(tmp_path / "kept", "one").read(False).values()) == {stopped, standing}
-    assert Kept(tmp_path / "kept", "other").read(False) == {}
-    assert set(Kept(tmp_path / "kept", "other").read(True).values()) == {stopped}
-    assert set(Kept(tmp_path / "kept", "other").read(True, {standing.mutant}).values()) == {stopped, standing}
+        Kept(tmp_path / "kept", "tree", 1).add(result)
+    assert Kept(tmp_path / "kept", "tree", 1).read() == {"a": stopped, "b": standing}
+    assert Kept(tmp_path / "kept", "other", 1).read() == {}
+    assert Kept(tmp_path / "kept", "tree", 2).read() == {}
 
 
 def test_the_digest_is_that_of_the_sources(tmp_path):
@@ -298,32 +258,21 @@ def test_the_digest_is_that_of_the_sources(tmp_path):
     assert digest(tmp_path) != before
 
 
-def test_the_page_names_survivors_and_contradicted_explanations():
-    first, second, third = mutants_of(ROOT, KERNELS[0])[:3]
-    why = explained.Explanation(*third.identity[:5], reason="It is only slower.")
+def test_the_page_counts_what_became_of_mutants(made):
+    first, second, third, fourth = made[:4]
+    marked = replace(third, mark="it is only slower")
     results = {
-        (first.name, 1): Result(first.name, 1, "gate", "findings", "violation", 1.0),
-        (second.name, 1): Result(second.name, 1, "", "nothing", "", 30.0),
-        (third.name, 1): Result(third.name, 1, "gate", "findings", "memory", 2.0),
+        first.name: Result(first.name, 1, "gate", "findings", "violation", 1.0),
+        second.name: Result(second.name, 1, "", "nothing", "", 30.0),
     }
-    page = table.document([first, second, third], results, {third: why}, [], [1], 2, 9)
-    survivors = page.partition("## Survivors")[2].partition("## Explained")[0]
-    assert second.before.partition("|")[0] in survivors
-    assert survivors.count("\n| `kernels") == 1
-    assert "Yet it was stopped: memory." in page
-    assert [table.is_contradicted(m, results, [1]) for m in (first, second, third)] == [True, False, True]
-    assert "--survivors" not in page
-    assert "--survivors" in table.document([first], results, {}, [], [1], 2, 9, other_trees=True)
-    assert "A sample: 3 of 9 mutants" in page
-    assert f"| `{KERNELS[0]}` | 3 | 1 | 1 | 1 | 0 | 1.0 |" in page
-    assert "Not whole" not in page
-    half = table.document([first, second], {key: results[key] for key in [(first.name, 1)]}, {}, [], [1], 2, 2)
-    assert f"| `{KERNELS[0]}` | 2 | 1 | 0 | 0 | 1 | 1.0 |" in half
-    assert "Not whole: 1 of them" in half
+    page = table.document([first, second, marked, fourth], results, "kernels", "0123abc", 1)
+    assert f"| `{KERNELS}` | 4 | 1 | 1 | 1 | 1 | 1.0 | 1.0 |" in page
+    assert "GROUP=kernels" in page
+    assert "0123abc" in page
+    assert [table.stands(m, results) for m in (first, second, fourth)] == [False, True, False]
 
 
-def test_a_sample_is_always_the_same():
-    made = mutants_of(ROOT, KERNELS[1])
+def test_a_sample_is_always_the_same(made):
     some = command.chosen_of(made, "", 5)
     assert len(some) == 5
     assert command.chosen_of(made, "", 5) == some
@@ -331,29 +280,22 @@ def test_a_sample_is_always_the_same():
     assert command.chosen_of(made, f"{some[2].name},{some[0].name}", 0) == [some[0], some[2]]
 
 
-def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys):
-    def standing(asked, seeds, left, results, kept):
-        for mutant in left(seeds[0]):
-            results[mutant.name, 1] = Result(mutant.name, 1, "", "nothing", "", 1.0)
+@pytest.mark.parametrize(("stopped", "status"), [("", 1), ("gate", 0)])
+def test_a_mutant_that_stands_is_a_failure(made, tmp_path, monkeypatch, capsys, stopped, status):
+    def ask(asked, left, results, kept):
+        for mutant in left:
+            results[mutant.name] = Result(mutant.name, 1, stopped, "nothing", "", 1.0)
 
-    monkeypatch.setattr(command, "ask", standing)
-    kept = {part: (files, tmp_path / f"kept{part}") for part, (files, _) in command.PARTS.items()}
-    monkeypatch.setattr(command, "PARTS", kept)
-    monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
-    monkeypatch.setattr(
-        sys, "argv", ["mutation", "--sample", "2", "--seeds", "1", "--output", str(tmp_path / "page.md")]
-    )
-    assert command.main() == 1
-    assert "survive unexplained" in capsys.readouterr().out
+    monkeypatch.setattr(command, "ask", ask)
+    monkeypatch.setattr(command, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(command, "files_of", lambda root, group: [KERNELS])
+    monkeypatch.setattr(sys, "argv", ["mutation", "--sample", "2", "--output", str(tmp_path / "page.md")])
+    assert command.main() == status
+    assert f"{2 * status} mutants survive" in capsys.readouterr().out
 
 
-def test_an_explained_mutant_that_was_stopped_is_a_failure(made, tmp_path, monkeypatch, capsys):
-    mutant = next(m for m in explained.matched(explained.read(), made)[0] if m.file in COMPILED)
-    monkeypatch.setitem(command.PARTS, "_compiled", (COMPILED, tmp_path / "kept"))
-    monkeypatch.setattr(command, "mutants_of", lambda root, file: [mutant for mutant in made if mutant.file == file])
-    words = f"mutation --compiled --only {mutant.name} --survivors --page --output {tmp_path / 'page.md'}"
-    monkeypatch.setattr(sys, "argv", words.split())
-    assert command.main() == 0
-    Kept(tmp_path / "kept", "a tree").add(Result(mutant.name, 1, "tests", "findings", "by", 1.0))
-    assert command.main() == 1
-    assert "1 are of mutants that were stopped" in capsys.readouterr().out
+def test_the_command_lists_mutants():
+    words = [sys.executable, "-m", "mutation", "--list", "--only", "blocks.py", "--sample", "3"]
+    environment = {"PYTHONPATH": f"{ROOT / 'tests'}:{ROOT}", "PATH": ""}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.count(f" {KERNELS}:") == 3

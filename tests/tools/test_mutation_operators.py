@@ -60,6 +60,9 @@ def test_operators(tmp_path, line, expected):
         "'a text'",
         "value = f'{given + 1}'",
         "value = zip(given, strict=True)",
+        "BLOCK = 1 << 16",
+        "value = given > BLOCK",
+        "fetch_ahead(given, 1)",
     ],
 )
 def test_what_decides_nothing_is_left_alone(tmp_path, line):

@@ -48,7 +48,7 @@ def oracle(name: str, module: str, load: str, *arguments: str) -> Oracle:
 def swept(directory: Path, *others: Oracle) -> dict[str, Any]:
     chosen = (all_oracles()["xverify-numpy"], oracle("flawed", "flawed_oracles", "load_ignoring"), *others)
     return sweep(
-        Options((contracts.get(MULTIPLY),), chosen, directory, "t", "xverify sweep", 3, 60.0, 90, limits=LIMITS),
+        Options((contracts.get(MULTIPLY),), chosen, directory, "t", "xverify sweep", 3, 60.0, 45, limits=LIMITS),
         lambda event: None,
     )
 
