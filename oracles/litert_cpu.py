@@ -13,7 +13,7 @@ NotImplementedError; what LiteRT refuses is its own.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple, Union
+from typing import Any, Tuple, Union
 
 import numpy as np
 
@@ -119,49 +119,3 @@ def parameters(made: Any, call: Call) -> Any:
     made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
     made.quantizedDimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)
     return made
-
-
-def reproduce(call: Dict[str, Any]) -> Any:
-    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
-    import flatbuffers
-    import numpy as np
-    from ai_edge_litert import schema_py_generated as schema
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    tensors, shape = call["tensors"], list(call["tensors"]["x"]["codes"].shape)
-    dtype, scale, axis = tensors["x"]["dtype"], call["arrays"]["scale"], int(call["attributes"].get("axis", 1))
-    zeros = call["arrays"].get("zero_point", np.zeros(scale.shape))
-    quantization, x, y = schema.QuantizationParametersT(), schema.TensorT(), schema.TensorT()
-    quantization.scale = scale.reshape(-1).tolist()
-    quantization.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
-    quantization.quantizedDimension = 0 if scale.size == 1 else axis + len(shape) * (axis < 0)
-    x.name, x.shape, x.type, x.buffer = "x", shape, getattr(schema.TensorType, dtype.upper()), 1
-    x.quantization = quantization
-    y.name, y.shape, y.type, y.buffer = "y", shape, schema.TensorType.FLOAT32, 0
-    bits = 8 if dtype.endswith("8") else int(dtype.lstrip("uint"))
-    codes, several, values = tensors["x"]["codes"].reshape(-1), 8 // min(bits, 8), schema.BufferT()
-    if bits < 8:  # a constant of the model, packed, low bits first
-        rows = np.pad(codes, (0, -codes.size % several)).reshape(-1, several)
-        values.data = np.bitwise_or.reduce(rows << np.arange(several, dtype=np.uint8) * np.uint8(bits), axis=1)
-    operator, code, graph, model = schema.OperatorT(), schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()
-    operator.inputs, operator.outputs = [0], [1]
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
-    code.version = 6
-    graph.tensors, graph.inputs, graph.outputs, graph.operators = [x, y], [0] if bits >= 8 else [], [1], [operator]
-    model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
-    model.buffers = [schema.BufferT(), values]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    resolver = {
-        "delegate=off": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "reference": OpResolverType.BUILTIN_REF,
-    }.get(call["options"], OpResolverType.AUTO)
-    threads = 4 if "[threads=4]" in call["name"] else 1
-    interpreter = Interpreter(
-        model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver, num_threads=threads
-    )
-    interpreter.allocate_tensors()
-    if bits >= 8:
-        interpreter.set_tensor(0, call["arrays"]["x"])
-    interpreter.invoke()
-    return interpreter.get_tensor(1)

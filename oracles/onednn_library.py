@@ -34,10 +34,7 @@ from xverify.oracles.onednn_graph_api import (
     UnsupportedError,
 )
 from xverify.oracles.onednn_graphs import Framed, packed, run_steps, steps_of
-from xverify.oracles.onednn_script import reproduce
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
-
-__all__ = ["ORACLES", "load", "reproduce", "with_option"]
 
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
 """Whose wheels hold a library that is used here: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
@@ -109,6 +106,11 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         arguments=(path,),
         distributions=(),
     )
+
+
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of `load` for a library's path."""
+    return (option,)
 
 
 def load(path: str = "") -> Loaded:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Mapping, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Tuple, Union
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
-from xverify.oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.onnx_model import (
+    ROLES,
+    element_type,
+    graph_bytes,
+    graph_of,
+    model_bytes,
+    model_imports,
+    model_lines,
+    structure,
+    type_name,
+)
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy, setting
 
 CPU = "CPUExecutionProvider"
 
@@ -109,8 +121,13 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         oracle,
         name="%s:%s" % (oracle.name, option),
         distribution=BUILDS.get(option, oracle.distribution),
-        arguments=(*oracle.arguments, "provider=" + option),
+        arguments=(*oracle.arguments, *option_arguments(option)),
     )
+
+
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of `load` for an execution provider."""
+    return ("provider=" + option,)
 
 
 def load(*settings: str) -> Loaded:
@@ -256,10 +273,15 @@ def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
     """
     if tensor.dtype in NUMPY_OWN:
         return to_array(tensor)
+    return _OnMemory(ort.OrtValue, _carrier(tensor), element_type(tensor.dtype))
+
+
+def _carrier(tensor: Tensor) -> Array:
+    """An array of the tensor's shape whose memory begins with its bytes."""
     carrier = np.zeros(tensor.shape, code_dtype(tensor.dtype))
     packed = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
     carrier.reshape(-1)[: packed.size] = packed
-    return _OnMemory(ort.OrtValue, carrier, element_type(tensor.dtype))
+    return carrier
 
 
 def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str, Any]:
@@ -300,3 +322,94 @@ def read(value: Any) -> Tensor:
     # Of nothing, data_ptr() may be null.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """The model, and a session of the call's path."""
+    way = {**WAYS, **GRAPHS}.get(call.options, WAYS[""])
+    constants = [role for role in call.tensors if role in way.constants]
+    if call.graph is not None:
+        constants = list(call.graph[1].constants)
+    provider = _provider(call)
+    body = model_lines(call, constants)
+    options = _option_lines(call, way, provider)
+    body += ["options = ort.SessionOptions()", *options] if options else []
+    body.append(
+        'session = ort.InferenceSession(model.SerializeToString()%s, providers=["%s"]%s)'
+        % (", options" if options else "", provider, "" if provider == CPU else ", enable_fallback=0")
+    )
+    fed = [role for role in call.tensors if role not in constants]
+    operands: Dict[str, Tensor] = {}
+    comments: Dict[str, str] = {}
+    values: List[str] = []
+    for role, tensor in call.tensors.items():
+        if role in constants or is_numpy(tensor.dtype):
+            operands[role] = tensor
+            continue
+        # The array of bytes must outlive the OrtValue, so it has a name of its own.
+        carrier = _carrier(tensor)
+        operands[role + "_bits"] = Tensor(carrier.dtype.name, carrier)
+        comments[role + "_bits"] = _comment(tensor)
+        arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
+        values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
+    imports, modules = ["import onnxruntime as ort", model_imports(constants)], ()  # type: Any
+    if is_numpy(call.out_dtype) and way.bound:
+        last = [*_bound_lines(call, fed), "y = bound()"]
+    elif is_numpy(call.out_dtype):
+        last = ["y = session.run(None, %s)[0]" % feeds(fed)]
+    else:
+        code, modules = code_dtype(call.out_dtype), ("ctypes", "ml_dtypes")
+        last = [
+            *("%s = ort.OrtValue.ortvalue_from_numpy(%s)" % (role, role) for role in fed if role in operands),
+            "result = session.run_with_ort_values(None, %s)[0]" % feeds(fed),
+            "memory = ctypes.string_at(result.data_ptr(), int(np.prod(result.shape())) * %d)" % code.itemsize,
+            "y = np.frombuffer(memory, np.%s).reshape(result.shape()).view(ml_dtypes.%s)" % (code.name, call.out_dtype),
+        ]
+    return ShortForm(imports, [*values, *body, *last], modules, operands, comments)
+
+
+def _provider(call: ShortCall) -> str:
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider."""
+    match = re.match(r"\w+:(\w+)", call.full_name)
+    return match.group(1) if match else CPU
+
+
+def _option_lines(call: ShortCall, way: Way, provider: str) -> List[str]:
+    """The lines that set what the path, or the setting in the name, wants of a session."""
+    entries = {
+        "session.disable_quant_qdq": "x" in way.constants,
+        "session.set_denormal_as_zero": setting(call, "denormals") == "zero",
+        "session.disable_cpu_ep_fallback": provider != CPU,
+    }
+    lines = ['options.add_session_config_entry("%s", "1")' % name for name, wanted in entries.items() if wanted]
+    if way.level != ALL:
+        lines.append("options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_" + way.level)
+    threads = setting(call, "threads")
+    return [*lines, "options.intra_op_num_threads = %d" % int(threads)] if threads else lines
+
+
+def _bound_lines(call: ShortCall, roles: List[str]) -> List[str]:
+    """Lines that define a function which runs the session with everything bound."""
+    how = {role: "cpu" if is_numpy(call.tensors[role].dtype) else "ortvalue" for role in roles}
+    return [
+        "def bound():",
+        "    binding = session.io_binding()",
+        *['    binding.bind_%s_input("%s", %s)' % (how[role], role, role) for role in roles],
+        "    y = np.full(%s, 0.5, np.%s)" % (list(call.tensors["x"].shape), call.out_dtype),
+        '    binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)',
+        "    session.run_with_iobinding(binding)",
+        "    return y",
+    ]
+
+
+def _comment(tensor: Tensor) -> str:
+    """How the bytes of a tensor hold its values, and the first of them."""
+    from xverify.core.dtypes import decimal
+
+    shown = ", ".join(decimal(tensor.dtype, int(code)) for code in tensor.codes.reshape(-1)[:8])
+    several = {4: "two 4-bit values a byte, low bits first", 2: "four 2-bit values a byte, low bits first"}
+    how = several.get(BITS[tensor.dtype], "the bits of " + tensor.dtype)
+    return "%s: %s%s" % (how, shown, ", ..." if tensor.size > 8 else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -18,7 +18,14 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     """The same kernel, given codes as they are stored. ValueError for another option than PACKED."""
     if option != PACKED:
         raise ValueError("%s takes the option %s, not %r" % (oracle.name, PACKED, option))
-    return replace(oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, option))
+    return replace(
+        oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, *option_arguments(option))
+    )
+
+
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of ``load`` for the option."""
+    return (option,)
 
 
 def is_packable(array: Any) -> bool:

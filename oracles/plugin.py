@@ -27,6 +27,9 @@ PATHS = (PathOf("", 1.0), PathOf("threads", THREADS_SHARE))
 NATIVE_CONTRACTS = ("ai.onnx/*", "com.microsoft/*")
 """The editions that the C interface has arguments for."""
 
+NATIVE_MODULE = "xverify.oracles.native_kernel"
+"""The module that runs a user's native library; `USERS` names the one for Python."""
+
 UNTOLD = ("attributes",)
 """A user's kernel is passed only what the edition has: it never sees an attribute that the edition has not."""
 
@@ -74,7 +77,7 @@ def plugin(target: str) -> Oracle:
         return replace(
             named,
             contracts=NATIVE_CONTRACTS,
-            module="xverify.oracles.native_kernel",
+            module=NATIVE_MODULE,
             arguments=(where, function),
             needs_xverify=False,
         )

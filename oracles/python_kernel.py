@@ -11,9 +11,11 @@ again after later calls. What is seen goes into the notes of the outcome, by sho
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -25,6 +27,7 @@ from xverify.oracles.arrays import Array, from_array, hand_out, memory, numpy_dt
 from xverify.oracles.protocol import Answer, Loaded
 from xverify.oracles.python_target import find_function
 from xverify.oracles.several_threads import THREADS, Function, threads_differ
+from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call
 
 OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 """In the order of the signatures; a call has those of its family."""
@@ -240,3 +243,24 @@ def _overlap(one: Array, other: Array) -> bool:
         return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=MOST_WORK)
     except RuntimeError:  # too hard to tell
         return True
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_TARGET = re.compile(r"([A-Za-z_]\w*\.py|%s):%s" % (_DOTTED, _DOTTED), re.ASCII)
+"""Targets that Python can import and name as they are spelled."""
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A call of the function in a file of the current directory or in a module. None for a library, and for a name that
+    Python does not spell so."""
+    from xverify.oracles.plugin import is_library  # not in a worker, which it would delay
+
+    if not _TARGET.fullmatch(call.full_name):
+        return None
+    place, _, function = call.full_name.rpartition(":")
+    if not place.endswith(".py"):
+        return None if is_library(place) else kernel_call(call, "import %s as kernel" % place, "kernel." + function)
+    form = kernel_call(call, "import %s as kernel" % place[:-3], "kernel." + function, modules=("sys",))
+    return replace(form, imports=['sys.path.insert(0, ".")  # where the kernel is', *form.imports])

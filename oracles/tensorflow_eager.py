@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List, Tuple
 
-from xverify.core.call import Call, Outcome
+from xverify.core.call import BITS, Call, Outcome
 from xverify.oracles.arrays import Array, answered, hand_out
 from xverify.oracles.protocol import Loaded, Oracle, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, keywords, spelled
 
 THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
 """How every way of running TensorFlow may be run besides, by a variable that it reads itself."""
@@ -75,3 +76,37 @@ def load() -> Loaded:
         return answered(result.numpy(), call, arrays)
 
     return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+SHORT_IMPORTS = [
+    'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # seen on the CPU',
+    "import tensorflow as tf",
+]
+
+QUANTIZED_TYPES = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "quint16", "int32": "qint32"}
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """A call of `tf.quantization.dequantize`."""
+    first, data = short_input(call)
+    operands = ", ".join([data, *(role for role in call.tensors if role != "input")])
+    line = "y = tf.quantization.dequantize(%s%s).numpy()" % (operands, short_keywords(call))
+    return ShortForm(SHORT_IMPORTS, [*first, line], ("os",), copies=True)
+
+
+def short_input(call: ShortCall) -> Tuple[List[str], str]:
+    """The line that gives the input its quantized type, if it has one, and the input's name then."""
+    quantized = QUANTIZED_TYPES.get(call.tensors["input"].dtype)
+    if quantized is None:
+        return [], "tf.constant(input)"
+    return ["quantized = tf.bitcast(tf.constant(input), tf.%s)" % quantized], "quantized"
+
+
+def short_keywords(call: ShortCall) -> str:
+    """The call's attributes as keywords."""
+    words = {name: spelled(value) for name, value in call.attributes.items()}
+    if words.get("dtype", "").strip('"') in BITS:
+        words["dtype"] = "tf.%s" % call.attributes["dtype"]
+    return keywords(words)

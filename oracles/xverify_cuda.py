@@ -11,11 +11,11 @@ import numpy as np
 
 from xverify.core.call import Call, Outcome, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out
-from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
+from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
 
-__all__ = ["ORACLES", "load", "load_watched", "with_option"]
+__all__ = ["ORACLES", "load", "load_watched", "option_arguments", "with_option"]
 
 ORACLES = (
     Oracle(

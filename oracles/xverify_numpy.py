@@ -11,11 +11,12 @@ import numpy as np
 
 from xverify.core.call import Call, Outcome
 from xverify.oracles.arrays import answered, hand_out
-from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
+from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
+from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call, spelled
 
-__all__ = ["ORACLES", "load", "load_watched", "with_option"]
+__all__ = ["ORACLES", "load", "load_watched", "option_arguments", "with_option"]
 
 ORACLES = tuple(
     Oracle(
@@ -89,3 +90,13 @@ def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict
     if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
         zero_point = in_packed_form(zero_point)
     return [in_packed_form(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """A call of the public function of the family."""
+    functions = {"onednn": "dynamic_dequantize", "tensorflow": "dequantize_range"}
+    function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
+    words = {"contract": spelled(call.contract)}
+    if call.name != "xverify-numpy":
+        words["backend"] = spelled(call.name.rpartition("-")[2])
+    return kernel_call(call, "import xverify", "xverify." + function, words)

@@ -24,7 +24,7 @@ from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle, Path
 from xverify.report import html, markdown, summary
 from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 from xverify.strategies.smaller import less_around
 from xverify.strategies.surrounded import surrounded_calls
 

@@ -25,7 +25,7 @@ from xverify.oracles.protocol import Oracle
 from xverify.oracles.protocol import Path as Way
 from xverify.oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
 from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 
 ONNX = "ai.onnx/DequantizeLinear-21"
 TENSORFLOW = "tensorflow/Dequantize@installed"

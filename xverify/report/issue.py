@@ -15,10 +15,10 @@ from xverify.report import summary
 from xverify.report.issue_words import NAMES, PATHS, Case, lead, outside, title
 from xverify.report.markdown import code, row, text
 from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 from xverify.report.summary import Json
 
-MOST_SCRIPT = 40_000
+MOST_SCRIPT = 50_000
 """Characters of a script that an issue holds; GitHub takes 65 536 in all."""
 
 MOST_ROWS = 12
@@ -75,10 +75,11 @@ def _script(case: Case) -> list[str]:
     full = script_for(finding, case.clause) if short is None and not large else ""
     if large or max(len(short or ""), len(full)) > MOST_SCRIPT:
         beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
+        too_large = "The smallest call that was found is" if large else "The script is"
         return [
             "## Script",
             "",
-            "The smallest call that was found is too large to be shown here. Attached are "
+            f"{too_large} too large to be shown here. Attached {'are' if large else 'is'} "
             f"{code(finding['reproduce'])}{beside}; the script needs NumPy and the framework.",
             "",
             *_table_of_call(finding),
