@@ -27,6 +27,8 @@ REFERENCE = "reference"
 ORACLES = (
     Oracle(
         name="litert",
+        title="LiteRT",
+        claim="LiteRT's 8-bit quantization specification, which lets implementations deviate in bits: no edition judges it.",
         distribution="ai-edge-litert",
         contracts=("ai.onnx/*",),
         ships=(),

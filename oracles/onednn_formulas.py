@@ -21,6 +21,9 @@ def _oracle(name: str) -> Oracle:
     edition = "onednn/DynamicDequantize-1@" + name
     return Oracle(
         name="onednn-formula-" + name,
+        title="a NumPy transcript of the oneDNN document that %s"
+        % {"multiply": "multiplies", "divide": "divides"}[name],
+        claim="The one document that it transcribes.",
         distribution="xverify",
         contracts=(edition,),
         ships=(edition,),

@@ -308,15 +308,15 @@ class Compiled:
     """A compiled partition, and the logical tensors that it was compiled for."""
 
     def __init__(self, library: Library, handle: c_void_p, logical: Sequence[Logical]) -> None:
-        self._library, self._handle, self._logical = library, handle, tuple(logical)
+        self._library, self.handle, self._logical = library, handle, tuple(logical)
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Run it on memory at those addresses: of each input, then of the output. RefusedError, UnsupportedError."""
-        self._library.execute(self._handle, self._logical, addresses)
+        self._library.execute(self.handle, self._logical, addresses)
 
     def close(self) -> None:
         """Give the library its memory back; it can't be run after that."""
-        self._library.call("dnnl_graph_compiled_partition_destroy", self._handle)
+        self._library.call("dnnl_graph_compiled_partition_destroy", self.handle)
 
 
 def version_at(path: str) -> str:

@@ -13,12 +13,13 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict
+from ctypes import byref, c_void_p
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from xverify.core.call import BITS, Call, Outcome, Tensor
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import surround
 from xverify.oracles.arrays import Array, hand_out, memory, pack, to_array
 from xverify.oracles.onednn_graph_api import (
@@ -26,6 +27,7 @@ from xverify.oracles.onednn_graph_api import (
     DEQUANTIZE,
     DYNAMIC_DEQUANTIZE,
     FUSION,
+    IN_ORDER,
     Compiled,
     Library,
     LogicalTensor,
@@ -35,6 +37,7 @@ from xverify.oracles.onednn_graph_api import (
 )
 from xverify.oracles.onednn_graphs import Framed, packed, run_steps, steps_of
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
 """Whose wheels hold a library that is used here: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
@@ -50,10 +53,13 @@ APART, FUSED = "graph policy=debug", "graph policy=fusion"
 ORACLES = (
     Oracle(
         name="onednn",
+        title="oneDNN",
+        claim="The guide of its release. The wheel carries no text: the release says which editions of the guide judge it.",
+        timing=Timing("#56B4E9", "v", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),  # the wheel carries no text: its release says which editions of the guide judge it
+        ships=("onednn/*",),
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
@@ -248,3 +254,81 @@ def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
         # NumPy's strides along extents of 0 and 1 may be anything.
         return np.array(array, order="C") if not told else array, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+#
+# Scales and zero points are attributes of Dequantize, part of what is compiled, and its output is float32. For other
+# outputs DynamicDequantize is timed, whose scales are an operand.
+
+
+def load_bench(threads: int) -> Solve:
+    """Load the library of the wheel; its threads are OpenMP's, by the process's environment."""
+    library = Library(installed())
+    stream = library.made("dnnl_stream_create", library.engine, IN_ORDER)
+
+    def solve(problem: Problem) -> List[Way]:
+        if problem.case.block_size:
+            raise NotImplementedError("oneDNN's Dequantize and DynamicDequantize have no blocks in this release")
+        operation, operands = (_static if problem.case.out_dtype == "float32" else _dynamic)(problem)
+        compiled = library.compile(operation)
+        addressed = [*operands, problem.out]
+        logical = [library.logical(i, one) for i, one in enumerate((*operation.inputs, operation.output))]
+        tensors = [
+            library.made("dnnl_graph_tensor_create", byref(one), library.engine, c_void_p(array.ctypes.data))
+            for one, array in zip(logical, addressed)  # noqa: B905
+        ]
+        inputs, output = (c_void_p * len(operands))(*tensors[:-1]), (c_void_p * 1)(tensors[-1])
+        handle = compiled.handle
+        execute = "dnnl_graph_compiled_partition_execute"
+
+        def run() -> None:
+            library.call(execute, handle, stream, len(operands), inputs, 1, output)
+            library.call("dnnl_stream_wait", stream)
+
+        return [Way("compiled partition", run, memory=addressed)]
+
+    return solve
+
+
+def _static(problem: Problem) -> Tuple[Operation, List[Array]]:
+    case = problem.case
+    zero_point = problem.zero_point
+    zps = (0,) * problem.scale.size if zero_point is None else tuple(int(i) for i in zero_point.reshape(-1))
+    operation = Operation(
+        DEQUANTIZE,
+        (_logical(problem.x),),
+        _logical(problem.out),
+        qtype="per_tensor" if case.axis is None else "per_channel",
+        axis=case.axis,
+        scales=tuple(float(i) for i in problem.scale.reshape(-1)),
+        zps=zps,
+    )
+    return operation, [_bytes(problem.x)]
+
+
+def _dynamic(problem: Problem) -> Tuple[Operation, List[Array]]:
+    case = problem.case
+    operands = [problem.x, problem.scale.reshape(-1)]
+    if problem.zero_point is not None:
+        operands.append(problem.zero_point.reshape(-1))
+    operation = Operation(
+        DYNAMIC_DEQUANTIZE,
+        tuple(_logical(operand) for operand in operands),
+        _logical(problem.out),
+        qtype="per_tensor" if case.axis is None else "per_channel",
+        axis=case.axis,
+    )
+    return operation, [_bytes(operand) for operand in operands]
+
+
+def _logical(array: Array) -> LogicalTensor:
+    return packed(array.dtype.name, array.shape)
+
+
+def _bytes(array: Array) -> Array:
+    """The memory that the library reads: of types of less than a byte packed."""
+    bits = BITS[array.dtype.name]
+    if bits >= 8:
+        return array
+    return np.asarray(pack(array.view(code_dtype(array.dtype.name)) & np.uint8((1 << bits) - 1), bits))

@@ -15,6 +15,8 @@ from xverify.oracles.short_form import ShortCall, ShortForm, feeds
 ORACLES = (
     Oracle(
         name="onnx-reference",
+        title="the ONNX reference evaluator",
+        claim="ONNX's editions, which come in the same package: onnx.defs.",
         distribution="onnx",
         contracts=("ai.onnx/*",),
         ships=("ai.onnx/*",),

@@ -34,6 +34,8 @@ ISAS = ("SSE41", "AVX2", "AVX512_CORE")
 ORACLES = (
     Oracle(
         name="openvino",
+        title="OpenVINO",
+        claim="Imports ONNX models, but the package carries no ONNX text: no edition judges it.",
         distribution="openvino",
         contracts=("ai.onnx/*", "com.microsoft/*"),
         ships=(),

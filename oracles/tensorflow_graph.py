@@ -47,6 +47,8 @@ XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
 ORACLES = (
     Oracle(
         name="tensorflow-function",
+        title="TensorFlow (tf.function)",
+        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
@@ -66,6 +68,8 @@ ORACLES = (
     ),
     Oracle(
         name="tensorflow-xla",
+        title="TensorFlow (XLA)",
+        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),

@@ -20,6 +20,8 @@ __all__ = ["ORACLES", "load", "load_watched", "option_arguments", "with_option"]
 ORACLES = (
     Oracle(
         name="xverify-cuda",
+        title="xverify's CUDA kernel",
+        claim="The editions that its argument ``contract`` can name.",
         distribution="xverify",
         contracts=("ai.onnx/*", "com.microsoft/*", "onednn/*", "tensorflow/*"),
         ships=("*",),

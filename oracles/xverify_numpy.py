@@ -5,6 +5,7 @@ With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable
 
 import numpy as np
@@ -15,12 +16,22 @@ from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, op
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
 from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call, spelled
+from xverify.oracles.timing import Array, Problem, Solve, Timing, Way, aligned
 
-__all__ = ["ORACLES", "load", "load_watched", "option_arguments", "with_option"]
+__all__ = ["ORACLES", "load", "load_bench", "load_watched", "option_arguments", "with_option"]
+
+TIMINGS = {
+    "numpy": Timing("#E69F00", "s", "numpy"),
+    "numba": Timing("#D55E00", "o", "numba", (("NUMBA_NUM_THREADS", "{threads}"),)),
+}
+"""By backend: the version of what the backend runs on is printed."""
 
 ORACLES = tuple(
     Oracle(
         name="xverify-" + backend,
+        title="xverify's %s kernel" % {"numpy": "NumPy", "numba": "Numba"}[backend],
+        claim="Every edition: its argument ``contract`` names one.",
+        timing=TIMINGS[backend],
         distribution="xverify",
         contracts=("*",),
         ships=("*",),
@@ -100,3 +111,35 @@ def short_form(call: ShortCall) -> ShortForm:
     if call.name != "xverify-numpy":
         words["backend"] = spelled(call.name.rpartition("-")[2])
     return kernel_call(call, "import xverify", "xverify." + function, words)
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+
+
+def load_bench(threads: int, backend: str) -> Solve:
+    """The public functions, with an output to write to."""
+    import xverify
+
+    def solve(problem: Problem) -> list[Way]:
+        case = problem.case
+        keywords: dict[str, Any] = {} if case.axis is None else {"axis": case.axis}
+        if case.block_size:
+            keywords["block_size"] = case.block_size
+        keywords.update(out=problem.out, backend=backend)
+        if not case.packed:
+            call = partial(xverify.dequantize_linear, problem.x, problem.scale, problem.zero_point, **keywords)
+            return [Way("dequantize_linear, out given", call)]
+        zero_point = None if problem.zero_point is None else _aligned_packed(problem.zero_point)
+        keywords.update(dtype=case.x_dtype, shape=case.shape)
+        call = partial(xverify.dequantize_packed, _aligned_packed(problem.x), problem.scale, zero_point, **keywords)
+        return [Way("dequantize_packed, out given", call)]
+
+    return solve
+
+
+def _aligned_packed(array: Array) -> Array:
+    """The packed codes of an array, at the beginning of a cache line."""
+    codes = in_packed_form(array)
+    packed = aligned(codes.shape, "uint8")
+    packed[...] = codes
+    return packed

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from xverify.bench.cases import Case
 from xverify.bench.data import written
 from xverify.bench.memory import available
-from xverify.bench.problem import PEERS, Peer
+from xverify.bench.problem import Peer, peers
 from xverify.bench.processes import Limits, LostError, PeerProcess, RefusedError
 from xverify.bench.result import Line, Measured, Timed, bench_to_json
 
@@ -53,7 +53,7 @@ class Options:
     budget: float
     seed: int = 0
     command: str = ""
-    peers: tuple[Peer, ...] = PEERS
+    peers: tuple[Peer, ...] = field(default_factory=peers)
     limits: Limits = field(default_factory=Limits)
     rounds: int = MOST_ROUNDS
 
