@@ -25,7 +25,7 @@ SOURCES = "sources"
 """The path that gives the files of a user's kernel, from `xverify.oracles.sources`: JSON, as uint8."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Of glibc's malloc.h."""
+"""Constants of glibc's malloc.h."""
 
 KEPT_BYTES = 1 << 28
 
@@ -56,10 +56,10 @@ class Request(NamedTuple):
     """1 where all columns have the same codes of x, else ``columns``."""
 
     dtypes: Tuple[str, str, str, str]
-    """Of x, scale, zero point ("" where there is none) and result."""
+    """The dtypes of x, scale, zero point ("" where there is none) and result."""
 
     places: Tuple[int, int, int, int]
-    """The offset in the file, in bytes, of each of them."""
+    """The offset in the file, in bytes, of x, scale, zero point and result."""
 
     def text(self) -> str:
         return json.dumps(self._asdict(), separators=(",", ":"))

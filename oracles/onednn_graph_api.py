@@ -1,5 +1,6 @@
-"""oneDNN's graph API, which is plain C, through ctypes: one operation, compiled for given logical tensors, and run.
-Graphs of several are made in `xverify.oracles.onednn_graphs`.
+"""oneDNN's graph API, which is plain C, through ctypes: it compiles one operation for logical tensors, and runs it.
+
+`xverify.oracles.onednn_graphs` makes graphs of several operations.
 
 Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
 sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came
@@ -55,11 +56,11 @@ class RefusedError(ValueError):
 
 
 class UnsupportedError(NotImplementedError):
-    """The library says that it has not what is asked for: dnnl_unimplemented, or no partition that is supported."""
+    """The library does not support the operation: dnnl_unimplemented, or no supported partition."""
 
 
 class NoLibraryError(ImportError):
-    """What was named is no oneDNN that this module knows; the message says what to do."""
+    """The file is no oneDNN that this module can use; the message says what to do."""
 
 
 class Version(ctypes.Structure):
@@ -177,8 +178,8 @@ class Library:
         status = int(getattr(self._library, name)(*arguments))
         if status == 0:
             return
-        said = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
-        raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, said))
+        word = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
+        raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, word))
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
         handle = c_void_p()

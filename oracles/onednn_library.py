@@ -40,12 +40,12 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
-"""Whose wheels hold a library that is used here: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
+"""The wheels that hold the library: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
 
 FILE = "libdnnl.so.3"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
-"""Values of ONEDNN_MAX_CPU_ISA: the library takes no wider instructions than those."""
+"""Values of ONEDNN_MAX_CPU_ISA, the widest instructions that the library may use."""
 
 APART, FUSED = "graph policy=debug", "graph policy=fusion"
 """Paths of calls in surroundings: every operation is a partition of its own, or the library fuses as it likes."""
@@ -146,7 +146,7 @@ class _Answers:
         self._kept: OrderedDict[Operation, Compiled] = OrderedDict()
 
     def answer(self, call: Call, path: str) -> Outcome:
-        """What the library gives, with notes of what was done to the operands and around the output."""
+        """Make a call, with notes on writes to the operands and around the output."""
         if call.around:
             return self._surrounded(call, DEBUG if path == APART else FUSION)
         handed = hand_out(call)
@@ -200,10 +200,13 @@ class _Answers:
 
 
 def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operation]:
-    """The operands, as they are given to the library, and the operation, for a call and its arrays.
+    """The operands of the library's operation, and the operation, for a call and its arrays.
 
-    Of Dequantize the scale and the zero point are lists of f32 and s64 among the attributes. What is no such list cannot be
-    told to the library: TypeError for other types than float32, int32 and int64, ValueError where it is not 1-D.
+    The scale and the zero point of Dequantize are attributes: lists of f32 and s64.
+
+    Raises:
+        TypeError: An unknown attribute, or an attribute's list of another type than float32, int32 or int64.
+        ValueError: An attribute's list that is not 1-D.
     """
     for name in call.attributes:
         if name not in ATTRIBUTES:
@@ -245,7 +248,7 @@ def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
 
 
 def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
-    """What the library is given for a tensor: its array, or a copy, and the logical tensor that describes it."""
+    """The array that the library reads for a tensor, or a copy of it, and the logical tensor that describes it."""
     if BITS[tensor.dtype] < 8:
         return pack(tensor.codes, BITS[tensor.dtype]), packed(tensor.dtype, tensor.shape)
     size = array.itemsize

@@ -49,7 +49,7 @@ def operator_set(contract: str) -> Tuple[str, int]:
 
 
 def structure(call: Call) -> Tuple[Any, ...]:
-    """What a model depends on when every tensor is an input: a key for caches."""
+    """The key of a model whose tensors are all inputs, for caches."""
     dtypes = tuple((name, tensor.dtype) for name, tensor in call.tensors.items())
     return (call.contract.split("@")[0], dtypes, tuple(sorted(call.attributes.items())))
 
@@ -142,7 +142,7 @@ def extents(name: str, tensor: Tensor, symbolic: bool) -> List[Any]:
 
 
 def list_inputs(node: Node, opset: int) -> Tuple[List[Tuple[str, List[int]]], Dict[str, Any]]:
-    """What a node takes as further inputs, by names of its own, and its attributes."""
+    """The further inputs of a node, by names of its own, and its attributes."""
     names = _LISTS.get(node.operator, ()) if opset >= 13 or node.operator not in ("Squeeze", "Unsqueeze") else ()
     inputs = [("%s_%s" % (node.output, name), [int(i) for i in node.attributes[name]]) for name in names]
     others = {name: value for name, value in node.attributes.items() if name not in names}

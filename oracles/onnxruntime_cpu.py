@@ -44,18 +44,22 @@ wheels for Linux are built without it: there one thread does all.)
 
 @dataclass(frozen=True)
 class Route:
-    """How a path makes a session of a call, and runs it.
-
-    share: of the calls. constants: roles that are initializers; where all are, the optimiser folds the call. level: of graph
-    optimisation, by the end of its name in ONNX Runtime. threads: for one kernel; with more than one every call of `PARALLEL`
-    values takes the path. bound: IO binding to an output that is there already.
-    """
+    """The way in which a path makes and runs a session."""
 
     share: float
+    """The share of the calls."""
+
     constants: Tuple[str, ...] = ()
+    """Roles that are initializers. If all are, the optimiser folds the call."""
+
     level: str = ALL
+    """The level of graph optimisation, by the end of its name in ONNX Runtime."""
+
     threads: int = 1
+    """Threads for one kernel. With more than one, every call of `PARALLEL` values takes the path."""
+
     bound: bool = False
+    """True for IO binding to an output that is there already."""
 
 
 ROUTES: Dict[str, Route] = {
@@ -66,8 +70,7 @@ ROUTES: Dict[str, Route] = {
     "threads=4": Route(0.02, threads=4),
     "io binding": Route(0.05, bound=True),
 }
-"""The paths by their names. One with initializers costs a session for each call, and so do threads, which live as long as
-their session."""
+"""The paths by their names. A path with initializers or threads costs a session for each call."""
 
 UNOPTIMIZED = "graph optimization=off"
 
@@ -271,10 +274,10 @@ class _OnMemory:
 
 
 def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
-    """What NumPy has no type for goes in as an OrtValue over its bytes, 4 and 2 bits packed.
+    """The array or, for a dtype that NumPy lacks, an OrtValue over the tensor's bytes, with 4 and 2 bits packed.
 
-    An OrtValue reads memory as if it were contiguous, and takes its shape from the array: packed bytes
-    stand at the beginning of an array of the tensor's shape.
+    An OrtValue reads memory as if it were contiguous, and takes its shape from the array. Packed bytes therefore lie at the
+    beginning of an array of the tensor's shape.
     """
     if tensor.dtype in NUMPY_OWN:
         return to_array(tensor)
@@ -360,7 +363,8 @@ def short_form(call: ShortCall) -> ShortForm:
         comments[role + "_bits"] = _comment(tensor)
         arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
         values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
-    imports, modules = ["import onnxruntime as ort", model_imports(constants)], ()  # type: Any
+    imports = ["import onnxruntime as ort", model_imports(constants)]
+    modules: Tuple[str, ...] = ()
     if is_numpy(call.out_dtype) and way.bound:
         last = [*_bound_lines(call, fed), "y = bound()"]
     elif is_numpy(call.out_dtype):
@@ -411,7 +415,7 @@ def _bound_lines(call: ShortCall, roles: List[str]) -> List[str]:
 
 
 def _comment(tensor: Tensor) -> str:
-    """How the bytes of a tensor hold its values, and the first of them."""
+    """The meaning of a tensor's bytes, and its first values."""
     from xverify.core.dtypes import decimal
 
     shown = ", ".join(decimal(tensor.dtype, int(code)) for code in tensor.codes.reshape(-1)[:8])

@@ -1,12 +1,16 @@
 """OpenVINO's CPU plugin, which reads the call as an ONNX model.
 
-OpenVINO wants to know each input's rank, and for blocks its shape. Paths: "" knows ranks only, so that a compiled model
-serves many calls, except for blocks; "shapes=static" has all extents; "constants" has scale and zero point in the model,
-as quantized models do; "precision=float32" forbids what "" may do by itself: on a processor with fast bfloat16 arithmetic
-OpenVINO computes in that by default (its INFERENCE_PRECISION_HINT). A call in surroundings is a model of its own, which
-OpenVINO rewrites in any case: nothing asks for less.
+OpenVINO needs each input's rank, and for blocks its shape. Paths:
 
-The ONNX texts do not come with OpenVINO, so no edition judges it: what it computes is said in each cell.
+- "": ranks only, so that a compiled model serves many calls, except for blocks;
+- "shapes=static": all extents;
+- "constants": scale and zero point are in the model, as in quantized models;
+- "precision=float32": INFERENCE_PRECISION_HINT forbids bfloat16 arithmetic, which is OpenVINO's default on processors that
+  are fast at it.
+
+A call in surroundings is a model of its own. OpenVINO always rewrites it.
+
+OpenVINO does not carry the ONNX texts, so no edition judges it: the report shows what it computes in each cell.
 """
 
 from __future__ import annotations
@@ -64,7 +68,7 @@ _TYPES: Dict[str, str] = {
     "float8_e8m0fnu": "f8e8m0",
     "float4_e2m1fn": "f4e2m1",
 }
-"""What OpenVINO calls the types that NumPy has not."""
+"""OpenVINO's names of the dtypes that NumPy lacks."""
 
 
 def load(*properties: str) -> Loaded:

@@ -9,8 +9,8 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.oracles.timing import Timing
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
-"""answer(call, path) gives the result's codes, or an outcome of kind "tensor" that carries notes as well (see
-`xverify.oracles.arrays.answered`); any exception is a refusal."""
+"""answer(call, path) returns the result's codes, or an outcome, which can carry notes (see `xverify.oracles.arrays.answered`).
+An exception is a refusal."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Oracle:
     """
 
     name: str
-    """What users type, and the key in reports."""
+    """The name that users type, and the key in reports."""
 
     distribution: str
     """The package whose version names the implementation."""
@@ -97,13 +97,13 @@ class Oracle:
     """The arguments of ``load``."""
 
     title: str = ""
-    """What people call it; "" for its name."""
+    """The name in prose; "" for `name`."""
 
     claim: str = ""
     """Which documents it claims to implement, and where it says so."""
 
     timing: Optional[Timing] = None
-    """How the bench times it. None: the bench leaves it out."""
+    """The settings of the bench. None: the bench leaves it out."""
 
     search_path: Tuple[str, ...] = ()
     """Directories that the worker puts before its ``sys.path``, to find ``module``."""

@@ -1,11 +1,11 @@
-"""A Python function under test: called as the gate's signatures say, and watched for what it does besides.
+"""A Python function under test: called by the gate's signatures, with checks of what it does besides.
 
-A call is made twice, each time on fresh arrays, and the first result is written over in between; results are looked at
-again after later calls. What is seen goes into the notes of the outcome, by short fixed names:
+A call is made twice, each time on fresh arrays, and the first result is overwritten in between. Results are checked again
+after later calls. The outcome's notes have short fixed names:
 
-- ``input-written``, ``output-aliases-input``: of either call;
-- ``outputs-share-memory``, ``earlier-result-changed``: with or of a result given before, which its receiver may still use;
-- ``internal-buffer``: what its receiver writes into a result comes back as a later one;
+- ``input-written``, ``output-aliases-input``: in either call;
+- ``outputs-share-memory``, ``earlier-result-changed``: an earlier result, which its receiver may still use, is affected;
+- ``internal-buffer``: data that the receiver writes into a result comes back in a later result;
 - ``second-call-differs``; on the path ``threads``, ``threads-differ``.
 """
 
@@ -39,7 +39,7 @@ SMALL = 1 << 20
 CALLS_KEPT = 3
 ROUNDS = 8
 THREADS_SECONDS = 0.4
-"""What the rounds of all threads may take, as far as one call tells."""
+"""Time for the rounds of all threads, estimated from one call."""
 
 ONCE_SECONDS = 1.0
 """A call that takes longer is made once only."""
@@ -55,7 +55,7 @@ def load(target: str) -> Loaded:
 
 
 def answerer(function: Function) -> Answer:
-    """How a function answers calls on the paths "" and "threads"; what it raises is its refusal.
+    """Answer calls with a function on the paths "" and "threads"; its exceptions are refusals.
 
     TypeError as well where its result is no array of a known dtype.
     """
@@ -68,7 +68,11 @@ def answerer(function: Function) -> Answer:
 
 
 def watched(invoke: Function) -> Answer:
-    """How a kernel answers calls on the paths "" and "threads". invoke(call, its arrays by name): what it does with one."""
+    """Answer calls on the paths "" and "threads", with checks of what the kernel does besides.
+
+    Args:
+        invoke: Makes one call, from the call and its arrays by name.
+    """
     return _Kernel(invoke).answer
 
 
@@ -151,7 +155,7 @@ class _Kernel:
             self._results.append((array, array.tobytes()))
 
     def _look_again(self, new: Optional[Array]) -> List[str]:
-        """What has become of earlier results; each change is told once."""
+        """The notes on changes of earlier results; each change is noted once."""
         notes, left = [], []
         for array, content in self._results:
             if new is not None and _overlap(array, new):
@@ -197,7 +201,7 @@ def _ask(invoke: Function, call: Call) -> _Answer:
 
 
 def _attempt(invoke: Function, call: Call) -> Union[_Answer, Exception]:
-    """What a call gives or raises. MemoryError goes on: it ends the process."""
+    """The answer to a call, or the exception. MemoryError passes through and ends the process."""
     try:
         return _ask(invoke, call)
     except MemoryError:

@@ -15,13 +15,13 @@ from xverify.oracles.short_form import ShortCall, ShortForm, keywords, spelled
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
-"""How every way of running TensorFlow may be run besides, by a variable that it reads itself."""
+"""The setting of threads, by a variable that `import_tensorflow` reads."""
 
 KERNELS = tuple(
     Setting("kernels", name, environment=(("TF_ENABLE_ONEDNN_OPTS", value),))
     for name, value in (("own", "0"), ("onednn", "1"))
 )
-"""Where a graph's operations have kernels of TensorFlow and of oneDNN: it chooses by the processor, unless it is told."""
+"""The settings of kernels: TensorFlow chooses between its own and oneDNN's by the processor, unless this variable decides."""
 
 ORACLES = (
     Oracle(
@@ -39,8 +39,7 @@ ORACLES = (
 
 
 def import_tensorflow() -> Any:
-    """The module tensorflow, quiet, without accelerators and, if its variable does not say otherwise, with one thread: calls
-    are small."""
+    """Import TensorFlow without log messages and accelerators, and with one thread unless its variable says otherwise."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     import tensorflow as tf
 

@@ -1,8 +1,8 @@
 """TensorFlow's `tf.quantization.dequantize` inside a `tf.function`: as a graph, and compiled by XLA, on the CPU.
 
-Every operand is an argument of the function, but for those that a path makes constants of it, so that nothing is
-known when the graph is made that a caller does not know then. A call in surroundings is a function of its own, whose
-arguments have known extents unless the surroundings say otherwise; its constants are of the graph.
+Every operand is an argument of the function, except on a path that makes constants of some. The graph therefore knows no
+more than a caller does. A call in surroundings is a function of its own. Its arguments have known extents unless the
+surroundings say otherwise; its constants belong to the graph.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _load(compiled: bool) -> Loaded:
     functions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def known(shape: Tuple[int, ...], path: str) -> Any:
-        """What of a shape is known when the graph is made."""
+        """The part of a shape that is known when the graph is made."""
         if path == UNKNOWN:
             return None
         return shape if compiled or path in (STATIC, CONSTANT) else (None,) * len(shape)
@@ -193,7 +193,7 @@ def _load(compiled: bool) -> Loaded:
 
 @contextmanager
 def _optimizer(tf: Any, on: bool) -> Iterator[None]:
-    """Whether graphs are rewritten by TensorFlow's optimiser; read when a function is run first."""
+    """Switch TensorFlow's optimiser of graphs on or off; it is read when a function runs first."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
     try:
         yield

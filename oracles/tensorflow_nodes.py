@@ -44,7 +44,7 @@ def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> 
 
 
 def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
-    """Whether there is something on the CPU that moves that integer type's quantized type: a kernel, or XLA."""
+    """True if a kernel on the CPU, or XLA, moves the quantized type of that integer type."""
     operator, attributes = node[0], node[3]
     if operator == "Slice" and attributes["steps"][0] < 0 and attributes["axes"][0] < 0:
         return False

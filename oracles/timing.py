@@ -57,7 +57,7 @@ class Way:
     """True if each run allocates its output."""
 
     memory: object = None
-    """What must live as long, since a library points to it without holding it."""
+    """Objects that must live as long, since a library points to them without holding them."""
 
 
 Solve = Callable[[Problem], Sequence[Way]]
@@ -66,7 +66,7 @@ Solve = Callable[[Problem], Sequence[Way]]
 
 @dataclass(frozen=True)
 class Timing:
-    """How the bench times an implementation, and how its plots draw it."""
+    """The settings by which the bench times an implementation, and its style in plots."""
 
     colour: str
     """As #RRGGBB. People with any kind of colour vision can tell the colours apart (M. Okabe, K. Ito, "Color Universal

@@ -11,12 +11,12 @@ from typing import Any, Callable
 import numpy as np
 
 from xverify.core.call import Call, Outcome
-from xverify.oracles.arrays import answered, hand_out
+from xverify.oracles.arrays import Array, answered, hand_out
 from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
 from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call, spelled
-from xverify.oracles.timing import Array, Problem, Solve, Timing, Way, aligned
+from xverify.oracles.timing import Problem, Solve, Timing, Way, aligned
 
 __all__ = ["ORACLES", "load", "load_bench", "load_watched", "option_arguments", "with_option"]
 
@@ -77,7 +77,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # As it was given: -1 too is an attribute, which an edition may lack.
+            # Unchanged: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         function = functions[family]
@@ -91,7 +91,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
 
 
 def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
-    """Whether a call is the same with packed codes: a zero point of uint8 would be taken for packed ones of x's type."""
+    """True if packed codes make the same call: a zero point of uint8 would be taken for packed codes of x's type."""
     return is_packable(x) and (zero_point is None or zero_point.dtype != np.uint8)
 
 

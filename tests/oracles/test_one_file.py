@@ -111,10 +111,9 @@ def test_a_toy_is_found_in_a_sweep_a_script_and_an_issue(tree: Path, tmp_path: P
 
 
 def test_a_toy_is_timed(tree: Path) -> None:
-    xverify(tree, "bench", "--dtypes", "int8:float32", "--granularity", "per-tensor", "--sizes", "1000", "--budget", "60s",
+    xverify(tree, "bench", "--dtypes", "int8:float32", "--granularity", "per-tensor", "--sizes", "1000", "--budget", "20s",
             "--threads", "1", "--json", "bench.json")  # fmt: skip
-    (case,) = json.loads((tree / "bench.json").read_text())["cases"]
-    (line,) = [line for line in case["lines"] if line["peer"] == "toy"]
-    assert line["way"] == "toy's way"
+    cases = json.loads((tree / "bench.json").read_text())["cases"]
+    assert "toy's way" in [line.get("way") for case in cases for line in case["lines"] if line["peer"] == "toy"]
     styles = "from xverify.bench.problem import peers; print({p.name: p.style for p in peers()}['toy'])"
     assert xverify(tree, python=styles).strip() == "('#123456', 'h')"

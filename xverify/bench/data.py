@@ -57,7 +57,7 @@ def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[
     """x, scale and zero point, in aligned memory of this process."""
 
     def loaded(role: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = aligned(shape, dtype)
+        array: NDArray[Any] = aligned(shape, dtype)
         codes = array.view(code_dtype(dtype))
         codes[...] = np.fromfile(folder / role, codes.dtype).reshape(shape)
         if dtype.startswith("int") and BITS[dtype] < 8:  # ml_dtypes fills the unused high bits with the sign

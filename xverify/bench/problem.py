@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
-from xverify.oracles.timing import Array, Problem, Solve, Way
+from xverify.oracles.timing import Problem, Solve, Way
 
 __all__ = ["Array", "Peer", "Problem", "Solve", "Way", "peers"]
+
+Array = NDArray[Any]
 
 OTHERS = ("#8C564B", "*")
 """Colour and marker of a peer that has none."""

@@ -96,7 +96,7 @@ if __name__ == "__main__":
 """
 
 _CORE = ("BITS", "Call", "Outcome", "Tensor", "code_dtype", "decode_call")
-"""What `script_main` imports from `xverify.core.call`."""
+"""The names that `script_main` imports from `xverify.core.call`."""
 
 _FUNCTIONS = (
     script_main.introduce, script_main.version, script_main.read_call, script_main.read_codes, script_main.kernel_file,
@@ -165,7 +165,7 @@ def environment(subject: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _oracle_data(finding: Json) -> Json | None:
-    """How a script loads the implementation, as plain data. None for an unknown one."""
+    """The data by which a script loads the implementation. None for an unknown one."""
     subject = finding["subject"]
     oracle, name = oracle_of(subject), str(subject["name"])
     if oracle is None:
@@ -198,7 +198,7 @@ def _oracle_data(finding: Json) -> Json | None:
 
 
 def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
-    """What the script needs of the finding, as plain data."""
+    """The finding as plain data."""
     witness, by = finding["witness"], finding["attribution"]
     data: dict[str, Any] = {
         "id": _plain(finding["id"]),

@@ -235,17 +235,16 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
     earlier = finding["got"]["kind"] if finding["got"] else "tensor"
     notes: list[str] = finding["got"]["notes"] if finding["got"] else []
     outcome = attempt(call)
-    refused = outcome.tensor is None
-    shown = "refused, %s: %s" % (outcome.error, outcome.message) if refused else listed(outcome.tensor)
-    print("outcome: " + shown)
+    tensor = outcome.tensor
+    print("outcome: " + (listed(tensor) if tensor else "refused, %s: %s" % (outcome.error, outcome.message)))
     sys.stdout.flush()
     if verdict in ("crash", "hang"):
         return 0
     if verdict == "wrongly-accepted":
-        return int(not refused)
+        return int(tensor is not None)
     if earlier in ("rejected", "unsupported"):
-        return int(refused)
-    if refused:
+        return int(tensor is None)
+    if tensor is None:
         print("this version refuses the call")
         return 3
     if verdict == "memory":
@@ -256,16 +255,16 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
     if verdict == "nondeterministic" and "[" in finding["subject"]["name"]:
         setting = finding["subject"]["name"].split("[")[1].split("]")[0]
         print("this is the answer with %s; the finding also has the answer without it" % setting)
-        return compare(dict(finding, legal=[]), outcome.tensor)
+        return compare(dict(finding, legal=[]), tensor)
     if verdict == "nondeterministic":
-        flipped = {role: replace(tensor, codes=np.flip(tensor.codes) ^ 1) for role, tensor in call.tensors.items()}
+        flipped = {role: replace(t, codes=np.flip(t.codes) ^ 1) for role, t in call.tensors.items()}
         if "threads-differ" in notes:
             attempt(replace(call, tensors=flipped))  # a call that other threads make meanwhile
         more = [outcome, *repeated(call, 100)]
         apart = sum(not outcome.same(other) or any(note in notes for note in other.notes) for other in more)
         print("%d of %d answers differ" % (apart, len(more)))
         return int(apart > 0)
-    return compare(finding, outcome.tensor)
+    return compare(finding, tensor)
 
 
 def main(finding: dict[str, Any]) -> int:
