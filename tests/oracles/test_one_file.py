@@ -110,10 +110,16 @@ def test_a_toy_is_found_in_a_sweep_a_script_and_an_issue(tree: Path, tmp_path: P
     assert "y = x.astype(np.float32) * scale  # the toy" in body
 
 
-def test_a_toy_is_timed(tree: Path) -> None:
-    xverify(tree, "bench", "--dtypes", "int8:float32", "--granularity", "per-tensor", "--sizes", "1000", "--budget", "20s",
-            "--threads", "1", "--json", "bench.json")  # fmt: skip
-    cases = json.loads((tree / "bench.json").read_text())["cases"]
-    assert "toy's way" in [line.get("way") for case in cases for line in case["lines"] if line["peer"] == "toy"]
-    styles = "from xverify.bench.problem import peers; print({p.name: p.style for p in peers()}['toy'])"
-    assert xverify(tree, python=styles).strip() == "('#123456', 'h')"
+TIMED = """
+from xverify.bench.cases import Case
+from xverify.bench.problem import peers
+from xverify.bench.run import Options, bench
+
+(toy,) = (peer for peer in peers() if peer.name == "toy")
+result = bench(Options((Case("int8", "float32", "per-tensor", 1000),), 1, 60.0, peers=(toy,), rounds=3))
+print(result["cases"][0]["lines"][0]["way"], toy.style)
+"""
+
+
+def test_a_toy_is_timed_and_drawn(tree: Path) -> None:
+    assert xverify(tree, python=TIMED).strip() == "toy's way ('#123456', 'h')"
