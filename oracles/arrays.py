@@ -1,4 +1,4 @@
-"""Codes to arrays and back, and what an implementation did to the arrays it was handed."""
+"""Conversion of codes to arrays and back, and checks of what an implementation did to its arrays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = Any  # "np.ndarray[Any, Any]", which NumPy for Python 3.8 can't subscrip
 NUMPY_OWN = frozenset(
     ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 )
-"""The dtypes that NumPy itself has; the others are ml_dtypes'."""
+"""The dtypes that NumPy itself has. The others come from ml_dtypes."""
 
 
 @functools.lru_cache(maxsize=None)
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy or ml_dtypes dtype of that name. AttributeError when the installed ml_dtypes has none."""
+    """The NumPy or ml_dtypes dtype of that name. AttributeError if the installed ml_dtypes lacks it."""
     if name in NUMPY_OWN:
         return np.dtype(name)
     import ml_dtypes
@@ -34,9 +34,10 @@ def to_array(tensor: Tensor) -> Array:
 
 
 def from_array(array: Any) -> Tensor:
-    """The tensor of an array, or of a scalar, that an implementation returned; it may share their memory.
+    """The tensor of an array or a scalar that an implementation returned; they may share memory.
 
-    TypeError for another dtype, or bytes in another order than this machine's.
+    Raises:
+        TypeError: An unknown dtype, or another byte order than this machine's.
     """
     values = np.asarray(array, order="C")
     name = values.dtype.name
@@ -54,7 +55,7 @@ def hand_out(call: Call) -> Dict[str, Array]:
 
 
 def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:
-    """The outcome of a result, with notes of what was done to the arrays from `hand_out`."""
+    """The outcome of a result, with notes on what happened to the arrays from `hand_out`."""
     written = memory(handed) != memory({name: to_array(call.tensors[name]) for name in handed})
     notes: Tuple[str, ...] = ("input-written",) if written else ()
     if shares_memory(result, handed.values()):
@@ -63,13 +64,13 @@ def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:
 
 
 def memory(handed: Mapping[str, Array]) -> List[bytes]:
-    """All bytes of the memory that the arrays from `hand_out` lie in, those between their elements too."""
+    """All bytes of the memory of the arrays from `hand_out`, including those between their elements."""
     owners = (array if array.base is None else array.base for array in handed.values())
     return [bytes(owner.tobytes("A")) for owner in owners]
 
 
 def shares_memory(result: Any, others: Iterable[Array]) -> bool:
-    """Whether a result is an array between whose first and last byte some byte of the others lies."""
+    """True if a byte of the other arrays lies between the first and the last byte of a result."""
     return isinstance(result, np.ndarray) and any(np.may_share_memory(result, other) for other in others)
 
 

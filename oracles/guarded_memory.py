@@ -89,7 +89,7 @@ class Arena:
         return self._memory[self._start : self._end]
 
     def touched(self) -> Tuple[bool, bool]:
-        """Whether a byte before the buffer was written, and whether one after it was."""
+        """True for a written byte before the buffer, and True for one after it."""
         return not self._untouched(self._low, self._start), not self._untouched(self._end, self._high)
 
     def clear(self, around: bool) -> None:

@@ -1,19 +1,20 @@
-"""LiteRT's DEQUANTIZE on the CPU: a model of this one operator, asked ONNX's calls that mean the same.
+"""LiteRT's DEQUANTIZE on the CPU, for ONNX's calls that mean the same.
 
-Scale, zero point and axis are the quantization parameters of the input tensor (zero points as int64, 0 where the call has
-none), so each call has a model of its own. Types of 8 and more bits are the model's input; those of 4 and 2 bits stand in
-the model as a constant, packed, as weights do. Paths: "" is the interpreter as it comes, with XNNPACK; "delegate=off"
-LiteRT's own optimised kernel; "reference" its reference kernel.
+Each call has a model of this one operator. Scale, zero point and axis are the quantization parameters of its input tensor;
+zero points are int64, and 0 where the call has none. Types of 8 and more bits are the model's input. Types of 4 and 2 bits
+are a packed constant in the model, as weights are.
 
-No edition judges it: LiteRT's 8-bit quantization specification writes the formula as ONNX does, real_value = (int8_value -
-zero_point) * scale, but says of itself that implementations may deviate from it in bits, and the package does not carry it.
-What has no counterpart (a scale or a result other than float32, blocks, types that a model file has not) raises
-NotImplementedError; what LiteRT refuses is its own.
+Paths: "" is the default interpreter, with XNNPACK; "delegate=off" is LiteRT's own optimised kernel; "reference" is its
+reference kernel.
+
+No edition judges it. LiteRT's 8-bit quantization specification has ONNX's formula, real_value = (int8_value - zero_point) *
+scale, but lets implementations deviate in bits, and the package does not carry it. A call without counterpart raises
+NotImplementedError: a scale or a result other than float32, blocks, types that a model file lacks.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple, Union
+from typing import Any, Tuple, Union
 
 import numpy as np
 
@@ -27,6 +28,8 @@ REFERENCE = "reference"
 ORACLES = (
     Oracle(
         name="litert",
+        title="LiteRT",
+        claim="LiteRT's 8-bit quantization specification, which lets implementations deviate in bits: no edition judges it.",
         distribution="ai-edge-litert",
         contracts=("ai.onnx/*",),
         ships=(),
@@ -37,11 +40,15 @@ ORACLES = (
 )
 
 VERSION = 6
-"""Of the operator, in the model: the newest that has a meaning, all types admitted."""
+"""The version of the operator in the model: the newest one, which admits all types."""
 
 
 def load(threads: str = "1") -> Loaded:
-    """Import LiteRT's interpreter and its schema. threads: so many for one call."""
+    """Import LiteRT's interpreter and its schema.
+
+    Args:
+        threads: Number of threads for one call.
+    """
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -52,16 +59,16 @@ def load(threads: str = "1") -> Loaded:
     }
 
     def tensor(name: str, shape: Tuple[int, ...], number: int, buffer: int) -> Any:
-        made = schema.TensorT()
-        made.name, made.shape, made.type, made.buffer = name, list(shape), number, buffer
-        return made
+        described = schema.TensorT()
+        described.name, described.shape, described.type, described.buffer = name, list(shape), number, buffer
+        return described
 
     def model(call: Call, constant: bool) -> bytes:
         """A flatbuffer: input tensor 0 and output tensor 1, buffer 1 with the input's values where they are constant."""
-        given = call.tensors["x"]
-        x = tensor("x", given.shape, number_of(schema, given.dtype), 1)
+        data = call.tensors["x"]
+        x = tensor("x", data.shape, number_of(schema, data.dtype), 1)
         x.quantization = parameters(schema.QuantizationParametersT(), call)
-        y = tensor("y", given.shape, schema.TensorType.FLOAT32, 0)
+        y = tensor("y", data.shape, schema.TensorType.FLOAT32, 0)
         operator, code = schema.OperatorT(), schema.OperatorCodeT()
         operator.inputs, operator.outputs = [0], [1]
         code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
@@ -70,7 +77,7 @@ def load(threads: str = "1") -> Loaded:
         graph.tensors, graph.inputs, graph.outputs, graph.operators = [x, y], [] if constant else [0], [1], [operator]
         values = schema.BufferT()
         if constant:
-            packed = pack(given.codes, BITS[given.dtype]) if BITS[given.dtype] < 8 else given.codes.reshape(-1)
+            packed = pack(data.codes, BITS[data.dtype]) if BITS[data.dtype] < 8 else data.codes.reshape(-1)
             values.data = np.frombuffer(packed.tobytes(), np.uint8)
         whole = schema.ModelT()
         whole.version, whole.operatorCodes, whole.subgraphs = 3, [code], [graph]
@@ -96,15 +103,15 @@ def load(threads: str = "1") -> Loaded:
 
 
 def number_of(schema: Any, dtype: str) -> int:
-    """The number of a dtype in LiteRT's schema. NotImplementedError when it has none."""
-    found = getattr(schema.TensorType, dtype.upper(), None)
-    if found is None:
+    """The number of a dtype in LiteRT's schema. NotImplementedError if it has none."""
+    number = getattr(schema.TensorType, dtype.upper(), None)
+    if number is None:
         raise NotImplementedError("LiteRT's schema has no type %s" % (dtype,))
-    return int(found)
+    return int(number)
 
 
 def parameters(made: Any, call: Call) -> Any:
-    """The quantization parameters of a call, in an object of LiteRT's schema. NotImplementedError when it can't say them."""
+    """Write a call's quantization parameters into an object of LiteRT's schema. NotImplementedError if it cannot hold them."""
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     output = call.attributes.get("output_dtype", scale.dtype)
     if scale.dtype != "float32" or output != "float32" or len(scale.shape) > 1 or call.attributes.get("block_size"):
@@ -119,49 +126,3 @@ def parameters(made: Any, call: Call) -> Any:
     made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
     made.quantizedDimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)
     return made
-
-
-def reproduce(call: Dict[str, Any]) -> Any:
-    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
-    import flatbuffers
-    import numpy as np
-    from ai_edge_litert import schema_py_generated as schema
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    tensors, shape = call["tensors"], list(call["tensors"]["x"]["codes"].shape)
-    dtype, scale, axis = tensors["x"]["dtype"], call["arrays"]["scale"], int(call["attributes"].get("axis", 1))
-    zeros = call["arrays"].get("zero_point", np.zeros(scale.shape))
-    quantization, x, y = schema.QuantizationParametersT(), schema.TensorT(), schema.TensorT()
-    quantization.scale = scale.reshape(-1).tolist()
-    quantization.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
-    quantization.quantizedDimension = 0 if scale.size == 1 else axis + len(shape) * (axis < 0)
-    x.name, x.shape, x.type, x.buffer = "x", shape, getattr(schema.TensorType, dtype.upper()), 1
-    x.quantization = quantization
-    y.name, y.shape, y.type, y.buffer = "y", shape, schema.TensorType.FLOAT32, 0
-    bits = 8 if dtype.endswith("8") else int(dtype.lstrip("uint"))
-    codes, several, values = tensors["x"]["codes"].reshape(-1), 8 // min(bits, 8), schema.BufferT()
-    if bits < 8:  # a constant of the model, packed, low bits first
-        rows = np.pad(codes, (0, -codes.size % several)).reshape(-1, several)
-        values.data = np.bitwise_or.reduce(rows << np.arange(several, dtype=np.uint8) * np.uint8(bits), axis=1)
-    operator, code, graph, model = schema.OperatorT(), schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()
-    operator.inputs, operator.outputs = [0], [1]
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE
-    code.version = 6
-    graph.tensors, graph.inputs, graph.outputs, graph.operators = [x, y], [0] if bits >= 8 else [], [1], [operator]
-    model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
-    model.buffers = [schema.BufferT(), values]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), b"TFL3")
-    resolver = {
-        "delegate=off": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
-        "reference": OpResolverType.BUILTIN_REF,
-    }.get(call["options"], OpResolverType.AUTO)
-    threads = 4 if "[threads=4]" in call["name"] else 1
-    interpreter = Interpreter(
-        model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver, num_threads=threads
-    )
-    interpreter.allocate_tensors()
-    if bits >= 8:
-        interpreter.set_tensor(0, call["arrays"]["x"])
-    interpreter.invoke()
-    return interpreter.get_tensor(1)

@@ -31,8 +31,10 @@ from xverify.oracles.protocol import Loaded
 
 
 class Run(NamedTuple):
-    """Where inputs lie, and where the output does. The patterns differ, so that a result that was computed from one is
-    not taken for an output that was not written."""
+    """The placement of the inputs and of the output in one run.
+
+    The patterns differ, so that a result computed from one is not taken for an output that was never written.
+    """
 
     inputs: Placement
     output: Placement
@@ -78,19 +80,25 @@ class RefusedError(ValueError):
 
 
 class Question(NamedTuple):
-    """A call as a kernel is asked it."""
+    """A call in the form of the C interface."""
 
-    inputs: Tuple[Buffer, ...]  # x, scale and, if there is one, the zero point
+    inputs: Tuple[Buffer, ...]
+    """x, scale and, if there is one, the zero point."""
+
     y: Buffer
     axis: int
     block_size: int
 
 
 class Answer(NamedTuple):
-    """What one run gave: the code returned, the bytes of y, and notes."""
+    """The result of one run."""
 
     code: int
+    """The code that the function returned."""
+
     result: bytes
+    """The bytes of y."""
+
     notes: Tuple[str, ...]
 
     @property
@@ -131,7 +139,7 @@ class _Kernel:
         self._threads = ThreadPoolExecutor(THREADS)
 
     def answer(self, call: Call, options: str) -> Outcome:
-        """What came of it. NotImplementedError or `RefusedError` when it was refused and nothing else was seen."""
+        """Make a call. NotImplementedError or `RefusedError` if the kernel refused it and did nothing else."""
         start = time.monotonic()
         question = as_question(call)
         first = self._run(question, CANARIES)
@@ -238,7 +246,7 @@ def _seen(buffer: Buffer, arena: Arena, output: bool) -> List[str]:
 
 
 def differences(first: Answer, again: Answer, dtype: str) -> Tuple[str, ...]:
-    """How two answers to one question differ; any NaN equals any NaN."""
+    """The notes on how two answers to one question differ; any NaN equals any NaN."""
     if first.kind != again.kind:
         return ("second-call-differs",)
     if first.code != DONE or first.result == again.result:

@@ -12,6 +12,7 @@ import numpy as np
 from xverify.core.call import Call, Outcome
 from xverify.oracles.arrays import answered, hand_out
 from xverify.oracles.protocol import Loaded, Oracle
+from xverify.oracles.short_form import ShortCall, ShortForm, keywords, spelled
 
 Binary = Callable[[Any, Any], Any]
 
@@ -20,6 +21,9 @@ def _oracle(name: str) -> Oracle:
     edition = "onednn/DynamicDequantize-1@" + name
     return Oracle(
         name="onednn-formula-" + name,
+        title="a NumPy transcript of the oneDNN document that %s"
+        % {"multiply": "multiplies", "divide": "divides"}[name],
+        claim="The one document that it transcribes.",
         distribution="xverify",
         contracts=(edition,),
         ships=(edition,),
@@ -79,3 +83,11 @@ def load_multiply() -> Loaded:
 def load_divide() -> Loaded:
     """Seed 002: output = (input - zp) / scale."""
     return _load(np.divide)
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """A call of `dequantize`."""
+    combine = "divide" if call.name.endswith("divide") else "multiply"
+    words = keywords({name: spelled(value) for name, value in call.attributes.items()})
+    line = "y = dequantize(np.%s, %s%s)" % (combine, ", ".join(call.tensors), words)
+    return ShortForm(["from xverify.oracles.onednn_formulas import dequantize"], [line])

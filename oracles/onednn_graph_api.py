@@ -1,5 +1,6 @@
-"""oneDNN's graph API, which is plain C, through ctypes: one operation, compiled for given logical tensors, and run.
-Graphs of several are made in `xverify.oracles.onednn_graphs`.
+"""oneDNN's graph API, which is plain C, through ctypes: it compiles one operation for logical tensors, and runs it.
+
+`xverify.oracles.onednn_graphs` makes graphs of several operations.
 
 Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
 sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came
@@ -55,11 +56,11 @@ class RefusedError(ValueError):
 
 
 class UnsupportedError(NotImplementedError):
-    """The library says that it has not what is asked for: dnnl_unimplemented, or no partition that is supported."""
+    """The library does not support the operation: dnnl_unimplemented, or no supported partition."""
 
 
 class NoLibraryError(ImportError):
-    """What was named is no oneDNN that this module knows; the message says what to do."""
+    """The file is no oneDNN that this module can use; the message says what to do."""
 
 
 class Version(ctypes.Structure):
@@ -177,8 +178,8 @@ class Library:
         status = int(getattr(self._library, name)(*arguments))
         if status == 0:
             return
-        said = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
-        raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, said))
+        word = STATUSES[status] if 0 < status < len(STATUSES) else "status %d" % status
+        raise (UnsupportedError if status == UNIMPLEMENTED else RefusedError)("%s returned %s" % (name, word))
 
     def made(self, name: str, *arguments: Any) -> c_void_p:
         handle = c_void_p()
@@ -308,15 +309,15 @@ class Compiled:
     """A compiled partition, and the logical tensors that it was compiled for."""
 
     def __init__(self, library: Library, handle: c_void_p, logical: Sequence[Logical]) -> None:
-        self._library, self._handle, self._logical = library, handle, tuple(logical)
+        self._library, self.handle, self._logical = library, handle, tuple(logical)
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Run it on memory at those addresses: of each input, then of the output. RefusedError, UnsupportedError."""
-        self._library.execute(self._handle, self._logical, addresses)
+        self._library.execute(self.handle, self._logical, addresses)
 
     def close(self) -> None:
         """Give the library its memory back; it can't be run after that."""
-        self._library.call("dnnl_graph_compiled_partition_destroy", self._handle)
+        self._library.call("dnnl_graph_compiled_partition_destroy", self.handle)
 
 
 def version_at(path: str) -> str:

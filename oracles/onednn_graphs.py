@@ -1,8 +1,8 @@
 """A call in its surroundings as a graph of several of oneDNN's operations, run partition by partition.
 
-oneDNN's operations that move data take floating-point tensors only, so nothing of them stands before a quantized
-one. A partition that the library says it does not support is, as its graph API means it, left to whoever asked:
-what only moves data is then moved here, so that what it gives goes into the next partition.
+oneDNN's operations that move data take floating-point tensors only, so none of them stands before a quantized tensor. The
+graph API leaves a partition that it does not support to its caller. If such a partition only moves data, it is moved here,
+and the result goes into the next partition.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from xverify.oracles.onednn_graph_api import (
 )
 
 MARGIN = 64
-"""Bytes before and after an output that nobody may write to; a multiple of every vector's width."""
+"""Bytes before and after an output that must stay as they are; a multiple of every vector's width."""
 
 CANARY, UNWRITTEN = 0xA5, 0xB7
-"""What is in the margins, and in an output before it is written."""
+"""The byte in the margins, and the byte in an output that was not written yet."""
 
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
@@ -64,13 +64,13 @@ class Framed:
         return written.view(code_dtype(self.logical.dtype)).reshape(self.logical.shape)
 
     def notes(self) -> Tuple[str, ...]:
-        """What was written to the margins."""
-        found = []
+        """The notes on writes to the margins."""
+        notes = []
         if (self._whole[: self._place] != CANARY).any():
-            found.append("written-before-output")
+            notes.append("written-before-output")
         if (self._whole[self._end :] != CANARY).any():
-            found.append("written-after-output")
-        return tuple(found)
+            notes.append("written-after-output")
+        return tuple(notes)
 
 
 class Step(NamedTuple):

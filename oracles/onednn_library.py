@@ -13,12 +13,13 @@ import os
 import subprocess
 import sys
 from collections import OrderedDict
+from ctypes import byref, c_void_p
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from xverify.core.call import BITS, Call, Outcome, Tensor
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import surround
 from xverify.oracles.arrays import Array, hand_out, memory, pack, to_array
 from xverify.oracles.onednn_graph_api import (
@@ -26,6 +27,7 @@ from xverify.oracles.onednn_graph_api import (
     DEQUANTIZE,
     DYNAMIC_DEQUANTIZE,
     FUSION,
+    IN_ORDER,
     Compiled,
     Library,
     LogicalTensor,
@@ -34,18 +36,16 @@ from xverify.oracles.onednn_graph_api import (
     UnsupportedError,
 )
 from xverify.oracles.onednn_graphs import Framed, packed, run_steps, steps_of
-from xverify.oracles.onednn_script import reproduce
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
-
-__all__ = ["ORACLES", "load", "reproduce", "with_option"]
+from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
-"""Whose wheels hold a library that is used here: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
+"""The wheels that hold the library: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
 
 FILE = "libdnnl.so.3"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
-"""Values of ONEDNN_MAX_CPU_ISA: the library takes no wider instructions than those."""
+"""Values of ONEDNN_MAX_CPU_ISA, the widest instructions that the library may use."""
 
 APART, FUSED = "graph policy=debug", "graph policy=fusion"
 """Paths of calls in surroundings: every operation is a partition of its own, or the library fuses as it likes."""
@@ -53,10 +53,13 @@ APART, FUSED = "graph policy=debug", "graph policy=fusion"
 ORACLES = (
     Oracle(
         name="onednn",
+        title="oneDNN",
+        claim="The guide of its release. The wheel carries no text: the release says which editions of the guide judge it.",
+        timing=Timing("#56B4E9", "v", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),  # the wheel carries no text: its release says which editions of the guide judge it
+        ships=("onednn/*",),
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
@@ -111,6 +114,11 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     )
 
 
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of `load` for a library's path."""
+    return (option,)
+
+
 def load(path: str = "") -> Loaded:
     """The library at a path, or that of the wheel; small calls need no second thread. ImportError when there is none."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -138,7 +146,7 @@ class _Answers:
         self._kept: OrderedDict[Operation, Compiled] = OrderedDict()
 
     def answer(self, call: Call, path: str) -> Outcome:
-        """What the library gives, with notes of what was done to the operands and around the output."""
+        """Make a call, with notes on writes to the operands and around the output."""
         if call.around:
             return self._surrounded(call, DEBUG if path == APART else FUSION)
         handed = hand_out(call)
@@ -192,10 +200,13 @@ class _Answers:
 
 
 def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operation]:
-    """The operands, as they are given to the library, and the operation, for a call and its arrays.
+    """The operands of the library's operation, and the operation, for a call and its arrays.
 
-    Of Dequantize the scale and the zero point are lists of f32 and s64 among the attributes. What is no such list cannot be
-    told to the library: TypeError for other types than float32, int32 and int64, ValueError where it is not 1-D.
+    The scale and the zero point of Dequantize are attributes: lists of f32 and s64.
+
+    Raises:
+        TypeError: An unknown attribute, or an attribute's list of another type than float32, int32 or int64.
+        ValueError: An attribute's list that is not 1-D.
     """
     for name in call.attributes:
         if name not in ATTRIBUTES:
@@ -237,7 +248,7 @@ def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
 
 
 def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
-    """What the library is given for a tensor: its array, or a copy, and the logical tensor that describes it."""
+    """The array that the library reads for a tensor, or a copy of it, and the logical tensor that describes it."""
     if BITS[tensor.dtype] < 8:
         return pack(tensor.codes, BITS[tensor.dtype]), packed(tensor.dtype, tensor.shape)
     size = array.itemsize
@@ -246,3 +257,81 @@ def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
         # NumPy's strides along extents of 0 and 1 may be anything.
         return np.array(array, order="C") if not told else array, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+#
+# Scales and zero points are attributes of Dequantize, part of what is compiled, and its output is float32. For other
+# outputs DynamicDequantize is timed, whose scales are an operand.
+
+
+def load_bench(threads: int) -> Solve:
+    """Load the library of the wheel; its threads are OpenMP's, by the process's environment."""
+    library = Library(installed())
+    stream = library.made("dnnl_stream_create", library.engine, IN_ORDER)
+
+    def solve(problem: Problem) -> List[Way]:
+        if problem.case.block_size:
+            raise NotImplementedError("oneDNN's Dequantize and DynamicDequantize have no blocks in this release")
+        operation, operands = (_static if problem.case.out_dtype == "float32" else _dynamic)(problem)
+        compiled = library.compile(operation)
+        addressed = [*operands, problem.out]
+        logical = [library.logical(i, one) for i, one in enumerate((*operation.inputs, operation.output))]
+        tensors = [
+            library.made("dnnl_graph_tensor_create", byref(one), library.engine, c_void_p(array.ctypes.data))
+            for one, array in zip(logical, addressed)  # noqa: B905
+        ]
+        inputs, output = (c_void_p * len(operands))(*tensors[:-1]), (c_void_p * 1)(tensors[-1])
+        handle = compiled.handle
+        execute = "dnnl_graph_compiled_partition_execute"
+
+        def run() -> None:
+            library.call(execute, handle, stream, len(operands), inputs, 1, output)
+            library.call("dnnl_stream_wait", stream)
+
+        return [Way("compiled partition", run, memory=addressed)]
+
+    return solve
+
+
+def _static(problem: Problem) -> Tuple[Operation, List[Array]]:
+    case = problem.case
+    zero_point = problem.zero_point
+    zps = (0,) * problem.scale.size if zero_point is None else tuple(int(i) for i in zero_point.reshape(-1))
+    operation = Operation(
+        DEQUANTIZE,
+        (_logical(problem.x),),
+        _logical(problem.out),
+        qtype="per_tensor" if case.axis is None else "per_channel",
+        axis=case.axis,
+        scales=tuple(float(i) for i in problem.scale.reshape(-1)),
+        zps=zps,
+    )
+    return operation, [_bytes(problem.x)]
+
+
+def _dynamic(problem: Problem) -> Tuple[Operation, List[Array]]:
+    case = problem.case
+    operands = [problem.x, problem.scale.reshape(-1)]
+    if problem.zero_point is not None:
+        operands.append(problem.zero_point.reshape(-1))
+    operation = Operation(
+        DYNAMIC_DEQUANTIZE,
+        tuple(_logical(operand) for operand in operands),
+        _logical(problem.out),
+        qtype="per_tensor" if case.axis is None else "per_channel",
+        axis=case.axis,
+    )
+    return operation, [_bytes(operand) for operand in operands]
+
+
+def _logical(array: Array) -> LogicalTensor:
+    return packed(array.dtype.name, array.shape)
+
+
+def _bytes(array: Array) -> Array:
+    """The memory that the library reads: of types of less than a byte packed."""
+    bits = BITS[array.dtype.name]
+    if bits >= 8:
+        return array
+    return np.asarray(pack(array.view(code_dtype(array.dtype.name)) & np.uint8((1 << bits) - 1), bits))

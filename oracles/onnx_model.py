@@ -1,13 +1,15 @@
-"""ONNX models of a call, alone or in its surroundings, for the oracles that read ONNX."""
+"""ONNX models of a call, alone or in its surroundings, for the oracles that read ONNX: as bytes, and as lines of Python."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, Sequence, Tuple
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import Node
 from xverify.core.surroundings import Graph, opset_beside, surround
 from xverify.oracles.arrays import pack
+from xverify.oracles.short_form import ShortCall, keywords, spelled
 
 
 def ir_version(opset: int) -> int:
@@ -47,7 +49,7 @@ def operator_set(contract: str) -> Tuple[str, int]:
 
 
 def structure(call: Call) -> Tuple[Any, ...]:
-    """What a model depends on when every tensor is an input: a key for caches."""
+    """The key of a model whose tensors are all inputs, for caches."""
     dtypes = tuple((name, tensor.dtype) for name, tensor in call.tensors.items())
     return (call.contract.split("@")[0], dtypes, tuple(sorted(call.attributes.items())))
 
@@ -140,7 +142,7 @@ def extents(name: str, tensor: Tensor, symbolic: bool) -> List[Any]:
 
 
 def list_inputs(node: Node, opset: int) -> Tuple[List[Tuple[str, List[int]]], Dict[str, Any]]:
-    """What a node takes as further inputs, by names of its own, and its attributes."""
+    """The further inputs of a node, by names of its own, and its attributes."""
     names = _LISTS.get(node.operator, ()) if opset >= 13 or node.operator not in ("Squeeze", "Unsqueeze") else ()
     inputs = [("%s_%s" % (node.output, name), [int(i) for i in node.attributes[name]]) for name in names]
     others = {name: value for name, value in node.attributes.items() if name not in names}
@@ -152,3 +154,88 @@ def _constant(name: str, tensor: Tensor) -> Any:
 
     raw = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes
     return TensorProto(name=name, data_type=element_type(tensor.dtype), dims=list(tensor.shape), raw_data=raw.tobytes())
+
+
+# -- lines of Python, for short scripts ------------------------------------------------------------------
+
+
+def type_name(dtype: str) -> str:
+    """ONNX's name of a dtype in Python: TensorProto.FLOAT."""
+    return "TensorProto." + _NAMES.get(dtype, dtype.replace("_", "").upper())
+
+
+def model_imports(constants: Sequence[str]) -> str:
+    """The import that `model_lines` needs."""
+    return "from onnx import TensorProto, ValueInfoProto, helper" + (", numpy_helper" if constants else "")
+
+
+def model_lines(call: ShortCall, constants: Sequence[str] = ()) -> List[str]:
+    """Lines of Python that make ``model`` with onnx.helper; tensors are arrays by their names.
+
+    Args:
+        constants: Roles of a lone call that are initializers.
+    """
+    if call.graph is not None:
+        return _graph_lines(*call.graph)
+    domain, version = _spelled_operator_set(call.contract)
+    words = {name: _spelled(name, value) for name, value in call.attributes.items()}
+    if domain:
+        words["domain"] = spelled(domain)
+    names = ", ".join('"%s"' % role for role in call.tensors)
+    inputs = [
+        '    helper.make_tensor_value_info("%s", %s, None),' % (role, type_name(tensor.dtype))
+        for role, tensor in call.tensors.items()
+        if role not in constants
+    ]
+    initializers = ", ".join('numpy_helper.from_array(%s, "%s")' % (role, role) for role in constants)
+    return [
+        'node = helper.make_node("DequantizeLinear", [%s], ["y"]%s)' % (names, keywords(words)),
+        *("inputs = [", *inputs, "]"),
+        'graph = helper.make_graph([node], "g", inputs, [ValueInfoProto(name="y")]%s)'
+        % (", [%s]" % initializers if constants else ""),
+        "opset = helper.make_opsetid(%s, %d)" % (spelled(domain), version),
+        "model = helper.make_model(graph, opset_imports=[opset], ir_version=%d)" % ir_version(version),
+    ]
+
+
+def _spelled_operator_set(contract: str) -> Tuple[str, int]:
+    """Domain and version of an edition that a report names, which may be any text."""
+    domain, _, operator = contract.partition("/")
+    version = int(re.sub(r"\D", "", operator.partition("@")[0].rpartition("-")[2])[:6] or 0)
+    return ("" if domain == "ai.onnx" else domain), version
+
+
+def _graph_lines(call: Call, graph: Graph) -> List[str]:
+    domain, sets = operator_set(call.contract)[0], operator_sets(call)
+    nodes: List[str] = []
+    initializers = ['    numpy_helper.from_array(%s, "%s"),' % (name, name) for name in graph.constants]
+    for node in graph.nodes:
+        inputs, attributes = list_inputs(node, sets[""])
+        initializers += [
+            '    helper.make_tensor("%s", TensorProto.INT64, [%d], %s),' % (name, len(values), values)
+            for name, values in inputs
+        ]
+        names = ", ".join('"%s"' % name for name in (*node.inputs, *(name for name, _ in inputs)))
+        words = {name: _spelled(name, value) for name, value in attributes.items()}
+        if node.of_call and domain:
+            words["domain"] = repr(domain)
+        call_of_node = (node.operator, names, node.output, keywords(words))
+        nodes.append('    helper.make_node("%s", [%s], ["%s"]%s),' % call_of_node)
+    declared = [
+        '    helper.make_tensor_value_info("%s", %s, %s),'
+        % (name, type_name(tensor.dtype), extents(name, tensor, graph.symbolic))
+        for name, tensor in graph.inputs.items()
+    ]
+    opsets = ", ".join("helper.make_opsetid(%r, %d)" % pair for pair in sets.items())
+    return [
+        *("nodes = [", *nodes, "]"),
+        *("inputs = [", *declared, "]"),
+        *("constants = [", *initializers, "]"),
+        'graph = helper.make_graph(nodes, "g", inputs, [ValueInfoProto(name="%s")], constants)' % graph.output,
+        "model = helper.make_model(graph, opset_imports=[%s], ir_version=%d)" % (opsets, ir_version(sets[""])),
+    ]
+
+
+def _spelled(name: str, value: Any) -> str:
+    """An attribute as Python; the output's type is a name of ONNX."""
+    return type_name(str(value)) if name == "output_dtype" and value in BITS else spelled(value)

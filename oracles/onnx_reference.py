@@ -8,12 +8,15 @@ from typing import Any
 
 from xverify.core.call import Call, Outcome
 from xverify.oracles.arrays import answered, hand_out
-from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
 from xverify.oracles.protocol import Loaded, Oracle, Path
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds
 
 ORACLES = (
     Oracle(
         name="onnx-reference",
+        title="the ONNX reference evaluator",
+        claim="ONNX's editions, which come in the same package: onnx.defs.",
         distribution="onnx",
         contracts=("ai.onnx/*",),
         ships=("ai.onnx/*",),
@@ -65,3 +68,11 @@ def load() -> Loaded:
         return answered(evaluator(_Structure(call)).run(None, arrays)[0], call, arrays)
 
     return Loaded(answer)
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """The model, and the evaluator run on it."""
+    constants = list(call.graph[1].constants) if call.graph is not None else []
+    imports = [model_imports(constants), "from onnx.reference import ReferenceEvaluator"]
+    fed = feeds([name for name in call.tensors if name not in constants])
+    return ShortForm(imports, [*model_lines(call), "y = np.asarray(ReferenceEvaluator(model).run(None, %s)[0])" % fed])

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Mapping, Tuple, Union
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Tuple, Union
 
 import numpy as np
 
-from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
+from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
-from xverify.oracles.onnx_model import ROLES, element_type, graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.onnx_model import (
+    ROLES,
+    element_type,
+    graph_bytes,
+    graph_of,
+    model_bytes,
+    model_imports,
+    model_lines,
+    structure,
+    type_name,
+)
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy, setting
+from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 CPU = "CPUExecutionProvider"
 
@@ -29,51 +43,57 @@ wheels for Linux are built without it: there one thread does all.)
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a path makes a session of a call, and runs it.
-
-    share: of the calls. constants: roles that are initializers; where all are, the optimiser folds the call. level: of graph
-    optimisation, by the end of its name in ONNX Runtime. threads: for one kernel; with more than one every call of `PARALLEL`
-    values takes the path. bound: IO binding to an output that is there already.
-    """
+class Route:
+    """The way in which a path makes and runs a session."""
 
     share: float
+    """The share of the calls."""
+
     constants: Tuple[str, ...] = ()
+    """Roles that are initializers. If all are, the optimiser folds the call."""
+
     level: str = ALL
+    """The level of graph optimisation, by the end of its name in ONNX Runtime."""
+
     threads: int = 1
+    """Threads for one kernel. With more than one, every call of `PARALLEL` values takes the path."""
+
     bound: bool = False
+    """True for IO binding to an output that is there already."""
 
 
-WAYS: Dict[str, Way] = {
-    "": Way(1.0),
-    "optimization=off": Way(0.2, level=OFF),
-    "initializers": Way(0.05, constants=ROLES[1:]),
-    "all initializers": Way(0.03, constants=ROLES),
-    "threads=4": Way(0.02, threads=4),
-    "io binding": Way(0.05, bound=True),
+ROUTES: Dict[str, Route] = {
+    "": Route(1.0),
+    "optimization=off": Route(0.2, level=OFF),
+    "initializers": Route(0.05, constants=ROLES[1:]),
+    "all initializers": Route(0.03, constants=ROLES),
+    "threads=4": Route(0.02, threads=4),
+    "io binding": Route(0.05, bound=True),
 }
-"""The paths by their names. One with initializers costs a session for each call, and so do threads, which live as long as
-their session."""
+"""The paths by their names. A path with initializers or threads costs a session for each call."""
 
 UNOPTIMIZED = "graph optimization=off"
 
-GRAPHS: Dict[str, Way] = {
-    UNOPTIMIZED: Way(0.25, level=OFF),
-    "graph optimization=basic": Way(0.25, level=BASIC),
-    "graph optimization=extended": Way(0.25, level=EXTENDED),
-    "graph optimization=all": Way(1.0, level=ALL),
+GRAPHS: Dict[str, Route] = {
+    UNOPTIMIZED: Route(0.25, level=OFF),
+    "graph optimization=basic": Route(0.25, level=BASIC),
+    "graph optimization=extended": Route(0.25, level=EXTENDED),
+    "graph optimization=all": Route(1.0, level=ALL),
 }
 """The paths of calls in surroundings, the least optimised first. Each call costs a session."""
 
 ORACLES = (
     Oracle(
         name="onnxruntime",
+        title="ONNX Runtime",
+        claim="ONNX's editions, whose schemas are compiled into onnxruntime; com.microsoft's text is in its own schema.",
+        timing=Timing("#0072B2", "^"),
         distribution="onnxruntime",
         contracts=("ai.onnx/*", "com.microsoft/*"),
         ships=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
         module=__name__,
         needs=("onnx",),
-        paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in WAYS.items()),
+        paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
         # It chooses kernels by the processor it finds; no option or variable takes an instruction set from it.
         varies=(
@@ -109,8 +129,13 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         oracle,
         name="%s:%s" % (oracle.name, option),
         distribution=BUILDS.get(option, oracle.distribution),
-        arguments=(*oracle.arguments, "provider=" + option),
+        arguments=(*oracle.arguments, *option_arguments(option)),
     )
+
+
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of `load` for an execution provider."""
+    return ("provider=" + option,)
 
 
 def load(*settings: str) -> Loaded:
@@ -128,7 +153,7 @@ def load(*settings: str) -> Loaded:
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
-    def start(model: bytes, way: Way, fallback: bool = False) -> Any:
+    def start(model: bytes, way: Route, fallback: bool = False) -> Any:
         threads = int(given.get("threads", way.threads))
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -146,7 +171,7 @@ def load(*settings: str) -> Loaded:
         # ONNX Runtime's Python code has a fallback of its own, which would try the CPU as well.
         return ort.InferenceSession(model, options, providers=[provider], enable_fallback=0)
 
-    def create(model: bytes, way: Way) -> Any:
+    def create(model: bytes, way: Route) -> Any:
         """A session on the provider alone. NotImplementedError where only the CPU's help makes one."""
         try:
             return start(model, way)
@@ -156,7 +181,7 @@ def load(*settings: str) -> Loaded:
                 raise NotImplementedError("%s has no kernel for this call" % (provider,)) from None
             raise
 
-    def cached(call: Call, way: Way) -> Any:
+    def cached(call: Call, way: Route) -> Any:
         key = (structure(call), way.level)
         if key not in sessions:
             try:
@@ -170,7 +195,7 @@ def load(*settings: str) -> Loaded:
             raise sessions[key]
         return sessions[key]
 
-    def run_graph(call: Call, graph: Graph, model: bytes, way: Way) -> Outcome:
+    def run_graph(call: Call, graph: Graph, model: bytes, way: Route) -> Outcome:
         session = create(model, way)
         handed = {name: _fed(ort, tensor) for name, tensor in graph.inputs.items()}
         arrays = {name: fed for name, fed in handed.items() if isinstance(fed, np.ndarray)}
@@ -182,7 +207,7 @@ def load(*settings: str) -> Loaded:
         assert outcome.tensor is not None
         return replace(outcome, tensor=graph.back(outcome.tensor))
 
-    def surrounded(call: Call, way: Way) -> Outcome:
+    def surrounded(call: Call, way: Route) -> Outcome:
         """The outcome of a call in its surroundings. Where no level of optimisation takes the graph, it may be the operators
         around that are not implemented; where only the optimised graph is refused, the optimiser broke it."""
         graph = graph_of(call)
@@ -194,7 +219,7 @@ def load(*settings: str) -> Loaded:
             return Outcome("rejected" if broken else "unsupported", error=type(error).__name__, message=str(error))
 
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
-        way = GRAPHS[path] if path in GRAPHS else WAYS[path]
+        way = GRAPHS[path] if path in GRAPHS else ROUTES[path]
         if call.around:
             return surrounded(call, way)
         constants = [
@@ -221,7 +246,7 @@ def load(*settings: str) -> Loaded:
             "onnxruntime %s has no %s here; it has %s"
             % (ort.__version__, provider, ", ".join(ort.get_available_providers()))
         )
-    if provider != CPU and provider not in start(_simplest(), WAYS[""], fallback=True).get_providers():
+    if provider != CPU and provider not in start(_simplest(), ROUTES[""], fallback=True).get_providers():
         raise RuntimeError("%s does not start here: its device or a library that it needs is missing" % (provider,))
     return Loaded(answer, (binding.NotImplemented, NotImplementedError))
 
@@ -249,17 +274,22 @@ class _OnMemory:
 
 
 def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
-    """What NumPy has no type for goes in as an OrtValue over its bytes, 4 and 2 bits packed.
+    """The array or, for a dtype that NumPy lacks, an OrtValue over the tensor's bytes, with 4 and 2 bits packed.
 
-    An OrtValue reads memory as if it were contiguous, and takes its shape from the array: packed bytes
-    stand at the beginning of an array of the tensor's shape.
+    An OrtValue reads memory as if it were contiguous, and takes its shape from the array. Packed bytes therefore lie at the
+    beginning of an array of the tensor's shape.
     """
     if tensor.dtype in NUMPY_OWN:
         return to_array(tensor)
+    return _OnMemory(ort.OrtValue, _carrier(tensor), element_type(tensor.dtype))
+
+
+def _carrier(tensor: Tensor) -> Array:
+    """An array of the tensor's shape whose memory begins with its bytes."""
     carrier = np.zeros(tensor.shape, code_dtype(tensor.dtype))
     packed = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
     carrier.reshape(-1)[: packed.size] = packed
-    return _OnMemory(ort.OrtValue, carrier, element_type(tensor.dtype))
+    return carrier
 
 
 def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str, Any]:
@@ -300,3 +330,159 @@ def read(value: Any) -> Tensor:
     # Of nothing, data_ptr() may be null.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """The model, and a session of the call's path."""
+    way = {**ROUTES, **GRAPHS}.get(call.options, ROUTES[""])
+    constants = [role for role in call.tensors if role in way.constants]
+    if call.graph is not None:
+        constants = list(call.graph[1].constants)
+    provider = _provider(call)
+    body = model_lines(call, constants)
+    options = _option_lines(call, way, provider)
+    body += ["options = ort.SessionOptions()", *options] if options else []
+    body.append(
+        'session = ort.InferenceSession(model.SerializeToString()%s, providers=["%s"]%s)'
+        % (", options" if options else "", provider, "" if provider == CPU else ", enable_fallback=0")
+    )
+    fed = [role for role in call.tensors if role not in constants]
+    operands: Dict[str, Tensor] = {}
+    comments: Dict[str, str] = {}
+    values: List[str] = []
+    for role, tensor in call.tensors.items():
+        if role in constants or is_numpy(tensor.dtype):
+            operands[role] = tensor
+            continue
+        # The array of bytes must outlive the OrtValue, so it has a name of its own.
+        carrier = _carrier(tensor)
+        operands[role + "_bits"] = Tensor(carrier.dtype.name, carrier)
+        comments[role + "_bits"] = _comment(tensor)
+        arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
+        values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
+    imports = ["import onnxruntime as ort", model_imports(constants)]
+    modules: Tuple[str, ...] = ()
+    if is_numpy(call.out_dtype) and way.bound:
+        last = [*_bound_lines(call, fed), "y = bound()"]
+    elif is_numpy(call.out_dtype):
+        last = ["y = session.run(None, %s)[0]" % feeds(fed)]
+    else:
+        code, modules = code_dtype(call.out_dtype), ("ctypes", "ml_dtypes")
+        last = [
+            *("%s = ort.OrtValue.ortvalue_from_numpy(%s)" % (role, role) for role in fed if role in operands),
+            "result = session.run_with_ort_values(None, %s)[0]" % feeds(fed),
+            "memory = ctypes.string_at(result.data_ptr(), int(np.prod(result.shape())) * %d)" % code.itemsize,
+            "y = np.frombuffer(memory, np.%s).reshape(result.shape()).view(ml_dtypes.%s)" % (code.name, call.out_dtype),
+        ]
+    return ShortForm(imports, [*values, *body, *last], modules, operands, comments)
+
+
+def _provider(call: ShortCall) -> str:
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider."""
+    match = re.match(r"\w+:(\w+)", call.full_name)
+    return match.group(1) if match else CPU
+
+
+def _option_lines(call: ShortCall, way: Route, provider: str) -> List[str]:
+    """The lines that set what the path, or the setting in the name, wants of a session."""
+    entries = {
+        "session.disable_quant_qdq": "x" in way.constants,
+        "session.set_denormal_as_zero": setting(call, "denormals") == "zero",
+        "session.disable_cpu_ep_fallback": provider != CPU,
+    }
+    lines = ['options.add_session_config_entry("%s", "1")' % name for name, wanted in entries.items() if wanted]
+    if way.level != ALL:
+        lines.append("options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_" + way.level)
+    threads = setting(call, "threads")
+    return [*lines, "options.intra_op_num_threads = %d" % int(threads)] if threads else lines
+
+
+def _bound_lines(call: ShortCall, roles: List[str]) -> List[str]:
+    """Lines that define a function which runs the session with everything bound."""
+    how = {role: "cpu" if is_numpy(call.tensors[role].dtype) else "ortvalue" for role in roles}
+    return [
+        "def bound():",
+        "    binding = session.io_binding()",
+        *['    binding.bind_%s_input("%s", %s)' % (how[role], role, role) for role in roles],
+        "    y = np.full(%s, 0.5, np.%s)" % (list(call.tensors["x"].shape), call.out_dtype),
+        '    binding.bind_output("y", "cpu", 0, y.dtype.type, y.shape, y.ctypes.data)',
+        "    session.run_with_iobinding(binding)",
+        "    return y",
+    ]
+
+
+def _comment(tensor: Tensor) -> str:
+    """The meaning of a tensor's bytes, and its first values."""
+    from xverify.core.dtypes import decimal
+
+    shown = ", ".join(decimal(tensor.dtype, int(code)) for code in tensor.codes.reshape(-1)[:8])
+    several = {4: "two 4-bit values a byte, low bits first", 2: "four 2-bit values a byte, low bits first"}
+    how = several.get(BITS[tensor.dtype], "the bits of " + tensor.dtype)
+    return "%s: %s%s" % (how, shown, ", ..." if tensor.size > 8 else "")
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+
+BENCH_CONTRACTS = ("ai.onnx/DequantizeLinear-21", "ai.onnx/DequantizeLinear-25")
+"""The editions of the bench's model, tried in turn: the first has most types."""
+
+
+def load_bench(threads: int) -> Solve:
+    """Import ONNX Runtime; IO binding to operands and an output that are there already."""
+    import onnxruntime as ort
+
+    def session_of(problem: Problem) -> Any:
+        options = ort.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = threads
+        refusals: List[Exception] = []
+        for contract in BENCH_CONTRACTS:
+            try:
+                model = model_bytes(_types_of(problem, contract))
+                return ort.InferenceSession(model, options, providers=[CPU], enable_fallback=0)
+            except Exception as error:
+                refusals.append(error)
+        raise refusals[-1]
+
+    def value(array: Array) -> Tuple[Array, Any]:
+        """An OrtValue over memory, which must be kept. A type that NumPy lacks goes in by its bytes, packed."""
+        dtype = array.dtype.name
+        if dtype in NUMPY_OWN:
+            return array, ort.OrtValue.ortvalue_from_numpy(array)
+        codes = array.view(code_dtype(dtype))
+        if BITS[dtype] < 8:
+            codes = _carrier(Tensor(dtype, codes & np.uint8((1 << BITS[dtype]) - 1)))
+        return codes, ort.OrtValue.ortvalue_from_numpy_with_onnx_type(codes, element_type(dtype))
+
+    def solve(problem: Problem) -> List[Way]:
+        session = session_of(problem)
+        bound = session.io_binding()
+        operands = {"x": problem.x, "scale": problem.scale, "zero_point": problem.zero_point}
+        values = {role: value(array) for role, array in operands.items() if array is not None}
+        for role, (_, ort_value) in values.items():
+            bound.bind_ortvalue_input(role, ort_value)
+        out, dtype = problem.out, problem.out.dtype.name
+        kind = out.dtype.type if dtype in NUMPY_OWN else element_type(dtype)
+        bound.bind_output("y", "cpu", 0, kind, list(out.shape), out.ctypes.data)
+        return [Way("run_with_iobinding", partial(session.run_with_iobinding, bound), memory=values)]
+
+    return solve
+
+
+def _types_of(problem: Problem, contract: str) -> Call:
+    """A call with the problem's types and attributes; the model's inputs have no shape."""
+    operands = {"x": problem.x, "scale": problem.scale, "zero_point": problem.zero_point}
+    tensors = {
+        role: Tensor(array.dtype.name, np.zeros((), code_dtype(array.dtype.name)))
+        for role, array in operands.items()
+        if array is not None
+    }
+    attributes: Dict[str, Attribute] = {}
+    if problem.case.axis is not None:
+        attributes["axis"] = problem.case.axis
+    if problem.case.block_size:
+        attributes["block_size"] = problem.case.block_size
+    return Call(contract, tensors, attributes)

@@ -1,12 +1,16 @@
 """OpenVINO's CPU plugin, which reads the call as an ONNX model.
 
-OpenVINO wants to know each input's rank, and for blocks its shape. Paths: "" knows ranks only, so that a compiled model
-serves many calls, except for blocks; "shapes=static" has all extents; "constants" has scale and zero point in the model,
-as quantized models do; "precision=float32" forbids what "" may do by itself: on a processor with fast bfloat16 arithmetic
-OpenVINO computes in that by default (its INFERENCE_PRECISION_HINT). A call in surroundings is a model of its own, which
-OpenVINO rewrites in any case: nothing asks for less.
+OpenVINO needs each input's rank, and for blocks its shape. Paths:
 
-The ONNX texts do not come with OpenVINO, so no edition judges it: what it computes is said in each cell.
+- "": ranks only, so that a compiled model serves many calls, except for blocks;
+- "shapes=static": all extents;
+- "constants": scale and zero point are in the model, as in quantized models;
+- "precision=float32": INFERENCE_PRECISION_HINT forbids bfloat16 arithmetic, which is OpenVINO's default on processors that
+  are fast at it.
+
+A call in surroundings is a model of its own. OpenVINO always rewrites it.
+
+OpenVINO does not carry the ONNX texts, so no edition judges it: the report shows what it computes in each cell.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ ISAS = ("SSE41", "AVX2", "AVX512_CORE")
 ORACLES = (
     Oracle(
         name="openvino",
+        title="OpenVINO",
+        claim="Imports ONNX models, but the package carries no ONNX text: no edition judges it.",
         distribution="openvino",
         contracts=("ai.onnx/*", "com.microsoft/*"),
         ships=(),
@@ -62,7 +68,7 @@ _TYPES: Dict[str, str] = {
     "float8_e8m0fnu": "f8e8m0",
     "float4_e2m1fn": "f4e2m1",
 }
-"""What OpenVINO calls the types that NumPy has not."""
+"""OpenVINO's names of the dtypes that NumPy lacks."""
 
 
 def load(*properties: str) -> Loaded:
@@ -154,70 +160,3 @@ def load(*properties: str) -> Loaded:
 
 def _shapes_known(call: Call, path: str) -> bool:
     return path in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
-
-
-def reproduce(call: Dict[str, Any]) -> Any:
-    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
-    import numpy as np
-    import onnx
-    import openvino as ov
-
-    types = {"bfloat16": "bf16", "int4": "i4", "uint4": "u4", "uint2": "u2", "float8_e4m3fn": "f8e4m3",
-             "float8_e5m2": "f8e5m2", "float8_e8m0fnu": "f8e8m0", "float4_e2m1fn": "f4e2m1"}  # fmt: skip
-    onnx_names = {
-        "float32": "FLOAT",
-        "float64": "DOUBLE",
-        "float8_e8m0fnu": "FLOAT8E8M0",
-        "float4_e2m1fn": "FLOAT4E2M1",
-    }
-    tensors, attributes, options = call["tensors"], dict(call["attributes"]), call["options"]
-    roles = [role for role in ("x", "scale", "zero_point") if role in tensors]
-    constants = [role for role in roles if role != "x" and options == "constants"]
-    known = options in ("shapes=static", "constants") or bool(attributes.get("block_size"))
-
-    def number(dtype: str) -> int:
-        return int(onnx.TensorProto.DataType.Value(onnx_names.get(dtype, dtype.replace("_", "").upper())))
-
-    def packed(role: str) -> Any:
-        codes, dtype = tensors[role]["codes"].reshape(-1), tensors[role]["dtype"]
-        bits = 2 if dtype.endswith("int2") else 4 if dtype.startswith("float4") or dtype.endswith("int4") else 8
-        several = 8 // bits
-        rows = np.pad(codes, (0, -codes.size % several)).reshape(-1, several)
-        shifts = np.arange(several, dtype=np.uint8) * np.uint8(bits)
-        return codes.copy() if bits == 8 else np.bitwise_or.reduce(rows << shifts, axis=1)
-
-    def value(role: str) -> Any:
-        dtype, array = tensors[role]["dtype"], call["arrays"][role]
-        if array.dtype.isbuiltin == 1:
-            return ov.Tensor(np.asarray(array, order="C"), shared_memory=False)
-        return ov.Tensor(packed(role), ov.Shape(array.shape), getattr(ov.Type, types[dtype]))
-
-    if "output_dtype" in attributes:
-        attributes["output_dtype"] = number(attributes["output_dtype"])
-    domain, name = call["contract"].split("/")
-    domain = "" if domain == "ai.onnx" else domain
-    opset = onnx.helper.make_opsetid(domain, int(name.split("@")[0].rpartition("-")[2]))
-    node = onnx.helper.make_node("DequantizeLinear", roles, ["y"], domain=domain, **attributes)
-    inputs, held = [], []
-    for role in roles:
-        kind, shape = number(tensors[role]["dtype"]), list(tensors[role]["codes"].shape)
-        if role in constants:
-            raw = packed(role).tobytes()
-            held.append(onnx.TensorProto(name=role, data_type=kind, dims=shape, raw_data=raw))
-        else:
-            extents = shape if known else [None] * len(shape)
-            inputs.append(onnx.helper.make_tensor_value_info(role, kind, extents))
-    graph = onnx.helper.make_graph([node], "call", inputs, [onnx.ValueInfoProto(name="y")], held)
-    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
-    settings = {"INFERENCE_NUM_THREADS": "4" if "[threads=4]" in call["name"] else "1"}
-    if "float32" in options:
-        settings["INFERENCE_PRECISION_HINT"] = "f32"
-    if "[denormals=zero]" in call["name"]:
-        settings["CPU_DENORMALS_OPTIMIZATION"] = "YES"
-    core = ov.Core()
-    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
-    request = compiled.create_infer_request()
-    request.infer({role: value(role) for role in roles if role not in constants})
-    result = request.get_output_tensor(0)
-    data = np.array(result.data, order="C")
-    return ("bfloat16", data.view(np.uint16)) if result.element_type == ov.Type.bf16 else data

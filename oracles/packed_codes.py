@@ -1,9 +1,9 @@
-"""Codes of 4- and 2-bit types as models store them, and the option ``packed`` by which the in-house kernels are given them."""
+"""Codes of 4- and 2-bit types as models store them, and the option ``packed`` of the in-house kernels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Tuple
 
 import numpy as np
 
@@ -15,19 +15,26 @@ PACKED = "packed"
 
 
 def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The same kernel, given codes as they are stored. ValueError for another option than PACKED."""
+    """The same kernel with packed codes. ValueError for another option than PACKED."""
     if option != PACKED:
         raise ValueError("%s takes the option %s, not %r" % (oracle.name, PACKED, option))
-    return replace(oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, option))
+    return replace(
+        oracle, name="%s:%s" % (oracle.name, option), arguments=(*oracle.arguments, *option_arguments(option))
+    )
+
+
+def option_arguments(option: str) -> Tuple[str, ...]:
+    """The arguments of ``load`` for the option."""
+    return (option,)
 
 
 def is_packable(array: Any) -> bool:
-    """Whether codes of the array's type are stored several to a byte."""
+    """True if codes of the array's type share bytes."""
     return BITS.get(array.dtype.name, 8) < 8
 
 
 def in_packed_form(array: Any) -> Array:
-    """Codes of a type that `is_packable`, which come one a byte, as the bytes that models store."""
+    """Pack codes, one a byte, of a type that `is_packable` into the bytes that models store."""
     bits = BITS[array.dtype.name]
     codes: Array = array.view(np.uint8) & np.uint8((1 << bits) - 1)
     return pack(codes, bits)

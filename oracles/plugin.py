@@ -17,15 +17,18 @@ from xverify.oracles.protocol import Oracle
 from xverify.oracles.protocol import Path as PathOf
 
 LIBRARIES = (".so", ".dylib", ".dll")
-"""How the names of native libraries end; a version may follow, as in libkernel.so.3."""
+"""The endings of native libraries; a version may follow, as in libkernel.so.3."""
 
 THREADS_SHARE = 1 / 32
-"""Of the calls, those that several threads make at once."""
+"""The share of the calls that several threads make at once."""
 
 PATHS = (PathOf("", 1.0), PathOf("threads", THREADS_SHARE))
 
 NATIVE_CONTRACTS = ("ai.onnx/*", "com.microsoft/*")
 """The editions that the C interface has arguments for."""
+
+NATIVE_MODULE = "xverify.oracles.native_kernel"
+"""The module that runs a user's native library; `USERS` names the one for Python."""
 
 UNTOLD = ("attributes",)
 """A user's kernel is passed only what the edition has: it never sees an attribute that the edition has not."""
@@ -41,13 +44,13 @@ USERS = Oracle(
     untold=UNTOLD,
     needs_xverify=True,
 )
-"""What all kernels of users have in common; a native one differs."""
+"""The description that all Python kernels of users share; a native one differs."""
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class TargetError(ValueError):
-    """What was named is no kernel; the message says what one looks like."""
+    """The name is no kernel; the message says what one looks like."""
 
 
 def plugin(target: str) -> Oracle:
@@ -74,7 +77,7 @@ def plugin(target: str) -> Oracle:
         return replace(
             named,
             contracts=NATIVE_CONTRACTS,
-            module="xverify.oracles.native_kernel",
+            module=NATIVE_MODULE,
             arguments=(where, function),
             needs_xverify=False,
         )
@@ -85,12 +88,12 @@ def plugin(target: str) -> Oracle:
 
 
 def is_library(name: str) -> bool:
-    """Whether a file's name is that of a native library."""
+    """True if a file's name is that of a native library."""
     return name.endswith(LIBRARIES) or ".so." in name
 
 
 def _version_of(module: str) -> Optional[str]:
-    """The version of the distribution that a module is of, without importing it."""
+    """The version of the distribution that contains a module, which is not imported."""
     for distribution in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
         return importlib.metadata.version(distribution)
     return None

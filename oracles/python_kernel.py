@@ -1,19 +1,21 @@
-"""A Python function under test: called as the gate's signatures say, and watched for what it does besides.
+"""A Python function under test: called by the gate's signatures, with checks of what it does besides.
 
-A call is made twice, each time on fresh arrays, and the first result is written over in between; results are looked at
-again after later calls. What is seen goes into the notes of the outcome, by short fixed names:
+A call is made twice, each time on fresh arrays, and the first result is overwritten in between. Results are checked again
+after later calls. The outcome's notes have short fixed names:
 
-- ``input-written``, ``output-aliases-input``: of either call;
-- ``outputs-share-memory``, ``earlier-result-changed``: with or of a result given before, which its receiver may still use;
-- ``internal-buffer``: what its receiver writes into a result comes back as a later one;
+- ``input-written``, ``output-aliases-input``: in either call;
+- ``outputs-share-memory``, ``earlier-result-changed``: an earlier result, which its receiver may still use, is affected;
+- ``internal-buffer``: data that the receiver writes into a result comes back in a later result;
 - ``second-call-differs``; on the path ``threads``, ``threads-differ``.
 """
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
@@ -25,6 +27,7 @@ from xverify.oracles.arrays import Array, from_array, hand_out, memory, numpy_dt
 from xverify.oracles.protocol import Answer, Loaded
 from xverify.oracles.python_target import find_function
 from xverify.oracles.several_threads import THREADS, Function, threads_differ
+from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call
 
 OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 """In the order of the signatures; a call has those of its family."""
@@ -36,7 +39,7 @@ SMALL = 1 << 20
 CALLS_KEPT = 3
 ROUNDS = 8
 THREADS_SECONDS = 0.4
-"""What the rounds of all threads may take, as far as one call tells."""
+"""Time for the rounds of all threads, estimated from one call."""
 
 ONCE_SECONDS = 1.0
 """A call that takes longer is made once only."""
@@ -52,7 +55,7 @@ def load(target: str) -> Loaded:
 
 
 def answerer(function: Function) -> Answer:
-    """How a function answers calls on the paths "" and "threads"; what it raises is its refusal.
+    """Answer calls with a function on the paths "" and "threads"; its exceptions are refusals.
 
     TypeError as well where its result is no array of a known dtype.
     """
@@ -65,7 +68,11 @@ def answerer(function: Function) -> Answer:
 
 
 def watched(invoke: Function) -> Answer:
-    """How a kernel answers calls on the paths "" and "threads". invoke(call, its arrays by name): what it does with one."""
+    """Answer calls on the paths "" and "threads", with checks of what the kernel does besides.
+
+    Args:
+        invoke: Makes one call, from the call and its arrays by name.
+    """
     return _Kernel(invoke).answer
 
 
@@ -148,7 +155,7 @@ class _Kernel:
             self._results.append((array, array.tobytes()))
 
     def _look_again(self, new: Optional[Array]) -> List[str]:
-        """What has become of earlier results; each change is told once."""
+        """The notes on changes of earlier results; each change is noted once."""
         notes, left = [], []
         for array, content in self._results:
             if new is not None and _overlap(array, new):
@@ -194,7 +201,7 @@ def _ask(invoke: Function, call: Call) -> _Answer:
 
 
 def _attempt(invoke: Function, call: Call) -> Union[_Answer, Exception]:
-    """What a call gives or raises. MemoryError goes on: it ends the process."""
+    """The answer to a call, or the exception. MemoryError passes through and ends the process."""
     try:
         return _ask(invoke, call)
     except MemoryError:
@@ -240,3 +247,24 @@ def _overlap(one: Array, other: Array) -> bool:
         return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=MOST_WORK)
     except RuntimeError:  # too hard to tell
         return True
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+_DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+_TARGET = re.compile(r"([A-Za-z_]\w*\.py|%s):%s" % (_DOTTED, _DOTTED), re.ASCII)
+"""Targets that Python can import and name as they are spelled."""
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A call of the function in a file of the current directory or in a module. None for a library, and for a name that
+    Python does not spell so."""
+    from xverify.oracles.plugin import is_library  # not in a worker, which it would delay
+
+    if not _TARGET.fullmatch(call.full_name):
+        return None
+    place, _, function = call.full_name.rpartition(":")
+    if not place.endswith(".py"):
+        return None if is_library(place) else kernel_call(call, "import %s as kernel" % place, "kernel." + function)
+    form = kernel_call(call, "import %s as kernel" % place[:-3], "kernel." + function, modules=("sys",))
+    return replace(form, imports=['sys.path.insert(0, ".")  # where the kernel is', *form.imports])

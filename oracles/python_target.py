@@ -23,7 +23,7 @@ class LoadError(Exception):
 
 
 def find_function(target: str) -> Callable[..., Any]:
-    """What a target names, its module imported; after the colon, dots lead into attributes.
+    """Import a target's module and find its function; after the colon, dots lead into attributes.
 
     A file becomes a module of a private name, so it hides none of that name, and its folder comes first on ``sys.path``,
     so that it finds its neighbours. LoadError when there is no such thing, or importing it fails.
@@ -77,7 +77,7 @@ def _from_module(name: str) -> ModuleType:
 
 
 def _why(error: BaseException, what: str) -> str:
-    """What went wrong on import, and in which line of the author's code."""
+    """The reason for a failed import, with the line of the author's code."""
     if isinstance(error, SyntaxError) and error.filename:
         place = "%s:%s" % (os.path.basename(error.filename), error.lineno)
         return "%s cannot be imported: SyntaxError in %s: %s" % (what, place, error.msg)

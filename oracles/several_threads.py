@@ -1,7 +1,7 @@
-"""Whether a Python function gives the same when several threads call it at once.
+"""Comparison of a Python function's results when several threads call it at once.
 
-Left alone, threads seldom meet inside a function of a few microseconds: Python lets each run for milliseconds. So in
-every other round a thread pauses between instructions of the function, at drawn places.
+Threads seldom meet inside a function of a few microseconds, since Python lets each run for milliseconds. In every other
+round a thread therefore pauses between instructions of the function, at drawn places.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Differs = Callable[[Function], bool]
 
 THREADS = 4
 PAUSE_SECONDS = 1e-6
-"""Asked for; the system makes 50 microseconds of it, in which the others run."""
+"""The requested pause. The system makes 50 microseconds of it, in which the other threads run."""
 
 PAUSES = 12
 """In one call, one after another, from a drawn line on: watching every instruction would cost more than the pauses."""
@@ -28,16 +28,16 @@ ONE_IN = 6
 """Instructions, on average, from one pause to the next."""
 
 MOST_LINES = 400
-"""Of a call, from which the one is drawn."""
+"""The lines of a call from which the first paused line is drawn."""
 
 
 def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, seed: int) -> bool:
-    """Whether some thread found a case to differ, in so many rounds that all threads begin together.
+    """True if a case differs in some thread, in some of the rounds that all threads begin together.
 
-    By turns all threads make the first case, and each another. What ``differs`` raises is raised here.
+    In turns, all threads make the first case, and each thread makes another. Exceptions of ``differs`` pass through.
     """
     together = threading.Barrier(THREADS)
-    found: List[bool] = []
+    differing: List[bool] = []
     failures: List[BaseException] = []
     lines = [1]
 
@@ -49,7 +49,7 @@ def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, se
                 drawn = random.Random(number)
                 paused = function if turn % 2 else interrupted(function, int(first * max(lines)), drawn, lines)
                 together.wait()
-                found.append(case(paused))
+                differing.append(case(paused))
         except threading.BrokenBarrierError:
             pass
         except BaseException as error:
@@ -59,7 +59,7 @@ def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, se
     run_all(threading.Thread(target=work, args=(number,), daemon=True) for number in range(THREADS))
     if failures:
         raise failures[0]
-    return any(found)
+    return any(differing)
 
 
 def run_all(threads: Iterable[threading.Thread]) -> None:

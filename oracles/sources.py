@@ -1,4 +1,4 @@
-"""Of which files a user's kernel in Python is made: the modules that it imported, and the libraries that it loaded."""
+"""The files that a user's kernel in Python consists of: the modules that it imported, and the libraries that it loaded."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ import sysconfig
 from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 ELSEWHERE = "elsewhere/"
-"""How the name of a file begins that lies neither in the kernel's folder nor where packages are installed."""
+"""The beginning of the name of a file that lies neither in the kernel's folder nor where packages are installed."""
 
 INSTALLED = ("site-packages", "dist-packages")
 
 
 def imported() -> FrozenSet[str]:
-    """The names of all modules that are there now."""
+    """The names of all modules that are imported now."""
     return frozenset(sys.modules)
 
 
 def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
-    """files: by name the paths of the kernel's own files, as far as they are imported or loaded by now. versions: by name those
-    of installed distributions that it imported.
+    """The kernel's own files that are loaded by now, and the distributions that it imported.
 
-    place: the file or the module of the kernel. before: the modules that were there before it was imported.
+    Args:
+        place: The file or the module of the kernel.
+        before: The names of the modules that were imported before the kernel.
+
+    Returns:
+        ``files``: paths by name. ``versions``: versions of distributions by name.
     """
     root = _root(place)
     files, packages = {}, set()
@@ -32,14 +36,14 @@ def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
         elif _is_installed(path):
             packages.add(name.partition(".")[0])
         elif not _is_of_python(path):
-            # By the module's name, which is its own: many files are called __init__.py.
+            # Named after the module, whose name is unique: many files are called __init__.py.
             own = name.replace(".", "/") + os.path.splitext(path)[1] if name else os.path.basename(path)
             files[ELSEWHERE + own] = path
     return {"files": files, "versions": _versions(packages)}
 
 
 def _root(place: str) -> str:
-    """The kernel's folder, or its package's, with a separator behind; of a module that lies beside others, its own file."""
+    """The kernel's folder or its package's, with a separator at the end; for a single installed module, its own file."""
     if place.endswith(".py"):
         return os.path.join(os.path.dirname(os.path.abspath(place)), "")
     top: Any = sys.modules[place.partition(".")[0]]
@@ -57,7 +61,7 @@ def _modules(before: FrozenSet[str]) -> Iterator[Tuple[str, str]]:
 
 
 def _libraries() -> Iterator[str]:
-    """The shared libraries that are mapped, where the system says; those of packages are known by their versions."""
+    """The mapped shared libraries outside installed packages, on systems that list them."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/") > 1}
@@ -73,7 +77,7 @@ def _is_installed(path: str) -> bool:
 
 
 def _is_of_python(path: str) -> bool:
-    """Whether a file belongs to Python or to the system, and not to anybody's kernel."""
+    """True if a file belongs to Python or to the system."""
     paths = sysconfig.get_paths()
     places = {paths["stdlib"], paths["platstdlib"], sys.prefix, sys.base_prefix}
     places |= {os.path.realpath(place) for place in places}
@@ -81,7 +85,7 @@ def _is_of_python(path: str) -> bool:
 
 
 def _versions(packages: Set[str]) -> Dict[str, str]:
-    """The versions of the distributions that have these packages, by their names."""
+    """The versions of the distributions that contain the packages, by distribution."""
     if not packages or sys.version_info < (3, 10):
         return {}
     from importlib import metadata

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict
+from functools import partial
+from typing import Any, Dict, List, Tuple
 
-from xverify.core.call import Call, Outcome
+import numpy as np
+
+from xverify.core.call import BITS, Call, Outcome
 from xverify.oracles.arrays import Array, answered, hand_out
 from xverify.oracles.protocol import Loaded, Oracle, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, keywords, spelled
+from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 THREADS = (Setting("threads", "4", environment=(("TF_NUM_INTRAOP_THREADS", "4"),)),)
-"""How every way of running TensorFlow may be run besides, by a variable that it reads itself."""
+"""The setting of threads, by a variable that `import_tensorflow` reads."""
 
 KERNELS = tuple(
     Setting("kernels", name, environment=(("TF_ENABLE_ONEDNN_OPTS", value),))
     for name, value in (("own", "0"), ("onednn", "1"))
 )
-"""Where a graph's operations have kernels of TensorFlow and of oneDNN: it chooses by the processor, unless it is told."""
+"""The settings of kernels: TensorFlow chooses between its own and oneDNN's by the processor, unless this variable decides."""
 
 ORACLES = (
     Oracle(
         name="tensorflow",
+        title="TensorFlow",
+        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        timing=Timing("#009E73", "D"),
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
@@ -31,8 +39,7 @@ ORACLES = (
 
 
 def import_tensorflow() -> Any:
-    """The module tensorflow, quiet, without accelerators and, if its variable does not say otherwise, with one thread: calls
-    are small."""
+    """Import TensorFlow without log messages and accelerators, and with one thread unless its variable says otherwise."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     import tensorflow as tf
 
@@ -75,3 +82,85 @@ def load() -> Loaded:
         return answered(result.numpy(), call, arrays)
 
     return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+SHORT_IMPORTS = [
+    'os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # seen on the CPU',
+    "import tensorflow as tf",
+]
+
+QUANTIZED_TYPES = {"int8": "qint8", "uint8": "quint8", "int16": "qint16", "uint16": "quint16", "int32": "qint32"}
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """A call of `tf.quantization.dequantize`."""
+    first, data = short_input(call)
+    operands = ", ".join([data, *(role for role in call.tensors if role != "input")])
+    line = "y = tf.quantization.dequantize(%s%s).numpy()" % (operands, short_keywords(call))
+    return ShortForm(SHORT_IMPORTS, [*first, line], ("os",), copies=True)
+
+
+def short_input(call: ShortCall) -> Tuple[List[str], str]:
+    """The line that gives the input its quantized type, if it has one, and the input's name then."""
+    quantized = QUANTIZED_TYPES.get(call.tensors["input"].dtype)
+    if quantized is None:
+        return [], "tf.constant(input)"
+    return ["quantized = tf.bitcast(tf.constant(input), tf.%s)" % quantized], "quantized"
+
+
+def short_keywords(call: ShortCall) -> str:
+    """The call's attributes as keywords."""
+    words = {name: spelled(value) for name, value in call.attributes.items()}
+    if words.get("dtype", "").strip('"') in BITS:
+        words["dtype"] = "tf.%s" % call.attributes["dtype"]
+    return keywords(words)
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+
+
+def load_bench(threads: int) -> Solve:
+    """Import TensorFlow, with so many threads for one operation.
+
+    A range stands for the scale and the zero point. In MIN_COMBINED the lowest code means min_range and the highest
+    max_range; in MIN_FIRST too, rounded elsewhere. SCALED has no zero point. TensorFlow allocates its outputs.
+    """
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
+    tf = import_tensorflow()
+
+    def solve(problem: Problem) -> List[Way]:
+        case = problem.case
+        if case.x_dtype not in QUANTIZED_TYPES:
+            raise NotImplementedError("TensorFlow has no quantized type for %s" % case.x_dtype)
+        if case.out_dtype != "float32":
+            raise NotImplementedError(
+                "TensorFlow's min_range and max_range are float32, its output is not %s" % case.out_dtype
+            )
+        if case.block_size:
+            raise NotImplementedError("TensorFlow has no blocks")
+        if case.x_dtype == "int32":
+            raise NotImplementedError("TensorFlow's ranges of qint32 have no float32 ends that stand for the scale")
+        x = tf.bitcast(tf.constant(problem.x), getattr(tf, "q" + case.x_dtype))
+        low, high = (tf.constant(end) for end in _range(problem))
+        axis = {} if case.axis is None else {"axis": case.axis}
+        modes = ("MIN_FIRST", "MIN_COMBINED") if case.axis is None else ("MIN_COMBINED",)
+        dequantize = tf.quantization.dequantize
+        return [
+            Way(mode, partial(dequantize, x, low, high, mode=mode, **axis), lambda y: y.numpy(), owns_output=True)
+            for mode in modes
+        ]
+
+    return solve
+
+
+def _range(problem: Problem) -> Tuple[Array, Array]:
+    """The values of the lowest and the highest code."""
+    from xverify.core.dtypes import integer_range
+
+    lowest, highest = integer_range(problem.case.x_dtype)
+    zero_point = 0 if problem.zero_point is None else problem.zero_point.astype(np.float64)
+    scale = problem.scale.astype(np.float64)
+    low, high = ((end - zero_point) * scale for end in (lowest, highest))
+    return np.asarray(low, np.float32), np.asarray(high, np.float32)

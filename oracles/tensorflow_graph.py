@@ -1,8 +1,8 @@
 """TensorFlow's `tf.quantization.dequantize` inside a `tf.function`: as a graph, and compiled by XLA, on the CPU.
 
-Every operand is an argument of the function, but for those that a path makes constants of it, so that nothing is
-known when the graph is made that a caller does not know then. A call in surroundings is a function of its own, whose
-arguments have known extents unless the surroundings say otherwise; its constants are of the graph.
+Every operand is an argument of the function, except on a path that makes constants of some. The graph therefore knows no
+more than a caller does. A call in surroundings is a function of its own. Its arguments have known extents unless the
+surroundings say otherwise; its constants belong to the graph.
 """
 
 from __future__ import annotations
@@ -10,14 +10,25 @@ from __future__ import annotations
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from xverify.core.call import Call, Outcome
 from xverify.core.surroundings import Graph, surround
 from xverify.oracles.arrays import answered, hand_out, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
-from xverify.oracles.tensorflow_eager import KERNELS, THREADS, attributes_of, import_tensorflow, operands
-from xverify.oracles.tensorflow_nodes import tensorflow_result
+from xverify.oracles.short_form import ShortCall, ShortForm
+from xverify.oracles.tensorflow_eager import (
+    KERNELS,
+    QUANTIZED_TYPES,
+    SHORT_IMPORTS,
+    THREADS,
+    attributes_of,
+    import_tensorflow,
+    operands,
+    short_input,
+    short_keywords,
+)
+from xverify.oracles.tensorflow_nodes import tensorflow_first_quantized, tensorflow_result, tensorflow_spelled
 
 STATIC = "shapes=static"
 UNKNOWN = "shapes=unknown"
@@ -36,6 +47,8 @@ XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
 ORACLES = (
     Oracle(
         name="tensorflow-function",
+        title="TensorFlow (tf.function)",
+        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
@@ -55,6 +68,8 @@ ORACLES = (
     ),
     Oracle(
         name="tensorflow-xla",
+        title="TensorFlow (XLA)",
+        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         ships=("tensorflow/Dequantize@installed",),
@@ -92,7 +107,7 @@ def _load(compiled: bool) -> Loaded:
     functions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def known(shape: Tuple[int, ...], path: str) -> Any:
-        """What of a shape is known when the graph is made."""
+        """The part of a shape that is known when the graph is made."""
         if path == UNKNOWN:
             return None
         return shape if compiled or path in (STATIC, CONSTANT) else (None,) * len(shape)
@@ -178,7 +193,7 @@ def _load(compiled: bool) -> Loaded:
 
 @contextmanager
 def _optimizer(tf: Any, on: bool) -> Iterator[None]:
-    """Whether graphs are rewritten by TensorFlow's optimiser; read when a function is run first."""
+    """Switch TensorFlow's optimiser of graphs on or off; it is read when a function runs first."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
     try:
         yield
@@ -194,29 +209,69 @@ def _succeeds(function: Any, *arguments: Any) -> bool:
     return True
 
 
-def reproduce(call: Dict[str, Any]) -> Any:
-    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
-    import os
+# -- short scripts ---------------------------------------------------------------------------------------
 
-    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-    import tensorflow as tf
 
-    options, compiled = call["options"], call["name"].startswith("tensorflow-xla")
-    dtype, attributes = call["tensors"]["input"]["dtype"], dict(call["attributes"])
-    if "dtype" in attributes:
-        attributes["dtype"] = tf.as_dtype(attributes["dtype"])
-    fed = {role: tf.constant(array) for role, array in call["arrays"].items()}
-    if dtype in ("int8", "uint8", "int16", "uint16", "int32"):
-        fed["input"] = tf.bitcast(fed["input"], getattr(tf, "q" + dtype))
-    constants = {role: fed.pop(role) for role in ("min_range", "max_range") if options == "ranges=constant"}
-    static = compiled or options in ("shapes=static", "ranges=constant")
-    specs = {}
-    for role, value in fed.items():
-        shape = value.shape if static else None if options == "shapes=unknown" else [None] * len(value.shape)
-        specs[role] = tf.TensorSpec(shape, value.dtype)
+def short_form(call: ShortCall) -> ShortForm:
+    """A function of the call, with what the path lets the graph know."""
+    compiled = call.name == "tensorflow-xla"
+    compile_it = ", jit_compile=True" if compiled else ""
+    if call.graph is not None:
+        lines = _graph_lines(*call.graph, call.options, compiled, short_keywords(call))
+        return ShortForm(SHORT_IMPORTS, lines, ("os",))
+    first, data = short_input(call)
+    fed = ["input"] if call.options == CONSTANT else list(call.tensors)
+    static = compiled or call.options in (STATIC, CONSTANT)
+    specs = []
+    for role in fed:
+        tensor = call.tensors[role]
+        shape: Any = list(tensor.shape) if static else [None] * len(tensor.shape)
+        dtype = QUANTIZED_TYPES.get(tensor.dtype, tensor.dtype) if role == "input" else tensor.dtype
+        specs.append("tf.TensorSpec(%s, tf.%s)" % (None if call.options == UNKNOWN else shape, dtype))
+    inner = "tf.quantization.dequantize(%s%s)" % (", ".join(call.tensors), short_keywords(call))
+    arguments = ", ".join([data, *("tf.constant(%s)" % role for role in fed if role != "input")])
+    body = [
+        "function = tf.function(lambda %s: %s%s)" % (", ".join(fed), inner, compile_it),
+        "specs = [%s]" % ", ".join(specs),
+        "y = function.get_concrete_function(*specs)(%s).numpy()" % arguments,
+    ]
+    return ShortForm(SHORT_IMPORTS, [*first, *body], ("os",))
 
-    def dequantize(**given: Any) -> Any:
-        return tf.quantization.dequantize(**given, **constants, **attributes)
 
-    function = tf.function(dequantize, jit_compile=compiled, autograph=False)
-    return function.get_concrete_function(**specs)(**fed).numpy()
+def _graph_lines(call: Call, graph: Graph, options: str, compiled: bool, words: str) -> List[str]:
+    """Lines that make ``function`` of the graph, and run it; inputs and constants are arrays by their names.
+
+    Args:
+        words: The call's attributes, spelled after a comma.
+    """
+    dtype = call.data.dtype
+    rows = [(node.operator, node.inputs, node.output, node.attributes) for node in graph.nodes]
+    early = ("XLA" if compiled else "kernels") if options.endswith(QUANTIZED) else ""
+    cast_before = tensorflow_first_quantized(rows, dtype, early)
+    inner = []
+    for index, node in enumerate(graph.nodes):
+        names = {name: "tf.constant(%s)" % name if name in graph.constants else name for name in node.inputs}
+        if index == cast_before and dtype in QUANTIZED_TYPES:
+            cast = [name for name in node.inputs if name.split("_")[0] == "input"]
+            inner += ["%s_quantized = tf.bitcast(%s, tf.q%s)" % (name, names[name], dtype) for name in cast]
+            names.update((name, name + "_quantized") for name in cast)
+        values = list(names.values())
+        dequantized = "tf.quantization.dequantize(%s%s)" % (", ".join(values), words)
+        moved = dequantized if node.of_call else tensorflow_spelled(node.operator, values, node.attributes)
+        inner.append("%s = %s" % (node.output, moved))
+    specs = [
+        "tf.TensorSpec(%s, tf.%s)"
+        % ([None] * len(tensor.shape) if graph.symbolic else list(tensor.shape), tensor.dtype)
+        for tensor in graph.inputs.values()
+    ]
+    off = 'tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})'
+    return [
+        *([off] if options.startswith(UNOPTIMIZED) else []),
+        "def graph(%s):" % ", ".join(graph.inputs),
+        *("    " + line for line in inner),
+        "    return " + graph.output,
+        "function = tf.function(graph%s)" % (", jit_compile=True" if compiled else ""),
+        "specs = [%s]" % ", ".join(specs),
+        "y = function.get_concrete_function(*specs)(%s).numpy()"
+        % ", ".join("tf.constant(%s)" % n for n in graph.inputs),
+    ]

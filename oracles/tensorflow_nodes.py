@@ -1,7 +1,7 @@
 """The nodes of a graph around a call (`xverify.core.moves`), as TensorFlow's operators.
 
-A node is here a row of its operator, its inputs, its output and its attributes, so that scripts, which copy these
-functions, can hold it as plain data. What stands for the call's own operator is called DequantizeLinear.
+A node is a row of its operator, its inputs, its output and its attributes. The call's own operator is called
+DequantizeLinear.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> 
 
 
 def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
-    """Whether there is something on the CPU that moves that integer type's quantized type: a kernel, or XLA."""
+    """True if a kernel on the CPU, or XLA, moves the quantized type of that integer type."""
     operator, attributes = node[0], node[3]
     if operator == "Slice" and attributes["steps"][0] < 0 and attributes["axes"][0] < 0:
         return False
@@ -82,5 +82,29 @@ def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], given: Any) 
     return tf.identity(value)
 
 
-TENSORFLOW_NODES = (tensorflow_moved, tensorflow_moves_quantized, tensorflow_first_quantized, tensorflow_result)
-"""What scripts copy."""
+def tensorflow_spelled(operator: str, values: Sequence[str], attributes: Any) -> str:
+    """A node that only moves data as an expression of Python, as `tensorflow_moved` makes it."""
+    value = values[0]
+    words: Dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in attributes.items()}
+    if operator == "Flatten":
+        ends = (value, words["axis"], value, words["axis"])
+        return "tf.reshape(%s, [%s])" % (
+            value,
+            "tf.reduce_prod(tf.shape(%s)[:%s]), tf.reduce_prod(tf.shape(%s)[%s:])" % ends,
+        )
+    if operator == "Slice":
+        (start,), (end,), (axis,), (step,) = (words[name] for name in ("starts", "ends", "axes", "steps"))
+        if step < 0 and axis < 0:
+            return "tf.reverse(%s, [%s])" % (value, axis)
+        window = "::-1" if step < 0 else "%s:%s" % (start, end)
+        before, after = (":, " * axis, "") if axis >= 0 else ("..., ", ", :" * (-1 - axis))
+        return "%s[%s%s%s]" % (value, before, window, after)
+    return {
+        "Transpose": "tf.transpose({0}, {perm})",
+        "Reshape": "tf.reshape({0}, {shape})",
+        "Squeeze": "tf.squeeze({0}, {axes})",
+        "Unsqueeze": "tf.expand_dims({0}, {axes[0]})",
+        "Gather": "tf.gather({0}, {indices}, axis={axis})",
+        "Concat": "tf.concat([{0}, {1}], {axis})",
+        "Identity": "tf.identity({0})",
+    }[operator].format(*values, **words)

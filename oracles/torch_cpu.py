@@ -18,17 +18,24 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Dict, Optional, Union
+from functools import partial
+from typing import Any, Dict, List, Optional, Union
 
-from xverify.core.call import Call, Outcome, Tensor, code_dtype
+import numpy as np
+
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out, numpy_dtype
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 QUANTIZED_TENSOR = "quantized tensor"
 
 ORACLES = (
     Oracle(
         name="torch",
+        title="PyTorch",
+        claim="The docstrings of PyTorch's operators, which are no edition of ONNX's operator: no edition judges it.",
+        timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
         contracts=("ai.onnx/*",),
         ships=(),
@@ -142,41 +149,63 @@ def load(*settings: str) -> Loaded:
     return Loaded(answer)
 
 
-def reproduce(call: Dict[str, Any]) -> Any:
-    """The call of a stand-alone script, which copies this function: see `xverify.report.script`."""
+# -- the bench -------------------------------------------------------------------------------------------
+
+
+def load_bench(threads: int) -> Solve:
+    """Import PyTorch, with so many threads."""
     import torch
     import torch.ao.quantization.fx._decomposed
 
-    def given(role: str) -> Any:
-        dtype, codes = tensors[role]["dtype"], tensors[role]["codes"].copy()
-        if dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn") or not hasattr(torch, dtype):
-            raise NotImplementedError("PyTorch has no arithmetic on %s" % (dtype,))
-        return torch.from_numpy(codes).view(getattr(torch, dtype))
-
-    tensors, attributes = call["tensors"], call["attributes"]
-    x, scale = given("x"), given("scale")
-    zero_point = given("zero_point") if "zero_point" in tensors else None
-    axis, block = int(attributes.get("axis", 1)), int(attributes.get("block_size", 0))
-    axis += x.dim() if -x.dim() <= axis < 0 else 0
-    output = getattr(torch, attributes.get("output_dtype", tensors["scale"]["dtype"]))
-    limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
-    bounds = (int(limits.min), int(limits.max), x.dtype)
-    keyword = {} if output is torch.float32 else {"out_dtype": output}
-    one = 0 if zero_point is None or zero_point.numel() != 1 else int(zero_point.reshape(()).float().item())
-    zeros = None if zero_point is None else zero_point.to(torch.int32 if block else torch.int64)
+    torch.set_num_threads(threads)
     operators = torch.ops.quantized_decomposed
-    torch.set_flush_denormal("[denormals=zero]" in call["name"])
-    if call["options"] == "quantized tensor" and scale.dim() == 0:
-        y = torch._make_per_tensor_quantized_tensor(x, scale.item(), one).dequantize()
-    elif call["options"] == "quantized tensor":
-        zeros = torch.zeros(scale.shape, dtype=torch.int64) if zeros is None else zeros
-        y = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, axis).dequantize()
-    elif block:
-        y = operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
-    elif scale.dim() == 0:
-        y = operators.dequantize_per_tensor(x, scale.item(), one, *bounds, **keyword)
-    else:
-        y = operators.dequantize_per_channel(x, scale, zeros, axis, *bounds, **keyword)
-    torch.set_flush_denormal(False)
-    dtype = str(y.dtype).rpartition(".")[2]
-    return dtype, y.contiguous().view(getattr(torch, "uint%d" % (8 * y.element_size()))).numpy()
+
+    def tensor(array: Array) -> Any:
+        dtype = array.dtype.name
+        if BITS[dtype] < 8 or not hasattr(torch, dtype):
+            raise NotImplementedError("PyTorch has no arithmetic on %s" % dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.from_numpy(array.view(code_dtype(dtype))).view(getattr(torch, dtype))
+
+    def solve(problem: Problem) -> List[Way]:
+        case = problem.case
+        x, scale = tensor(problem.x), tensor(problem.scale)
+        limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+        bounds = (int(limits.min), int(limits.max), x.dtype)
+        zero_points = None if problem.zero_point is None else tensor(problem.zero_point).to(torch.int64)
+        out = tensor(problem.out)
+        if case.granularity == "blocked":
+            zeros = torch.zeros(scale.shape, dtype=torch.int32) if zero_points is None else zero_points.to(torch.int32)
+            call = operators.dequantize_per_channel_group
+            run = partial(call, x, scale, zeros, *bounds, case.block_size, out.dtype)
+            return [Way("dequantize_per_channel_group", run, _bench_array, owns_output=True)]
+        if case.block_size:
+            raise NotImplementedError("PyTorch has blocks along the last axis only")
+        if case.axis is None:
+            one, zero = scale.item(), 0 if zero_points is None else int(zero_points)
+            run = partial(operators.dequantize_per_tensor, x, one, zero, *bounds, out_dtype=out.dtype)
+        else:
+            call = operators.dequantize_per_channel
+            run = partial(call, x, scale, zero_points, case.axis, *bounds, out_dtype=out.dtype)
+        ways = [Way("quantized_decomposed", run, _bench_array, owns_output=True)]
+        if x.dtype in (torch.int8, torch.uint8, torch.int32) and out.dtype == torch.float32:
+            if case.axis is None:
+                quantized = torch._make_per_tensor_quantized_tensor(x, one, zero)
+            else:
+                zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_points is None else zero_points
+                quantized = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, case.axis)
+            ways.append(Way("quantized tensor", quantized.dequantize, _bench_array, owns_output=True))
+            into = partial(torch.ops.aten.dequantize.self_out, quantized, out=out)
+            ways.append(Way("quantized tensor, out given", into, memory=out))
+        return ways
+
+    return solve
+
+
+def _bench_array(result: Any) -> Array:
+    import torch
+
+    dtype = str(result.dtype).rpartition(".")[2]
+    codes = result.contiguous().view(getattr(torch, code_dtype(dtype).name)).numpy()
+    return np.asarray(codes.view(numpy_dtype(dtype)))

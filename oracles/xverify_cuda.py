@@ -11,15 +11,17 @@ import numpy as np
 
 from xverify.core.call import Call, Outcome, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out
-from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
+from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
 
-__all__ = ["ORACLES", "load", "load_watched", "with_option"]
+__all__ = ["ORACLES", "load", "load_watched", "option_arguments", "with_option"]
 
 ORACLES = (
     Oracle(
         name="xverify-cuda",
+        title="xverify's CUDA kernel",
+        claim="The editions that its argument ``contract`` can name.",
         distribution="xverify",
         contracts=("ai.onnx/*", "com.microsoft/*", "onednn/*", "tensorflow/*"),
         ships=("*",),
@@ -66,7 +68,7 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
     def invoke(call: Call, arrays: Any) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # As it was given: -1 too is an attribute, which an edition may lack.
+            # Unchanged: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         out_dtype = _output_dtype(keywords.get("out_dtype"), operands[1].dtype)
@@ -92,5 +94,5 @@ def _output_dtype(named: Optional[Any], scale: Any) -> Any:
 
 
 def _is_told_packed(x: Array, scale: Array, zero_point: Optional[Array] = None) -> bool:
-    """Whether a call is the same with packed codes: bytes have neither a zero point's type nor its shape, which may be wrong."""
+    """True if packed codes make the same call: bytes have neither the type nor the shape of a zero point, which may be wrong."""
     return is_packable(x) and (zero_point is None or (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape))

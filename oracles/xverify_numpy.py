@@ -5,21 +5,33 @@ With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable
 
 import numpy as np
 
 from xverify.core.call import Call, Outcome
-from xverify.oracles.arrays import answered, hand_out
-from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, with_option
+from xverify.oracles.arrays import Array, answered, hand_out
+from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
+from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call, spelled
+from xverify.oracles.timing import Problem, Solve, Timing, Way, aligned
 
-__all__ = ["ORACLES", "load", "load_watched", "with_option"]
+__all__ = ["ORACLES", "load", "load_bench", "load_watched", "option_arguments", "with_option"]
+
+TIMINGS = {
+    "numpy": Timing("#E69F00", "s", "numpy"),
+    "numba": Timing("#D55E00", "o", "numba", (("NUMBA_NUM_THREADS", "{threads}"),)),
+}
+"""By backend: the version of what the backend runs on is printed."""
 
 ORACLES = tuple(
     Oracle(
         name="xverify-" + backend,
+        title="xverify's %s kernel" % {"numpy": "NumPy", "numba": "Numba"}[backend],
+        claim="Every edition: its argument ``contract`` names one.",
+        timing=TIMINGS[backend],
         distribution="xverify",
         contracts=("*",),
         ships=("*",),
@@ -65,7 +77,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # As it was given: -1 too is an attribute, which an edition may lack.
+            # Unchanged: -1 too is an attribute, which an edition may lack.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         function = functions[family]
@@ -79,7 +91,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
 
 
 def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
-    """Whether a call is the same with packed codes: a zero point of uint8 would be taken for packed ones of x's type."""
+    """True if packed codes make the same call: a zero point of uint8 would be taken for packed codes of x's type."""
     return is_packable(x) and (zero_point is None or zero_point.dtype != np.uint8)
 
 
@@ -89,3 +101,45 @@ def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict
     if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
         zero_point = in_packed_form(zero_point)
     return [in_packed_form(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}
+
+
+def short_form(call: ShortCall) -> ShortForm:
+    """A call of the public function of the family."""
+    functions = {"onednn": "dynamic_dequantize", "tensorflow": "dequantize_range"}
+    function = functions.get(call.contract.partition("/")[0], "dequantize_linear")
+    words = {"contract": spelled(call.contract)}
+    if call.name != "xverify-numpy":
+        words["backend"] = spelled(call.name.rpartition("-")[2])
+    return kernel_call(call, "import xverify", "xverify." + function, words)
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+
+
+def load_bench(threads: int, backend: str) -> Solve:
+    """The public functions, with an output to write to."""
+    import xverify
+
+    def solve(problem: Problem) -> list[Way]:
+        case = problem.case
+        keywords: dict[str, Any] = {} if case.axis is None else {"axis": case.axis}
+        if case.block_size:
+            keywords["block_size"] = case.block_size
+        keywords.update(out=problem.out, backend=backend)
+        if not case.packed:
+            call = partial(xverify.dequantize_linear, problem.x, problem.scale, problem.zero_point, **keywords)
+            return [Way("dequantize_linear, out given", call)]
+        zero_point = None if problem.zero_point is None else _aligned_packed(problem.zero_point)
+        keywords.update(dtype=case.x_dtype, shape=case.shape)
+        call = partial(xverify.dequantize_packed, _aligned_packed(problem.x), problem.scale, zero_point, **keywords)
+        return [Way("dequantize_packed, out given", call)]
+
+    return solve
+
+
+def _aligned_packed(array: Array) -> Array:
+    """The packed codes of an array, at the beginning of a cache line."""
+    codes = in_packed_form(array)
+    packed = aligned(codes.shape, "uint8")
+    packed[...] = codes
+    return packed

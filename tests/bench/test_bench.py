@@ -280,7 +280,8 @@ def test_packed_codes_are_fewer_bytes_to_read():
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_kernels_are_given_codes_as_the_case_says(packed, monkeypatch):
     import xverify
-    from xverify.bench.peers import in_house, limit, naive
+    from xverify.bench.peers import limit, naive
+    from xverify.oracles import xverify_numpy
 
     asked = []
     for name in ("dequantize_linear", "dequantize_packed"):
@@ -288,12 +289,11 @@ def test_the_kernels_are_given_codes_as_the_case_says(packed, monkeypatch):
         monkeypatch.setattr(
             xverify, name, lambda *a, f=usual, **k: asked.append((f.__name__, a[0].nbytes)) or f(*a, **k)
         )
-    monkeypatch.setenv("XVERIFY_BENCH", "numpy")
     case = Case("uint4", "float32", "blocked", 1024, packed)
     with written(case, 7) as folder:
         operands = read(case, folder)
         problem = bench_peers.Problem(case, *operands, np.zeros(case.shape, np.float32))
-        (way,) = in_house.load(1)(problem)
+        (way,) = xverify_numpy.load_bench(1, "numpy")(problem)
         way.run()
         assert other_bits(case, folder, problem.out) == 0
     assert asked == [("dequantize_packed", 512) if packed else ("dequantize_linear", 1024)]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from folders import ROOT
 from native_compiler import compiled
+from scripts_run import scaled
 
 from xverify import contracts
 from xverify.contracts import documents
@@ -271,22 +272,11 @@ def test_the_module_says_the_version() -> None:
     assert done.stdout.count(".") == 2
 
 
-def test_a_script_asks_what_the_oracle_asks() -> None:
-    """`reproduce`, whose source scripts copy, for each kind of call; and which scripts have it."""
-    answer = onednn_library.load().answer
-    strided = tensor("int32", [1, 2], "strided")
-    for one in (
-        call(DYNAMIC, Tensor("int8", X.codes, "F"), [0.1], tensor("uint8", [3])),
-        call(DYNAMIC, X, [0.1, 0.7], qtype="per_channel", axis=0),
-        call(STATIC, Tensor("int8", X.codes, "reversed"), [0.1, 0.7], strided, qtype="per_channel", axis=0),
-        call(STATIC, Tensor("int8", X.codes, "misaligned"), [0.1], tensor("int64", [-1])),
+def test_a_script_loads_the_library_that_a_finding_names() -> None:
+    for name, arguments in (
+        ("onednn", []),
+        ("onednn:/no/libdnnl.so.3", ["/no/libdnnl.so.3"]),
+        ("onednn==2026.1.0", []),
     ):
-        told = {"name": "onednn", "contract": one.contract, "arrays": hand_out(one), "attributes": dict(one.attributes)}
-        assert onednn_library.reproduce(told).tolist() == values(_outcome(answer(one, "")))
-    named = {"name": "onednn:" + onednn_library.installed()}
-    assert onednn_library.reproduce({**told, **named}).tolist() == values(_outcome(answer(one, "")))
-    with pytest.raises(ImportError, match="there is no"):
-        onednn_library.reproduce({**told, "name": "onednn:/no/libdnnl.so.3"})
-    for name in ("onednn", "onednn:/no/libdnnl.so.3", "onednn==2026.1.0"):
-        assert script._body(name) is onednn_library.reproduce
-    assert script._body("kernels.py:onednn") is not onednn_library.reproduce
+        subject = {"name": name, "version": "1", "role": "oracle", "options": ""}
+        assert f"'arguments': {arguments}" in script.script_for(scaled("onednn", "2.0", subject=subject))

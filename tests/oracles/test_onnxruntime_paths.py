@@ -22,7 +22,7 @@ from xverify.oracles.arrays import from_array, numpy_dtype
 from xverify.oracles.onnxruntime_cpu import PARALLEL, WAYS, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 from xverify.strategies.walk import walk
 from xverify.workers.worker import Worker
 

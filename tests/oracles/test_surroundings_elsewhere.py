@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from asked_calls import asker, linear, ranged, some_codes, tensor, values
 from folders import SUPPORT
-from sample_report import finding
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome
-from xverify.core.codec import call_to_json
 from xverify.core.line import call_to_line
 from xverify.core.moves import AFTER, BEFORE
 from xverify.core.surroundings import surround
@@ -27,7 +25,6 @@ from xverify.oracles.protocol import Oracle
 from xverify.oracles.protocol import Path as Way
 from xverify.oracles.tensorflow_graph import COMPILED, OPTIMIZED, QUANTIZED, UNOPTIMIZED
 from xverify.oracles.tensorflow_nodes import tensorflow_first_quantized
-from xverify.report.script import script_for
 from xverify.strategies.surrounded import MOST_VALUES, surrounded_calls
 
 TENSORFLOW = "tensorflow/Dequantize@installed"
@@ -318,15 +315,6 @@ def test_scripts_make_the_graph_of_onednn(onednn: Ask, path: str) -> None:
         by_oracle, by_script = onednn(call, path), onednn(call, f"script {path}")
         assert by_script.kind == "tensor", by_script.message
         assert by_oracle.same(by_script)
-
-
-def test_there_is_no_script_of_what_onednn_cannot_be_told() -> None:
-    call = linear(STATIC, some_codes("int8", (3, 5)), tensor("float32", [0.3]), tensor("int32", [0]))
-    bodies = []
-    for around in (("y>transpose:0",), ("y>gather:0",)):
-        witness = {"call": call_to_json(replace(call, around=around)), "got": None, "legal": []}
-        bodies.append(script_for(finding("crash", "onednn", STATIC, "formula", "a summary", witness)))
-    assert ["dnnl_graph_graph_filter" in body for body in bodies] == [True, False]
 
 
 def test_operations_are_apart_or_fused(onednn: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

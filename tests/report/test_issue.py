@@ -34,8 +34,7 @@ from xverify import cli
 from xverify.core.call import LAYOUTS, Tensor
 from xverify.report import issue_body
 from xverify.report.issue import fence
-from xverify.report.script_literals import MOST_SPELLED, operand
-from xverify.report.script_short import short_script
+from xverify.report.short_script import MOST_SPELLED, operand, short_script
 
 
 def found(verdict: str, report: dict[str, Any] | None = None) -> str:
@@ -251,7 +250,7 @@ LITERALS = [
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_literal_gives_back_the_bits_the_shape_and_the_layout(given: Tensor, layout: str) -> None:
     laid = Tensor(given.dtype, given.codes, layout)
-    lines = operand("x", laid, "onnx-reference")
+    lines = operand("x", laid)
     array = evaluated(lines)
     assert (array.dtype.name, array.shape) == (given.dtype, given.shape)
     codes = np.ascontiguousarray(array).view(given.codes.dtype).reshape(given.shape)
@@ -267,7 +266,7 @@ def test_a_literal_gives_back_the_bits_the_shape_and_the_layout(given: Tensor, l
 
 def test_a_large_tensor_is_short() -> None:
     codes = np.random.default_rng(5).integers(0, 1 << 16, 4096, np.uint16)
-    lines = operand("x", Tensor("float16", codes), "onnxruntime")
+    lines = operand("x", Tensor("float16", codes))
     assert codes.size > MOST_SPELLED
     assert len("\n".join(lines)) < 12_500
 

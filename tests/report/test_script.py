@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import re
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from sample_report import (
     HOSTILE,
@@ -26,11 +27,10 @@ from sample_report import (
 )
 from scripts_run import run, scaled
 
-from xverify.core.call import BITS, LAYOUTS, Call, Tensor, encode_call
-from xverify.oracles import all_oracles, installed_version
-from xverify.oracles.onnx_model import element_type as onnx_element_type
-from xverify.report import script_bodies, script_values, summary
-from xverify.report.script import script_for, scripts_of
+from xverify.core.call import Call, Tensor, encode_call
+from xverify.oracles import all_oracles, installed_version, plugin
+from xverify.report import script_main, summary
+from xverify.report.script import script_for, scripts_of, sources
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "onnx-reference"])
@@ -70,7 +70,7 @@ def test_onednn_alone_and_in_a_graph(contract: str, around: dict[str, Any] | Non
         called["tensors"]["zero_point"] = tensor("int32", [1], ["0"], ["0x00000000"])
         one["subject"]["options"] = "graph policy=debug" if around else ""
         text = script_for(one)
-        assert ("def moved_back" in text) == bool(around)
+        assert ("standalone.core.surroundings': r" in text) == bool(around)
         status, said = run(text, tmp_path)
         assert status == expected, said
 
@@ -80,7 +80,7 @@ def test_an_onnxruntime_that_does_not_say_the_size_of_a_tensor(given: str, expec
     """As that of 1.15, whose OrtValue has no tensor_size_in_bytes."""
     one = scaled("onnxruntime", given)
     one["witness"]["call"]["around"], one["subject"]["options"] = ["y>identity:0"], "graph optimization=off"
-    imported = "    import onnxruntime as ort\n"
+    imported = "    import onnxruntime as ort\n    from onnxruntime.capi import onnxruntime_pybind11_state as binding\n"
     text = script_for(one).replace(imported, imported + "    del ort.OrtValue.tensor_size_in_bytes\n", 1)
     status, said = run(text, tmp_path)
     assert status == expected, said
@@ -103,10 +103,10 @@ def test_each_verdict_is_told_in_its_own_way(verdict: str, tmp_path: Path) -> No
 
 
 def test_a_process_that_dies_and_one_that_does_not_answer_are_seen(tmp_path: Path) -> None:
-    """The body of the script is replaced by one that aborts, and by one that sleeps."""
+    """Loading the framework aborts, or sleeps."""
     text = script_for(scaled("onnxruntime", "2.0", verdict="crash"))
-    head, tail = text.split("    import ctypes\n", 1)
-    assert run(head + "    os.abort()\n" + tail, tmp_path)[0] == 1
+    head, tail = text.split("    import onnxruntime as ort\n", 1)
+    assert run(head + "    __import__('os').abort()\n" + tail, tmp_path)[0] == 1
     sleeping = head.replace("LIMIT_SECONDS = 60", "LIMIT_SECONDS = 1") + "    __import__('time').sleep(60)\n" + tail
     status, shown = run(sleeping, tmp_path)
     assert (status, "does not answer within 1 s" in shown) == (1, True)
@@ -216,73 +216,38 @@ def test_hostile_text_becomes_data_only(tmp_path: Path) -> None:
         ast.parse(script_for(one))
 
 
-def test_every_script_is_complete() -> None:
-    """Each name that a script uses is defined in it, imported, or Python's own."""
-    import builtins
-
-    names = [*script_bodies.BODIES, "an-unknown-one"]
-    for text in (
-        script_for(scaled(name, "2.0", verdict=verdict)) for name in names for verdict in ("violation", "crash")
-    ):
-        tree = ast.parse(text)
-        defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)} | set(dir(builtins)) | {"__file__"}
-        defined |= {
-            a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names
-        }
-        defined |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-        defined |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        defined |= {n.name or "" for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler)}
-        used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        assert used <= defined | {"__name__"}, used - defined
-
-
-def test_tables_of_the_scripts_agree_with_ours_and_with_onnx() -> None:
-    assert script_values.WIDTHS == BITS
-    for dtype in BITS:
-        assert script_bodies.element_type(dtype) == onnx_element_type(dtype)
-
-
-def test_the_model_that_a_script_encodes_is_the_one_that_onnx_reads() -> None:
-    tensors = {
-        "x": {"dtype": "uint4", "codes": np.array([1, 2, 3], np.uint8)},
-        "scale": {"dtype": "float16", "codes": np.array([0x3C00, 0x4000, 0x4200], np.uint16)},
+def undefined(text: str) -> set[str]:
+    """The names that a source text uses and neither defines nor imports."""
+    nodes = list(ast.walk(ast.parse(text)))
+    names = {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))} | set(dir(builtins))
+    names |= {
+        (a.asname or a.name).split(".")[0]
+        for n in nodes
+        if isinstance(n, (ast.Import, ast.ImportFrom))
+        for a in n.names
     }
-    attributes = {"axis": -1, "block_size": 300, "output_dtype": "bfloat16", "mode": "text"}
-    one = {"contract": "com.microsoft/DequantizeLinear-1@installed", "tensors": tensors, "attributes": attributes}
-    model = onnx.load_model_from_string(script_bodies.onnx_model(one, ["scale"]))
-    (node,) = model.graph.node
-    assert (node.domain, node.op_type, list(node.input), list(node.output)) == (
-        "com.microsoft",
-        "DequantizeLinear",
-        ["x", "scale"],
-        ["y"],
-    )
-    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    assert given == {"axis": -1, "block_size": 300, "output_dtype": onnx.TensorProto.BFLOAT16, "mode": b"text"}
-    (value,) = model.graph.input
-    assert (value.name, value.type.tensor_type.elem_type) == ("x", onnx.TensorProto.UINT4)
-    (constant,) = model.graph.initializer
-    assert onnx.numpy_helper.to_array(constant).tolist() == [1.0, 2.0, 3.0]
-    assert [(o.domain, o.version) for o in model.opset_import] == [("com.microsoft", 1)]
+    names |= {n.arg for n in nodes if isinstance(n, ast.arg)} | {"__name__", "__file__"}
+    names |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    names |= {n.name or "" for n in nodes if isinstance(n, ast.ExceptHandler)}
+    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - names
 
 
-def test_packing_puts_low_bits_first() -> None:
-    packed = script_bodies.packed({"dtype": "int2", "codes": np.array([[1, 2, 3], [0, 1, 0]], np.uint8)})
-    assert packed.tolist() == [0b00111001, 0b00000001]
+def test_every_script_is_complete() -> None:
+    for name in [*all_oracles(), "an-unknown-one"]:
+        for verdict in ("violation", "crash"):
+            assert undefined(script_for(scaled(name, "2.0", verdict=verdict))) == set()
+    for oracle in [*all_oracles().values(), plugin.USERS, replace(plugin.USERS, module=plugin.NATIVE_MODULE)]:
+        for name, text in sources(oracle.module, oracle.load).items():
+            assert undefined(text) == set(), (oracle.name, name)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("rows", [2, 1, 0, None])
-def test_arrays_lie_in_memory_as_those_of_the_sweep(layout: str, rows: int | None) -> None:
-    """Of the shapes (2, 3) with different rows and with equal ones, (0, 3) and ()."""
-    codes = np.array(7, np.uint16) if rows is None else np.arange(3 * rows, dtype=np.uint16).reshape(rows, 3)
-    codes = np.repeat(codes, 2, axis=0) if rows == 1 else codes
-    array = script_values.to_array({"dtype": "bfloat16", "codes": codes, "layout": layout})
-    ours = Tensor("bfloat16", codes, layout).laid_out()
-    assert array.dtype.name == "bfloat16"
-    assert (array.strides, array.flags.writeable) == (ours.strides, ours.flags.writeable)
-    assert (array.flags.aligned, array.ctypes.data % 2) == (ours.flags.aligned, ours.ctypes.data % 2)
-    assert (array.view(np.uint16) == ours).all()
+def test_a_script_has_only_what_its_call_needs() -> None:
+    texts = sources("xverify.oracles.torch_cpu", "load", False)
+    assert set(texts) == {
+        f"xverify.{name}" for name in ("core.call", "oracles.arrays", "oracles.protocol", "oracles.torch_cpu")
+    }
+    assert "class Outcome" in texts["xverify.core.call"]
+    assert "def encode_outcome" not in texts["xverify.core.call"]
 
 
 def test_any_nan_is_the_same_and_zeros_are_not() -> None:
@@ -291,10 +256,10 @@ def test_any_nan_is_the_same_and_zeros_are_not() -> None:
         ("bfloat16", 0x7FC0, 0xFFFF),
         ("float16", 0x7E00, 0xFC01),
     ):
-        assert script_values.canonical(dtype, one) == script_values.canonical(dtype, other)
+        assert script_main.canonical(dtype, one) == script_main.canonical(dtype, other)
     infinity = struct.unpack("<I", struct.pack("<f", float("inf")))[0]
-    assert script_values.canonical("float32", infinity) == infinity
-    assert script_values.canonical("float32", 0) != script_values.canonical("float32", 0x80000000)
+    assert script_main.canonical("float32", infinity) == infinity
+    assert script_main.canonical("float32", 0) != script_main.canonical("float32", 0x80000000)
 
 
 def test_scripts_of_a_report_are_those_of_its_witnesses() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from xverify.oracles.openvino_cpu import load as load_openvino_cpu
 from xverify.oracles.protocol import Answer, Loaded
 from xverify.oracles.tensorflow_graph import load_function, load_xla
 from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 
 
 def load_tensorflow() -> Loaded:
@@ -95,7 +96,10 @@ def scripted(way: str, name: str, options: str, call: Call) -> Tensor:
         if way == "short":
             exec(compile(str(short_script(finding)), "short", "exec"), known)
             return surround(call).back(from_array(known["y"]))
+        for module in [module for module in sys.modules if module.partition(".")[0] == "standalone"]:
+            del sys.modules[module]  # of the script before
+        known["__file__"] = "script"
         exec(compile(script_for(finding), "script", "exec"), known)
-        result, _ = known["make"](known["FINDING"], known["read_call"](known["FINDING"]["call"]))
-    dtype, codes = known["to_codes"](result)
-    return Tensor(dtype, codes)
+        outcome = known["run"](known["read_call"](known["FINDING"]["call"]))
+    assert outcome.tensor is not None, outcome.message
+    return Tensor(outcome.tensor.dtype, outcome.tensor.codes)

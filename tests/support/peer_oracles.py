@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from xverify.core.call import Call, Outcome, Tensor
-from xverify.oracles.arrays import from_array, hand_out
 from xverify.oracles.onednn_formulas import load_multiply
 from xverify.oracles.protocol import Answer, Loaded
-from xverify.oracles.tensorflow_graph import load_function, load_xla, reproduce
+from xverify.oracles.tensorflow_graph import load_function, load_xla
 
 
 def load() -> Loaded:
     """Both oracles of `xverify.oracles.tensorflow_graph` in one worker, since TensorFlow takes seconds to import.
 
-    A path is "function" or "xla" and, after a blank, its own path; "script" before it asks what scripts do.
+    A path is "function" or "xla" and, after a blank, its own path.
     """
     loaded = {"function": load_function(), "xla": load_xla()}
     answers: dict[str, Answer] = {name: one.answer for name, one in loaded.items()}
 
     def answer(call: Call, path: str) -> object:
-        name, _, own = path.removeprefix("script ").partition(" ")
-        if path.startswith("script "):
-            tensors = {role: {"dtype": tensor.dtype} for role, tensor in call.tensors.items()}
-            asked = {"name": f"tensorflow-{name}", "options": own, "tensors": tensors, "arrays": hand_out(call)}
-            return from_array(reproduce({**asked, "attributes": call.attributes}))
+        name, _, own = path.partition(" ")
         return answers[name](call, own)
 
     return Loaded(answer, loaded["xla"].not_implemented)  # type: ignore[arg-type]

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from xverify.bench.cases import Case, Operands, draw
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import numpy_dtype
-
-ALIGNMENT = 64
-"""Bytes: a line of the cache, and the widest vector."""
+from xverify.oracles.timing import aligned
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -59,7 +57,7 @@ def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[
     """x, scale and zero point, in aligned memory of this process."""
 
     def loaded(role: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        array = aligned(shape, dtype)
+        array: NDArray[Any] = aligned(shape, dtype)
         codes = array.view(code_dtype(dtype))
         codes[...] = np.fromfile(folder / role, codes.dtype).reshape(shape)
         if dtype.startswith("int") and BITS[dtype] < 8:  # ml_dtypes fills the unused high bits with the sign
@@ -70,17 +68,6 @@ def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[
     zero_point = loaded("zero_point", case.x_dtype, case.parameter_shape) if case.has_zero_point else None
     scale = loaded("scale", case.out_dtype, case.parameter_shape)
     return loaded("x", case.x_dtype, case.shape), scale, zero_point
-
-
-def aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """An array on a line of the cache, with its pages there (their first touch is not what is timed)."""
-    kind = numpy_dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    raw.fill(0xA5)
-    start = -raw.ctypes.data % ALIGNMENT
-    array: NDArray[Any] = raw[start : start + size].view(kind).reshape(shape)
-    return array
 
 
 def other_bits(case: Case, folder: Path, got: NDArray[Any]) -> int:

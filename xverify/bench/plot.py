@@ -7,23 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from xverify.bench.present import Group, giga, line_of, sizes
+from xverify.bench.problem import OTHERS, peers
 
 INSTALL = "pip install 'xverify[bench]'"
-
-STYLES: dict[str, tuple[str, str]] = {
-    "xverify-numba": ("#D55E00", "o"),
-    "xverify-numpy": ("#E69F00", "s"),
-    "onnxruntime": ("#0072B2", "^"),
-    "onednn": ("#56B4E9", "v"),
-    "tensorflow": ("#009E73", "D"),
-    "torch": ("#CC79A7", "P"),
-    "numpy": ("#7F7F7F", "X"),
-    "limit": ("#000000", ""),
-}
-"""Colours that people with any kind of colour vision tell apart (M. Okabe, K. Ito, "Color Universal Design", 2008), and
-markers for those who see none."""
-
-OTHERS = ("#8C564B", "*")
 
 LEAST_GAP = 0.052
 """Between the labels at the lines' ends, of the plot's height."""
@@ -39,10 +25,11 @@ def svg(group: Group) -> str:
         figure = Figure(figsize=(9.6, 4.6), layout="constrained")
         axes = figure.add_subplot()
         ends: list[tuple[float, str, str]] = []
+        styles = {peer.name: peer.style for peer in peers()}
         for name in group.peers:
             points = [(case["elements"], giga(line_of(case, name))) for case in group.measured]
             known = [(n, value) for n, value in points if value is not None]
-            colour, marker = STYLES.get(name, OTHERS)
+            colour, marker = styles.get(name, OTHERS)
             axes.plot(*zip(*known, strict=True), **_line(group, name, colour, marker))
             ends.append((known[-1][1], name, colour))
         axes.set_xscale("log", base=2)

@@ -1,87 +1,77 @@
-"""Between a peer's module and what times it: a problem, and the ways that an implementation has of solving it.
-
-A peer is a module with a function ``load(threads: int) -> Solve``. Its ``Solve`` raises NotImplementedError, with a sentence,
-for a problem whose operation it does not have.
-"""
+"""The table of what is timed: the oracles with a `Timing`, and two peers that are no implementations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from xverify.bench.cases import Case
+from xverify.oracles import all_oracles
+from xverify.oracles.protocol import Oracle
+from xverify.oracles.timing import Problem, Solve, Way
+
+__all__ = ["Array", "Peer", "Problem", "Solve", "Way", "peers"]
 
 Array = NDArray[Any]
 
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A case with its arrays, of NumPy's and ml_dtypes' types, on lines of the cache. out: what to write, of the case's shape."""
-
-    case: Case
-    x: Array
-    scale: Array
-    zero_point: Array | None
-    out: Array
-
-    def along(self, parameter: Array) -> Array:
-        """A parameter in a shape that broadcasts to x, blocks repeated."""
-        case = self.case
-        if case.axis is None or parameter.ndim == 0:
-            return parameter
-        if not case.block_size:
-            return parameter.reshape([-1 if i == case.axis else 1 for i in range(self.x.ndim)])
-        index = np.arange(case.shape[case.axis]) // case.block_size
-        repeated: Array = np.take(parameter, index, axis=case.axis)
-        return repeated
-
-
-@dataclass(frozen=True, eq=False)
-class Way:
-    """One way of solving a problem. run: once, from operands that are there already. read: the output, from what run returned
-    (None: it was written to the problem's own). owns_output: each run makes its output anew. memory: what must live as long,
-    since a library points to it without holding it."""
-
-    name: str
-    run: Callable[[], Any]
-    read: Callable[[Any], Array] | None = None
-    owns_output: bool = False
-    memory: object = None
-
-
-Solve = Callable[[Problem], Sequence[Way]]
+OTHERS = ("#8C564B", "*")
+"""Colour and marker of a peer that has none."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What is timed. role: "kernel" (in-house), "peer", or "limit", which moves a case's bytes and computes nothing.
-
-    module: has `load`. distribution: whose version is told; a peer whose distribution is not installed is said to be so.
-    environment: variables of its process, in which {threads} stands for their number.
-    """
+    """One line of the bench."""
 
     name: str
     module: str
+    """The module of `load`."""
+
     role: str = "peer"
+    """"kernel" (in-house), "peer", or "limit", which moves a case's bytes and computes nothing."""
+
     distribution: str = ""
+    """The distribution whose version is printed. Without it the peer is not timed."""
+
     environment: tuple[tuple[str, str], ...] = ()
+    """Variables of its process; {threads} stands for the number of threads."""
+
     search_path: tuple[str, ...] = ()
+    load: str = "load"
+    """The function ``load(threads, *arguments) -> Solve``."""
+
+    arguments: tuple[str, ...] = ()
+    style: tuple[str, str] = OTHERS
+    """Colour and marker in plots."""
 
 
-_OPENMP = (("OMP_NUM_THREADS", "{threads}"),)
-_NUMBA = (("NUMBA_NUM_THREADS", "{threads}"),)
-
-PEERS = (
-    Peer("xverify-numba", "xverify.bench.peers.in_house", "kernel", "numba", (*_NUMBA, ("XVERIFY_BENCH", "numba"))),
-    Peer("xverify-numpy", "xverify.bench.peers.in_house", "kernel", "numpy", (("XVERIFY_BENCH", "numpy"),)),
-    Peer("onnxruntime", "xverify.bench.peers.onnx_runtime", distribution="onnxruntime"),
-    Peer("onednn", "xverify.bench.peers.onednn", distribution="onednn-cpu-gomp", environment=_OPENMP),
-    Peer("tensorflow", "xverify.bench.peers.tensor_flow", distribution="tensorflow-cpu"),
-    Peer("torch", "xverify.bench.peers.pytorch", distribution="torch", environment=_OPENMP),
-    Peer("numpy", "xverify.bench.peers.naive", distribution="numpy"),
-    Peer("limit", "xverify.bench.peers.limit", "limit", environment=_NUMBA),
+NAIVE = Peer("numpy", "xverify.bench.peers.naive", distribution="numpy", style=("#7F7F7F", "X"))
+LIMIT = Peer(
+    "limit",
+    "xverify.bench.peers.limit",
+    "limit",
+    environment=(("NUMBA_NUM_THREADS", "{threads}"),),
+    style=("#000000", ""),
 )
+
+
+def peers() -> tuple[Peer, ...]:
+    """Everything that can be timed: in-house kernels, implementations by name, what one writes in NumPy, and the limit."""
+    timed = [_peer(oracle) for oracle in all_oracles().values() if oracle.timing is not None]
+    return (*sorted(timed, key=lambda peer: peer.role != "kernel"), NAIVE, LIMIT)
+
+
+def _peer(oracle: Oracle) -> Peer:
+    timing = oracle.timing
+    assert timing is not None
+    return Peer(
+        oracle.name,
+        oracle.module,
+        "kernel" if oracle.role == "kernel" else "peer",
+        timing.distribution or oracle.distribution,
+        timing.environment,
+        oracle.search_path,
+        "load_bench",
+        oracle.arguments,
+        (timing.colour, timing.marker),
+    )

@@ -67,6 +67,8 @@ class PeerProcess:
             "path": [ours, *self.peer.search_path],
             "environment": environment,
             "module": self.peer.module,
+            "load": self.peer.load,
+            "arguments": list(self.peer.arguments),
             "threads": self._threads,
             "checks": self.peer.role != "limit",
             "log": str(self._log),

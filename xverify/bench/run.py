@@ -1,4 +1,4 @@
-"""The bench: every peer's process asked in turn, round after round in a rotated order, case after case."""
+"""The bench: in each case it times all peers in turn, round after round, in a rotated order."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from typing import Any, Protocol
 from xverify.bench.cases import Case
 from xverify.bench.data import written
 from xverify.bench.memory import available
-from xverify.bench.problem import PEERS, Peer
+from xverify.bench.problem import Peer, peers
 from xverify.bench.processes import Limits, LostError, PeerProcess, RefusedError
 from xverify.bench.result import Line, Measured, Timed, bench_to_json
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 
 ROUND_SECONDS = 0.02
-"""How long a peer times calls in one round, at least one call."""
+"""Time of a peer in one round, if one call takes no longer."""
 
 WEIGHS_AS_MUCH = 1 << 24
-"""Elements that take about as long again as what every case takes."""
+"""Elements that take about as long as the fixed part of a case."""
 
 PAUSE_SECONDS = 0.004
-"""Between two peers: threads that wait for more work by spinning have then gone to sleep."""
+"""The pause between two peers, after which threads that spin for more work have gone to sleep."""
 
 MOST_DEATHS = 3
-"""A peer whose process was lost so often is not started again."""
+"""The number of lost processes after which a peer is not started again."""
 
 
 class Progress(Protocol):
-    """Is told how the bench goes."""
+    """Receives the progress of the bench."""
 
     def begin(self, cases: int) -> None: ...
 
@@ -45,22 +45,26 @@ class Progress(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What to bench. budget: seconds for all of it, but for `LEAST_ROUNDS` of a case that was begun. rounds: of a case, at
-    most."""
+    """The settings of one bench."""
 
     cases: tuple[Case, ...]
     threads: int
     budget: float
+    """Seconds for all of it; a case that has begun still gets `LEAST_ROUNDS`."""
+
     seed: int = 0
     command: str = ""
-    peers: tuple[Peer, ...] = PEERS
+    peers: tuple[Peer, ...] = field(default_factory=peers)
     limits: Limits = field(default_factory=Limits)
     rounds: int = MOST_ROUNDS
+    """The most rounds of a case."""
 
 
 def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
-    """Run it, and give its JSON. An interrupt (Ctrl-C) ends it early: what was measured so far is in the result, and its
-    ``run.complete`` is false."""
+    """Run the bench and return its JSON.
+
+    Ctrl-C ends it early: the result holds what was measured so far, and its ``run.complete`` is false.
+    """
     from xverify.bench.machine import machine, versions
 
     begun, started = time.monotonic(), time.time()
@@ -82,9 +86,8 @@ def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
                     left_out = f"the budget of {options.budget:g} s was spent"
                     measured.append(Measured(case, [], left_out))
                 else:
-                    one = Measured(case, [Line(peer) for peer in options.peers])
-                    measured.append(one)
-                    fleet.measure(one, share)
+                    measured.append(Measured(case, [Line(peer) for peer in options.peers]))
+                    fleet.measure(measured[-1], share)
                 if progress:
                     progress.done(measured[-1])
         except KeyboardInterrupt:
@@ -105,8 +108,8 @@ def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
 
 
 def weight(case: Case) -> float:
-    """How much of the time a case takes beside others. Of a large one even `LEAST_ROUNDS` are long, and before them every peer
-    reads its operands and compares what it gives."""
+    """The relative time of a case. In a large one even `LEAST_ROUNDS` take long, and before them every peer reads its operands
+    and compares its result."""
     return 1 + case.elements / WEIGHS_AS_MUCH
 
 
@@ -184,21 +187,21 @@ class _Fleet:
             names = list(running)
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 time.sleep(PAUSE_SECONDS)
-                took = self._asked(running, name, ROUND_SECONDS + self._options.limits.time, "time", ROUND_SECONDS)
+                took = self._request(running, name, ROUND_SECONDS + self._options.limits.time, "time", ROUND_SECONDS)
                 for way in running[name].ways if took is not None else ():
                     way.seconds[number] = took[way.way]
             number += 1
 
     def _prepare(self, running: dict[str, Line], case: Case, folder: Path) -> None:
-        """Everybody takes up the case, one after the other: what a peer takes of memory and time is tried meanwhile."""
+        """Have the peers prepare the case one after the other, and measure the memory and time of each."""
         for name in list(running):
             limit = self._options.limits.prepare
-            ways = self._asked(running, name, limit, "prepare", asdict(case), str(folder))
+            ways = self._request(running, name, limit, "prepare", asdict(case), str(folder))
             if ways is not None:
                 running[name].ways = [Timed(way["name"], way["peak_bytes"], way["other_bits"]) for way in ways]
 
-    def _asked(self, running: dict[str, Line], name: str, seconds: float, request: str, *arguments: Any) -> Any:
-        """A peer's answer; None, and it runs no longer in this case, where there was none."""
+    def _request(self, running: dict[str, Line], name: str, seconds: float, request: str, *arguments: Any) -> Any:
+        """Send a request to a peer and return its answer. None: it gave none, and leaves this case."""
         try:
             process = self._processes[name]
             process.ask(request, *arguments)
@@ -220,7 +223,7 @@ class _Fleet:
         self._processes.pop(name).end()
 
     def _revive(self) -> None:
-        """Start those again that were lost in a case before, if they have not been lost too often."""
+        """Restart the peers that an earlier case lost, unless that happened too often."""
         lost = [
             peer
             for peer in self._options.peers
@@ -238,7 +241,7 @@ class _Fleet:
 
 
 def _version(peer: Peer) -> str | None:
-    """Of its distribution; None where that is not installed."""
+    """The version of its distribution, or None if that is not installed."""
     if not peer.distribution:
         return ""
     try:

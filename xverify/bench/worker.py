@@ -12,10 +12,11 @@ from time import perf_counter
 from typing import Any
 
 from xverify.bench.cases import Case
-from xverify.bench.data import aligned, other_bits, read
+from xverify.bench.data import other_bits, read
 from xverify.bench.memory import as_after_long_use, peak_beyond
 from xverify.bench.problem import Problem, Solve, Way
 from xverify.bench.timing import LONG_SECONDS, seconds_per_call
+from xverify.oracles.timing import aligned
 
 TRIAL_SECONDS = 0.004
 
@@ -42,7 +43,9 @@ def serve(channel: Any, settings: dict[str, Any]) -> None:
     os.dup2(log, 2)
     as_after_long_use()
     try:
-        solve: Solve = import_module(settings["module"]).load(settings["threads"])
+        solve: Solve = getattr(import_module(settings["module"]), settings["load"])(
+            settings["threads"], *settings["arguments"]
+        )
     except Exception as error:
         channel.send(("refused", _sentence(error)))
         return

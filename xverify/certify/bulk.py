@@ -19,7 +19,7 @@ from xverify.certify.domains import Columns, Domain
 from xverify.certify.expected import bits_of
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, encode_call
-from xverify.oracles.in_bulk import SOURCES, Request, call_of, in_bulk, views
+from xverify.oracles.bulk import SOURCES, Request, bulk_oracle, call_of, views
 from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
@@ -158,7 +158,7 @@ class Bulk:
         self._file, path = _shared(SLOTS * through.room(), directory)
         self._memory = np.memmap(path, np.uint8, "r+")
         patient = replace(limits, call=limits.call + self.patience)
-        self.worker = Worker(in_bulk(oracle, path), directory, limits=patient)
+        self.worker = Worker(bulk_oracle(oracle, path), directory, limits=patient)
         self._under_way: deque[Request] = deque()
         self._turn = 0
 

@@ -13,7 +13,7 @@ import xverify
 from xverify import oracles
 from xverify.core import machine
 from xverify.oracles import installed_version
-from xverify.oracles.in_bulk import PYTHON_KERNEL
+from xverify.oracles.bulk import PYTHON_KERNEL
 from xverify.oracles.protocol import Oracle
 
 NATIVE_KERNEL = "xverify.oracles.native_kernel"

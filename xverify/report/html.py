@@ -22,7 +22,7 @@ from xverify.report import decision, summary
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
 from xverify.report.replay_line import SHORT, replay_line
-from xverify.report.script_short import short_script
+from xverify.report.short_script import short_script
 from xverify.report.summary import Json
 
 MOST_PLACES = 12

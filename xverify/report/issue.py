@@ -12,13 +12,13 @@ import re
 from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
 from xverify.report import summary
-from xverify.report.issue_words import NAMES, PATHS, Case, lead, outside, title
+from xverify.report.issue_words import PATHS, Case, lead, outside, title, titles
 from xverify.report.markdown import code, row, text
-from xverify.report.script import script_for
-from xverify.report.script_short import short_script
+from xverify.report.script import oracle_of, script_for
+from xverify.report.short_script import short_script
 from xverify.report.summary import Json
 
-MOST_SCRIPT = 40_000
+MOST_SCRIPT = 50_000
 """Characters of a script that an issue holds; GitHub takes 65 536 in all."""
 
 MOST_ROWS = 12
@@ -75,10 +75,11 @@ def _script(case: Case) -> list[str]:
     full = script_for(finding, case.clause) if short is None and not large else ""
     if large or max(len(short or ""), len(full)) > MOST_SCRIPT:
         beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
+        too_large = "The smallest call that was found is" if large else "The script is"
         return [
             "## Script",
             "",
-            "The smallest call that was found is too large to be shown here. Attached are "
+            f"{too_large} too large to be shown here. Attached {'are' if large else 'is'} "
             f"{code(finding['reproduce'])}{beside}; the script needs NumPy and the framework.",
             "",
             *_table_of_call(finding),
@@ -292,7 +293,7 @@ def _others(case: Case) -> list[str]:
     followed = finding.get("followed") or ()
     for entry in followed:
         name, _, options = entry["subject"].partition("[")
-        named = NAMES.get(name, name) + (f" [{options}" if options else "")
+        named = titles().get(name, name) + (f" [{options}" if options else "")
         follows = summary.follows(entry, case.document(entry["contract"]))
         lines.append(f"- {text(_capital(named))} {text(follows)}.")
     return [*lines, ""] if followed else lines
@@ -305,7 +306,8 @@ def _versions(case: Case) -> list[str]:
         lines += [f"- {text(document)}" for document in dict.fromkeys(case.documents)]
     else:
         lines += [f"- {text(_capital(case.versioned))}", f"- {text(case.document(finding['contract']))}"]
-    needed = ["python", "numpy", "ml_dtypes"] + (["onnx"] if finding["subject"]["name"].startswith("onnx") else [])
+    oracle = None if summary.on_texts(finding) else oracle_of(finding["subject"])
+    needed = ["python", "numpy", "ml_dtypes", *(oracle.needs if oracle is not None else ())]
     found = [(name, run["versions"].get(name, MISSING)) for name in needed]
     named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != MISSING)
     machine = summary.machine(run)

@@ -8,28 +8,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from xverify.oracles import all_oracles
 from xverify.report import summary
 from xverify.report.script import environment
 from xverify.report.summary import Json
 from xverify.verify.variants import setting_of, without_setting
-
-NAMES = {
-    "onnxruntime": "ONNX Runtime",
-    "onnx-reference": "the ONNX reference evaluator",
-    "tensorflow": "TensorFlow",
-    "tensorflow-function": "TensorFlow (tf.function)",
-    "tensorflow-xla": "TensorFlow (XLA)",
-    "onednn": "oneDNN",
-    "onednn-formula-multiply": "a NumPy transcript of the oneDNN document that multiplies",
-    "onednn-formula-divide": "a NumPy transcript of the oneDNN document that divides",
-    "litert": "LiteRT",
-    "openvino": "OpenVINO",
-    "torch": "PyTorch",
-    "xverify-numpy": "xverify's NumPy kernel",
-    "xverify-numba": "xverify's Numba kernel",
-    "xverify-cuda": "xverify's CUDA kernel",
-}
-"""What implementations are called outside; others keep their names."""
 
 PATHS = {
     "": "with default settings",
@@ -53,6 +36,11 @@ _EDITION = re.compile(r", (seed|installed) edition$")
 """What titles say of an edition that means nothing outside: its document is cited instead."""
 
 
+def titles() -> dict[str, str]:
+    """What people call the implementations, by name."""
+    return {name: oracle.title for name, oracle in all_oracles().items() if oracle.title}
+
+
 def outside(subject: Json) -> str:
     """What an implementation is called outside, and how it is run if not as usually. subject: of a finding, its name at least."""
     return _plain(subject) + _with(subject)
@@ -72,7 +60,7 @@ def _with(subject: Json) -> str:
 
 def _plain(subject: Json) -> str:
     name = without_setting(subject["name"])
-    return NAMES.get(name, name)
+    return titles().get(name, name)
 
 
 @dataclass(frozen=True)
@@ -156,7 +144,7 @@ class Case:
             str(self.finding.get("words", self.finding.get("detail", "")))
             or str(self.finding["summary"]).partition(": ")[2]
         )
-        for name, outside in sorted(NAMES.items(), key=lambda pair: -len(pair[0])):
+        for name, outside in sorted(titles().items(), key=lambda pair: -len(pair[0])):
             words = words.replace(name, outside)
         return words
 

@@ -1,1 +1,1 @@
-"""One module for each implementation that is timed, and for the limit; each is imported in a process of its own only."""
+"""Peers that are no oracles: plain NumPy, and the limit. Each is imported in a process of its own only."""

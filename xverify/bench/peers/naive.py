@@ -1,4 +1,4 @@
-"""What one writes in NumPy without thinking of speed."""
+"""The formula in plain NumPy, written without regard to speed."""
 
 from __future__ import annotations
 

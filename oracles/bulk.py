@@ -1,8 +1,8 @@
-"""Many triples for any oracle at once: operands and results lie in a file that both processes map, so only numbers travel.
+"""Requests for many triples at once: operands and results lie in a file that both processes map.
 
-The oracle `in_bulk` makes of another one answers requests whose call has attributes only; the path says, in JSON, where
-the operands lie (see `Request`), in how many calls they are asked, and where the results go. Users' Python functions are called
-once, without the watching of `xverify.oracles.python_kernel`; all others answer as they do elsewhere.
+`bulk_oracle` makes an oracle of another one. It answers calls that have attributes only. The call's path is a `Request` in
+JSON: where the operands lie in the file, into how many calls they are split, and where the results go. A user's Python
+function is called once a call, without the checks of `xverify.oracles.python_kernel`; all others answer as in a sweep.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from xverify.oracles.protocol import Answer, Loaded, Oracle, Path
 from xverify.oracles.sources import imported, sources
 
 SOURCES = "sources"
-"""The path on which the oracle says of what a user's kernel is made, as `xverify.oracles.sources`: JSON, as uint8."""
+"""The path that gives the files of a user's kernel, from `xverify.oracles.sources`: JSON, as uint8."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Of glibc's malloc.h."""
+"""Constants of glibc's malloc.h."""
 
 KEPT_BYTES = 1 << 28
 
@@ -35,29 +35,38 @@ Array = Any
 
 
 class Request(NamedTuple):
-    """Columns of triples: a column has one scale and one zero point, and so many codes of x.
-
-    columns, codes: how many columns, and codes of each. each: columns of one call. granularity: of the calls: "per_tensor" (one
-    column each), "per_axis" or "blocked". rank: of a parameter per tensor. x_rows: 1 where all columns have the same codes of x,
-    else columns. dtypes: of x, scale, zero point ("" where there is none) and result. places: the byte in the file where each
-    of them begins.
-    """
+    """Columns of triples. A column has one scale, one zero point, and ``codes`` codes of x."""
 
     columns: int
+    """The number of columns."""
+
     codes: int
+    """The number of codes of x in a column."""
+
     each: int
+    """The number of columns in one call."""
+
     granularity: str
+    """The granularity of the calls: "per_tensor" (one column each), "per_axis" or "blocked"."""
+
     rank: int
+    """The rank of a parameter per tensor."""
+
     x_rows: int
+    """1 where all columns have the same codes of x, else ``columns``."""
+
     dtypes: Tuple[str, str, str, str]
+    """The dtypes of x, scale, zero point ("" where there is none) and result."""
+
     places: Tuple[int, int, int, int]
+    """The offset in the file, in bytes, of x, scale, zero point and result."""
 
     def text(self) -> str:
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
-def in_bulk(oracle: Oracle, path: str) -> Oracle:
-    """The oracle that answers requests in the file ``path`` by asking another one."""
+def bulk_oracle(oracle: Oracle, path: str) -> Oracle:
+    """Make an oracle that answers requests in the file ``path`` through another oracle."""
     arguments = (path, oracle.module, oracle.load, *oracle.arguments)
     return replace(
         oracle, module=__name__, load="load", arguments=arguments, paths=(Path("", 1.0),), surrounded=(), varies=()
@@ -65,9 +74,14 @@ def in_bulk(oracle: Oracle, path: str) -> Oracle:
 
 
 def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point: Any) -> Call:
-    """The call on some columns: x of shape (columns or 1, codes), scale and zero point of shape (columns,).
+    """Make the call on some columns.
 
-    Several codes go along the last axis of x, one block or one index of axis 0 for each column; single ones along axis 1.
+    Several codes of a column lie along the last axis of x: one block, or one index of axis 0. Single codes lie along axis 1.
+
+    Args:
+        x: Shape (columns or 1, codes).
+        scale: Shape (columns,).
+        zero_point: Shape (columns,), or None.
     """
     count, codes = scale.size, x.shape[1]
     shape: Tuple[int, ...] = (count, codes) if codes > 1 else (1, count)
@@ -88,7 +102,11 @@ def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point
 
 
 def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
-    """The oracle that ``module.function(*arguments)`` loads, asked in bulk. What loading it raises is raised."""
+    """Load the oracle with ``module.function(*arguments)``; exceptions pass through.
+
+    Args:
+        path: The file of operands and results.
+    """
     before = imported()
     inner = _loaded(module, function, arguments)
     _keep_freed_memory()
@@ -97,8 +115,8 @@ def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
     def answer(call: Call, options: str) -> Outcome:
         if options == SOURCES:
             is_users = module == PYTHON_KERNEL
-            said = sources(arguments[0].rpartition(":")[0], before) if is_users else {"files": {}, "versions": {}}
-            listed = json.dumps(said).encode()
+            report = sources(arguments[0].rpartition(":")[0], before) if is_users else {"files": {}, "versions": {}}
+            listed = json.dumps(report).encode()
             return Outcome("tensor", Tensor("uint8", np.frombuffer(listed, np.uint8)))
         return _answer(inner.answer, memory, call, Request(**json.loads(options)))
 
@@ -106,8 +124,8 @@ def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep what is freed for the next call, as glibc can be told: else every array of some size is made of new
-    pages, and making them takes longer than the arithmetic does."""
+    """Make glibc keep freed memory for the next call. Otherwise every large array is made of new pages, which takes longer than
+    the arithmetic."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -127,7 +145,7 @@ def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:
 
 
 def _called_once(function: Any) -> Answer:
-    """How a user's function answers without being watched."""
+    """Answer with a user's function, without the checks of `python_kernel`."""
     from xverify.oracles.python_kernel import arguments
 
     def answer(call: Call, path: str) -> Tensor:
@@ -143,8 +161,8 @@ def _answer(ask: Answer, memory: Array, call: Call, request: Request) -> Outcome
     for first in range(0, request.columns, request.each):
         some = slice(first, min(first + request.each, request.columns))
         of_x = x if request.x_rows == 1 else x[some]
-        given = ask(call_of(call, request, of_x, scale[some], None if zero_point is None else zero_point[some]), "")
-        outcome = given if isinstance(given, Outcome) else Outcome("tensor", given)
+        answer = ask(call_of(call, request, of_x, scale[some], None if zero_point is None else zero_point[some]), "")
+        outcome = answer if isinstance(answer, Outcome) else Outcome("tensor", answer)
         result = outcome.tensor
         if result is None or outcome.notes:
             return outcome
@@ -162,20 +180,20 @@ def _shape(some: slice, codes: int) -> Tuple[int, ...]:
 
 
 def _views(memory: Array, request: Request) -> List[Any]:
-    """x, scale, zero point (or None) and y in the file."""
+    """The arrays x, scale, zero point (or None) and y in the file."""
     shapes = ((request.x_rows, request.codes), (request.columns,), (request.columns,), (request.columns, request.codes))
-    found: List[Any] = []
+    arrays: List[Any] = []
     for dtype, place, shape in zip(request.dtypes, request.places, shapes):  # noqa: B905
         if not dtype:
-            found.append(None)
+            arrays.append(None)
             continue
         code = code_dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
-        found.append(np.frombuffer(memory, code, count, place).reshape(shape))
-    return found
+        arrays.append(np.frombuffer(memory, code, count, place).reshape(shape))
+    return arrays
 
 
 def views(memory: Array, request: Request) -> Dict[str, Any]:
-    """The same by name, for the process that asks."""
+    """The arrays x, scale, zero_point and y in the file, for the process that makes requests."""
     x, scale, zero_point, y = _views(memory, request)
     return {"x": x, "scale": scale, "zero_point": zero_point, "y": y}

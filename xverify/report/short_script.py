@@ -1,0 +1,265 @@
+"""The shortest script that shows a finding, for a maintainer: the framework's own calls on the witness, and prints.
+
+Where `script` decides whether a discrepancy is still there, this makes twenty lines to be read in an issue. The
+implementation's module writes the lines that make the call (`xverify.oracles.short_form`). Nothing from a report becomes
+code but numbers that were parsed, names that were looked up, and ``repr`` of attributes.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import re
+import textwrap
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from xverify.core.call import BITS, Call, Tensor, constant_axes
+from xverify.core.codec import call_from_json, tensor_from_json
+from xverify.core.dtypes import decimal
+from xverify.core.surroundings import Graph
+from xverify.oracles.onnx_model import graph_of
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
+from xverify.report.script import environment, implementation, oracle_of
+from xverify.report.summary import Json
+from xverify.verify.variants import setting_of
+
+MOST_PLACES = 4
+"""Elements of a result that a script prints one by one."""
+
+MOST_SPELLED = 300
+"""Values of a tensor that are spelled out: one of every code of a byte, and a few; more are compressed."""
+
+_ONNX_ROLES = ("x", "scale", "zero_point")
+_RANGE_ROLES = ("input", "min_range", "max_range")
+
+
+def short_script(finding: Json) -> str | None:
+    """The script's text, or None if there is none.
+
+    There is none for a text alone, an implementation that writes no short form, one that is run in two ways or by an
+    environment variable, and a witness whose values are in a file.
+    """
+    subject = finding["subject"]
+    if setting_of(subject["name"]) and (finding["verdict"] == "nondeterministic" or environment(subject)):
+        return None
+    oracle, call = oracle_of(subject), read_witness(finding)
+    if oracle is None or call is None:
+        return None
+    write = getattr(importlib.import_module(oracle.module), "short_form", None)
+    form: ShortForm | None = write(call) if write is not None else None
+    if form is None:
+        return None
+    tensors = call.tensors if form.operands is None else form.operands
+    operands: list[str] = []
+    for name, tensor in tensors.items():
+        operands += [f"# {form.comments[name]}"] if name in form.comments else []
+        operands += operand(name, tensor, form.copies)
+    imports = ["import numpy as np", *form.imports]
+    # The literals hold numbers only, so the modules that they need can be read off them.
+    text = "\n".join(operands)
+    modules = {name for name in ("base64", "ml_dtypes", "zlib") if f"{name}." in text} | set(form.modules)
+    if "ml_dtypes" in modules:
+        imports.insert(0, "import ml_dtypes")
+    standard = [f"import {name}" for name in sorted(modules - {"ml_dtypes"})]
+    head = [*standard, *([""] if standard else []), *imports]
+    return "\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n"
+
+
+# -- the call --------------------------------------------------------------------------------------------
+
+
+def read_witness(finding: Json) -> ShortCall | None:
+    """The call of a finding's witness. None for a text alone, and for a witness whose values are in a file."""
+    witness, subject = finding["witness"], finding["subject"]
+    if witness is None or subject["role"] == "edition":
+        return None
+    entries, attributes = witness["call"]["tensors"], witness["call"]["attributes"]
+    roles = _ONNX_ROLES if "x" in entries else _RANGE_ROLES
+    if not set(entries) <= set(roles) or not all(re.fullmatch("[a-z_]{1,40}", name) for name in attributes):
+        return None
+    try:
+        tensors = {role: tensor_from_json(entries[role]) for role in roles if role in entries}
+    except (KeyError, ValueError, OverflowError):
+        return None
+    graph = _graph_of_witness(witness["call"])
+    if graph is not None:
+        tensors = {**graph[1].inputs, **graph[1].constants}
+    elif witness["call"].get("around"):
+        return None
+    got = (witness["got"] or {}).get("tensor")
+    out = got["dtype"] if got and got["dtype"] in BITS else finding["out_dtype"]
+    return ShortCall(
+        contract=witness["call"]["contract"],
+        tensors=tensors,
+        attributes=dict(attributes),
+        name=implementation(subject),
+        full_name=subject["name"],
+        options=subject["options"],
+        out_dtype=out or "float32",
+        graph=graph,
+    )
+
+
+def _graph_of_witness(call: Json) -> tuple[Call, Graph] | None:
+    """A witness in its surroundings. None when it stands alone, has values in a file, is damaged, or in a graph that
+    cannot be made."""
+    if not call.get("around") or not all("hex" in tensor for tensor in call["tensors"].values()):
+        return None
+    try:
+        lone = call_from_json(call, Path())
+        return lone, graph_of(lone)
+    except (ValueError, KeyError, IndexError):
+        return None
+
+
+# -- the prints ------------------------------------------------------------------------------------------
+
+
+def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
+    """The call with the comment that a reader needs before it, and the prints after it."""
+    verdict, got = finding["verdict"], finding["witness"]["got"]
+    *before, last = form.body
+    if verdict == "crash":
+        return [*before, "# The process ends here instead of raising an exception.", last]
+    if verdict == "hang":
+        return [*before, "# This does not return.", last]
+    if got is not None and got["kind"] in ("rejected", "unsupported"):
+        return ["# One of the lines below raises." if before else "# This raises.", *before, last]
+    if verdict == "nondeterministic":
+        expression = last.partition(" = ")[2]
+        repeated = f"answers = {{{expression}.tobytes() for _ in range(100)}}"
+        return [*before, repeated, 'print(len(answers), "different answers to the same call")']
+    if verdict == "memory":
+        return _watched(call, form)
+    width = BITS[call.out_dtype]
+    entries = finding["witness"]["legal"][:MOST_PLACES]
+    lines = [*form.body, f"bits = y.view(np.uint{max(8, width)})", "print(y.dtype, y.shape)"]
+    for entry in entries:
+        index = ", ".join(map(str, _index_in_graph(call, entry["index"]))) or "()"
+        due = " or ".join(f"{one['decimal']} {one['hex']}" for one in entry["legal"])
+        lines.append(f"print(y[{index}], hex(bits[{index}]))  # allowed: {_comment(due)}")
+    if entries:
+        return lines
+    return [*lines[:-1], "print(y.dtype, y.shape, y.ravel()[:8], [hex(code) for code in bits.ravel()[:8]])"]
+
+
+def _index_in_graph(call: ShortCall, index: list[int]) -> list[int]:
+    """The index, in the script's ``y``, of an element of the lone call's result."""
+    if call.graph is None:
+        return index
+    graph = call.graph[1]
+    flat = int(np.ravel_multi_index(tuple(index), graph.lone_shape)) if index else 0
+    return [int(i) for i in np.unravel_index(int(graph.places[flat]), graph.shape)]
+
+
+def _comment(text: str) -> str:
+    """Text that stays a comment."""
+    return "".join(character for character in text if character.isprintable())[:400]
+
+
+def _watched(call: ShortCall, form: ShortForm) -> list[str]:
+    """Lines that print whether inputs are written to, and whether the output shares memory with them."""
+    names = [name for name in (call.tensors if form.operands is None else form.operands) if name in call.tensors]
+    return [
+        f"handed = {feeds(names)}",
+        "before = {name: array.tobytes() for name, array in handed.items()}",
+        *form.body,
+        "for name, array in handed.items():",
+        '    print(name, "unchanged:", array.tobytes() == before[name], '
+        '"shared with the output:", np.may_share_memory(array, y))',
+    ]
+
+
+# -- tensors as literals ---------------------------------------------------------------------------------
+
+
+def operand(name: str, tensor: Tensor, copied: bool = False) -> list[str]:
+    """Lines that assign a tensor to a variable, with its very bits and its layout in memory.
+
+    Args:
+        copied: True if the layout does not matter.
+    """
+    if (tensor.shape == () and tensor.layout != "misaligned") or tensor.layout == "C" or copied:
+        return _assigned(name, tensor)
+    return [*_assigned(name, tensor), *_laid_out(name, tensor)]
+
+
+def _assigned(name: str, tensor: Tensor) -> list[str]:
+    own = is_numpy(tensor.dtype)
+    dtype = tensor.dtype if own else tensor.codes.dtype.name
+    values = _decimals(tensor) if own else None
+    bits = tensor.codes.reshape(-1)
+    view = "" if own else f".view(ml_dtypes.{tensor.dtype})"
+    if values is None:
+        digits = max(1, BITS[tensor.dtype] // 4)
+        values = [f"0x{int(code):0{digits}x}" for code in bits]
+        if own:
+            dtype, view = tensor.codes.dtype.name, f".view(np.{tensor.dtype})"
+    comment = f"  # {first_values(tensor)}" if view and tensor.size else ""
+    if tensor.size > 1 and (bits == bits[0]).all():
+        shape = _extents(tensor.shape)
+        return [f"{name} = np.full({shape}, {values[0]}, np.{dtype}){view}{comment}"]
+    reshape = "" if len(tensor.shape) < 2 else f".reshape{_extents(tensor.shape)}"
+    if tensor.size > MOST_SPELLED:
+        packed = base64.b64encode(zlib.compress(np.asarray(tensor.codes, order="C").tobytes(), 9)).decode()
+        lines = textwrap.wrap(packed, 96)
+        made = f'np.frombuffer(zlib.decompress(base64.b64decode({name}_bytes)), "<{_kind(tensor, own)}"){reshape}'
+        return [f"{name}_bytes = (", *(f'    "{line}"' for line in lines), ")", f"{name} = {made}{view}"]
+    listed = ", ".join(values)
+    text = listed if tensor.shape == () else f"[{listed}]"
+    line = f"{name} = np.array({text}, np.{dtype}){reshape}{view}{comment}"
+    if len(line) <= 110:
+        return [line]
+    folded = textwrap.wrap(listed, 104, break_long_words=False, break_on_hyphens=False)
+    return [f"{name} = np.array([", *(f"    {part}" for part in folded), f"], np.{dtype}){reshape}{view}{comment}"]
+
+
+def _decimals(tensor: Tensor) -> list[str] | None:
+    """The values in decimal, or None where that does not give back the very bits (of a NaN, for example)."""
+    codes = [int(code) for code in tensor.codes.reshape(-1)]
+    texts = [decimal(tensor.dtype, code) for code in codes]
+    if not tensor.dtype.startswith("float"):
+        return texts
+    with np.errstate(all="ignore"):
+        again = np.array([float(text) for text in texts], np.float64).astype(tensor.dtype).view(tensor.codes.dtype)
+    if again.tolist() != codes:
+        return None
+    return [re.sub(r"\b(nan|inf)\b", r"np.\1", text) for text in texts]
+
+
+def _laid_out(name: str, tensor: Tensor) -> list[str]:
+    """The line that lays a tensor out in memory where NumPy does it otherwise."""
+    constant = constant_axes(tensor.codes)
+    if tensor.layout == "broadcast" and not any(constant):
+        return []
+    few = ", ".join(":1" if still else ":" for still in constant)
+    line = {
+        "F": f"{name} = np.asfortranarray({name})",
+        "reversed": f"{name} = {name}[..., ::-1].copy()[..., ::-1]",
+        "strided": f"{name} = np.concatenate([{name}[..., :1], np.repeat({name}, 2, axis=-1)], -1)[..., 1::2]",
+        "offset": f"{name} = np.concatenate([np.zeros(1, {name}.dtype), {name}.ravel()])[1:].reshape({name}.shape)",
+        "read-only": f"{name}.flags.writeable = False",
+        "misaligned": f"{name} = np.frombuffer(bytearray(1) + {name}.tobytes(), {name}.dtype, -1, 1).reshape({name}.shape)",
+        "broadcast": f"{name} = np.broadcast_to({name}[{few}].copy(), {name}.shape)",
+    }[tensor.layout]
+    return [f"{line}  # memory layout: {tensor.layout}"]
+
+
+def first_values(tensor: Tensor) -> str:
+    """The first values in decimal."""
+    codes = tensor.codes.reshape(-1)
+    shown = ", ".join(decimal(tensor.dtype, int(code)) for code in codes[:8])
+    return shown + (", ..." if codes.size > 8 else "")
+
+
+def _extents(shape: tuple[int, ...]) -> str:
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def _kind(tensor: Tensor, own: bool) -> str:
+    """NumPy's short name of the bytes' type: i4, f2, u1."""
+    dtype = np.dtype(tensor.dtype) if own else tensor.codes.dtype
+    return f"{dtype.kind}{dtype.itemsize}"
