@@ -46,11 +46,10 @@ wheel: setup
 	rm -rf build/lib build/bdist.* build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
 
-# Record in DIR the behaviour that a refactoring must not change, and compare it with an earlier record, BEFORE.
-DIR ?= build/frozen
+# What a refactoring must not change, written into FROZEN. Compare two folders with `python tests/support/frozen.py compare A B`.
+FROZEN ?= reports/runs/frozen
 frozen: setup
-	$(BIN)/python tests/support/frozen.py record $(DIR)
-	$(if $(BEFORE),$(BIN)/python tests/support/frozen.py compare --facts $(BEFORE) $(DIR))
+	$(BIN)/python tests/support/frozen.py record $(FROZEN)
 
 # The published findings, made anew: the same versions give the same text, but for its head and the seconds at its end, where the
 # processor has the same vector instructions: TensorFlow has other kernels for those with AVX-512.
