@@ -39,7 +39,7 @@ format: setup
 
 # The documentation site in build/docs. Broken links are errors.
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 # The wheel in build/wheel. build/lib goes first: setuptools would put files into the wheel that are no longer in the tree.
 wheel: setup
