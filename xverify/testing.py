@@ -38,7 +38,7 @@ from xverify.gate.gate import GateOptions, gate, narrowed
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
-from xverify.report.replay_line import MOST_ARGUMENT, replay_line
+from xverify.report.decision import MOST_ARGUMENT, replay_line
 from xverify.workers.in_process import Inline
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker

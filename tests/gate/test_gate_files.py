@@ -19,11 +19,11 @@ from sample_report import sample_report
 from xverify.cli.gate import gate
 from xverify.engine import select
 from xverify.gate import markdown
-from xverify.gate.outputs import append_markdown
+from xverify.gate.markdown import append_markdown
 from xverify.report import check, decision, render
-from xverify.report.check import schema
+from xverify.report.decision import replay_line
 from xverify.report.markdown import text as marked
-from xverify.report.replay_line import replay_line
+from xverify.report.schema import schema
 
 
 def test_the_summary_is_appended_and_has_what_ci_shows(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from sample_report import ONNX
 
 from xverify.cli.replay import replay
 from xverify.gate.annotations import MOST, annotation_lines
-from xverify.gate.outputs import announce
-from xverify.gate.terminal import MOST_FINDINGS
+from xverify.gate.terminal import MOST_FINDINGS, announce
 from xverify.report import decision
-from xverify.report.replay_line import replay_line
+from xverify.report.decision import replay_line
 
 HTML = Path("reports/runs/20260803-141502-7f3a/report.html")
 

@@ -13,8 +13,8 @@ from sample_report import ONNX, sample_report
 
 from xverify import cli
 from xverify.report import render
-from xverify.report.check import check
 from xverify.report.merge import merged
+from xverify.report.schema import check
 
 
 def another(number: int, **changes: Any) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from sample_report import ONNX, hostile_report, sample_report
 from xverify import cli
 from xverify.engine import events
 from xverify.report import FORMATS, check, load, markdown, render, summary
-from xverify.report.check import schema
 from xverify.report.console import ConsoleProgress, print_summary
+from xverify.report.schema import schema
 
 
 def test_the_schema_is_one_and_the_sample_follows_it() -> None:

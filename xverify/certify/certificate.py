@@ -22,7 +22,7 @@ from xverify.certify.identity import changed_files
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import read_json
 from xverify.core.errors import DamagedFileError, UsageError
-from xverify.report.check import errors
+from xverify.report.schema import errors
 
 SCHEMA = "xverify.certificate/2"
 MOST_BYTES = 16 << 20

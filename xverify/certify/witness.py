@@ -16,7 +16,7 @@ from xverify.certify.ranges import Range
 from xverify.core.call import Outcome
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.line import call_to_line
-from xverify.report.replay_line import SHORT
+from xverify.report.decision import SHORT_LINE
 
 MOST_ASKED = 40
 """Calls that making one smaller may take; each that does not end costs its whole time."""
@@ -100,7 +100,7 @@ def _line(bulk: Bulk, columns: Columns) -> str:
 
 def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
     """The command that asks the smallest call again; "" where that is no line, or one that would bury what is around it."""
-    if not entry["call"] or len(entry["call"]) > SHORT or entry["kind"] == "mixed":
+    if not entry["call"] or len(entry["call"]) > SHORT_LINE or entry["kind"] == "mixed":
         return ""
     verdict = VERDICTS.get(entry["kind"], entry["kind"])
     words = ["xverify", "replay", entry["call"], "--kernel", target, "--was", verdict]

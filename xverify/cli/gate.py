@@ -96,10 +96,10 @@ def gate(
     from xverify.gate.decide import UNABLE as UNDECIDED
     from xverify.gate.gate import GateOptions, nothing_more
     from xverify.gate.gate import gate as run_gate
-    from xverify.gate.outputs import announce, append_markdown
-    from xverify.report import render
+    from xverify.gate.markdown import append_markdown
+    from xverify.gate.terminal import announce
+    from xverify.report import render, write_files
     from xverify.report.console import ConsoleProgress
-    from xverify.report.files import write_files
     from xverify.workers.process import Limits
 
     limit = select.seconds(budget)

@@ -26,7 +26,7 @@ def list_entries(path: Path | None) -> int:
 
     from xverify.engine import select
     from xverify.gate import ledger_file
-    from xverify.gate.outputs import print_ledger
+    from xverify.gate.ledger_list import print_ledger
 
     path = path or select.LEDGER
     print_ledger(ledger_file.read(path), path, date.today(), console_of_output())

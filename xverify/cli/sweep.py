@@ -74,7 +74,6 @@ def sweep(
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.report.console import ConsoleProgress, print_summary
-    from xverify.report.files import write_files
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     limit = select.seconds(budget)
@@ -106,7 +105,7 @@ def sweep(
         report = run_sweep(options, progress)
     finally:
         progress.close()
-    write_files(report, directory)
+    reports.write_files(report, directory)
     for kind, path in outputs.items():
         if path is not None:
             path.write_text(reports.render(report, kind), encoding="utf-8")

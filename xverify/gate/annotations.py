@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xverify.report import decision, summary
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST = 10
@@ -68,7 +68,7 @@ def _title(finding: Json) -> str:
 def _message(report: Json, finding: Json) -> str:
     where = summary.region(finding)
     said = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
-    return "\n".join([*map(decision.plain, filter(None, said)), replay_line(report, finding, most=SHORT)])
+    return "\n".join([*map(decision.plain, filter(None, said)), replay_line(report, finding, most=SHORT_LINE)])
 
 
 def _place(target: str) -> tuple[str, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from xverify.report import decision, summary
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.markdown import code, row, text
-from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 100
@@ -31,6 +32,12 @@ def render(report: Json) -> str:
     return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
 
 
+def append_markdown(report: Json, path: Path) -> None:
+    """Append a summary of a gate's report to a page, such as the file that ``$GITHUB_STEP_SUMMARY`` names. Raises OSError."""
+    with path.open("a", encoding="utf-8", errors="replace") as file:
+        file.write(render(report))
+
+
 def _item(standing: str, finding: Json) -> str:
     return f"- {text(standing)}: {text(decision.plain(finding['summary']))}"
 
@@ -53,7 +60,7 @@ def _failing(report: Json) -> list[str]:
 
 def _commands(report: Json, found: list[Json]) -> list[str]:
     """The commands in a block of code: there they stand as they are, and can be copied at once."""
-    body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT))]
+    body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
     ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
     fence = "`" * max(3, ticks + 1)
     return ["To see each again:", "", f"{fence}sh", *body, fence]

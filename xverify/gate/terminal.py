@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,8 +12,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from xverify.engine import select
+from xverify.gate.annotations import annotation_lines
 from xverify.report import decision, summary
-from xverify.report.replay_line import MOST_ARGUMENT, SHORT, replay_line
+from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 12
@@ -23,6 +25,17 @@ MOST_CLAUSE = 240
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
 _LABEL = 8
+
+
+def announce(report: Json, console: Console, html: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Print the decision, after annotations where this runs on a CI service that takes them.
+
+    report: of a gate. html: the report for a browser, which is named. environment: variables, those of this process by default.
+    """
+    for line in annotation_lines(report, os.environ if environment is None else environment):
+        # Not by rich, which folds lines and takes characters out of them.
+        console.file.write(line + "\n")
+    print_decision(report, console, html)
 
 
 def print_decision(report: Json, console: Console, html: Path) -> None:
@@ -61,7 +74,7 @@ def _print_finding(report: Json, finding: Json, run: str, console: Console) -> N
     for label, said in rows:
         if said:
             _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(said)), 2, _LABEL)
-    _command(console, replay_line(report, finding, run, SHORT if console.is_terminal else MOST_ARGUMENT))
+    _command(console, replay_line(report, finding, run, SHORT_LINE if console.is_terminal else MOST_ARGUMENT))
     console.print()
 
 

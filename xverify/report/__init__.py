@@ -13,9 +13,9 @@ from typing import Any
 
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
-from xverify.report.check import SCHEMA, check
+from xverify.report.schema import SCHEMA, check
 
-__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render"]
+__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render", "write_files"]
 
 FORMATS = ("html", "markdown", "json", "junit")
 """What `render` makes."""
@@ -51,6 +51,17 @@ def issue_body(report: Mapping[str, Any], finding: str) -> str:
     from xverify.report.issue import render as make
 
     return _encodable(make(report, finding))
+
+
+def write_files(report: Mapping[str, Any], directory: Path) -> None:
+    """Write ``report.html`` and ``scripts/<finding id>.py`` into a run's directory."""
+    from xverify.report.script import scripts_of
+
+    folder = directory / "scripts"
+    folder.mkdir(parents=True, exist_ok=True)
+    for identity, text in scripts_of(report).items():
+        (folder / f"{identity}.py").write_text(text, encoding="utf-8")
+    (directory / "report.html").write_text(render(report, "html"), encoding="utf-8")
 
 
 def _encodable(text: str) -> str:

@@ -20,7 +20,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from xverify.report import decision, summary
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.script_short import short_script
 from xverify.report.summary import Json
 
@@ -84,7 +84,9 @@ def _decided(report: Json) -> Decided:
         known=decision.known(report),
         stale=report["gate"]["stale"],
         unsupported=decision.unsupported(report),
-        replays={finding["id"]: replay_line(report, finding, most=SHORT) for finding in mine if finding["witness"]},
+        replays={
+            finding["id"]: replay_line(report, finding, most=SHORT_LINE) for finding in mine if finding["witness"]
+        },
     )
 
 

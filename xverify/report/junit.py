@@ -12,7 +12,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree as Xml
 
 from xverify.report import summary
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -102,7 +102,7 @@ def _in_words(report: Json, finding: Json) -> str:
     where = summary.region(finding)
     said = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
     # Short, since it stands in every cell that the finding was seen in.
-    return f"{said}\n{replay_line(report, finding, most=SHORT)}" if "gate" in report else said
+    return f"{said}\n{replay_line(report, finding, most=SHORT_LINE)}" if "gate" in report else said
 
 
 def clean(text: str) -> str:

@@ -7,17 +7,19 @@ order in which reports are merged, nor on whether some of them were merged befor
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xverify.arithmetic import affine, readings
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.simplify import Types, simplified
 from xverify.core.errors import UsageError
-from xverify.report.check import SCHEMA, check
-from xverify.report.merge_cells import merged_cells, versions_of
-from xverify.report.merge_findings import merged_findings
-from xverify.report.summary import Json
+from xverify.report.schema import SCHEMA, check
+from xverify.report.summary import NO_REGION, STATUSES, VERDICTS, Json, base
 
 _DESCRIBED = ("id", "command", "seed", "started", "seconds", "budget", "cases", "complete", "machine", "versions")
 """What is kept of each run."""
@@ -228,3 +230,248 @@ def _trust(listed: Sequence[Json]) -> dict[str, Any]:
         fewest[rest] = min(fewest.get(rest, int(codes[1])), int(codes[1]))
     plain += [f"{count} of the {rest}" for rest, count in fewest.items()]
     return {"met": dict(sorted(met.items())), "not_met": sorted(plain, key=natural)}
+
+
+# -- cells --------------------------------------------------------------------------------------------------
+
+MOST_OTHERS = 64
+
+_TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
+
+_SILENT = ("unsupported", "unspecified", "crash", "hang")
+"""Statuses of cells of which nothing may have been answered, so that no reading is excluded."""
+
+_DIFFERS = ("violation", "mixed", "not-judged-differs")
+"""Statuses of cells of which it is known, if no recipe is named, that none gives every value."""
+
+_Key = tuple[str, ...]
+
+
+def versions_of(reports: Sequence[Json]) -> Mapping[str, set[str]]:
+    """The versions of each implementation that the reports are about."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for report in reports:
+        for worker in report["run"]["workers"]:
+            found[worker["name"]].add(worker["version"])
+    return found
+
+
+def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> list[dict[str, Any]]:
+    """The cells of all reports, those of the same types, implementation and version joined. versions: see `versions_of`."""
+    groups: dict[_Key, list[Json]] = defaultdict(list)
+    for report in reports:
+        own = {worker["name"]: worker["version"] for worker in report["run"]["workers"]}
+        for cell in report["coverage"]["cells"]:
+            version = cell.get("version", own.get(base(cell["subject"]), ""))
+            groups[(*(cell[name] for name in _TYPES), cell["subject"], version)].append(cell)
+    cells = []
+    for key, listed in sorted(groups.items()):
+        *types, subject, version = key
+        cell = {**dict(zip(_TYPES, types, strict=True)), "subject": subject, **_joined(listed)}
+        if len(versions.get(base(subject), ())) > 1:
+            cell["version"] = version
+        cells.append(cell)
+    return cells
+
+
+def _joined(listed: Sequence[Json]) -> dict[str, Any]:
+    status = min((cell["status"] for cell in listed), key=STATUSES.index)
+    described = [cell for cell in listed if _is_described(cell)]
+    apart = sorted({name for cell in described for name in _recipes(cell)})
+    found: dict[str, Any] = {
+        "cases": sum(cell["cases"] for cell in listed),
+        "values": sum(cell["values"] for cell in listed),
+        "status": status,
+        "reading": _common(
+            [c["reading"] for c in listed if c["reading"] or c["status"] not in _SILENT or c in described]
+        ),
+    }
+    if not any("attribution" in cell for cell in listed):
+        return found
+    left, more = _remaining(described)
+    found |= {"attribution": None, "remaining": None}
+    if left:
+        return found | _attributed(described, left, more, found["reading"])
+    if len(apart) > 1:
+        # Runs name different recipes, and none is that of all.
+        found["status"] = min(status, "mixed", key=STATUSES.index)
+    if apart or (described and status in _SILENT):
+        found["across_runs"] = apart
+    return found
+
+
+def _is_described(cell: Json) -> bool:
+    """Whether it is known which recipes give a cell's values, be it that there is none."""
+    if "attribution" not in cell:
+        return False
+    return bool(cell["attribution"]) or "across_runs" in cell or cell["status"] in _DIFFERS
+
+
+def _recipes(cell: Json) -> list[str]:
+    """The recipes that a cell names: its own, or those of the runs that were merged into it and had none in common."""
+    by = cell.get("attribution")
+    return [by["reading"]] if by else list(cell.get("across_runs", ()))
+
+
+def _common(lists: Sequence[Sequence[str]]) -> list[str]:
+    """What is in all lists; their order is the edition's, so it is the same in all."""
+    if not lists:
+        return []
+    return [name for name in min(lists, key=lambda names: (len(names), names)) if all(name in one for one in lists)]
+
+
+def _candidates(cell: Json) -> tuple[list[str], int]:
+    """The recipes that may be a cell's, its own first, and how many there are besides; by the names of their simplified forms,
+    since runs may name those that are proven equal by different names."""
+    by, left = cell.get("attribution"), cell.get("remaining")
+    names = [by["reading"]] if by else []
+    names += [] if left is None else left["others"]
+    return list(dict.fromkeys(_simplest_name(cell, name) for name in names)), 0 if left is None else left["more"]
+
+
+def _simplest_name(cell: Json, name: str) -> str:
+    """The name of a recipe's simplified form on a cell's types; of recipes that are not known here, the name itself."""
+    try:
+        types = Types(cell["x_dtype"], cell["zero_point_dtype"], cell["scale_dtype"], cell["out_dtype"])
+        return simplified(readings.by_name(name), types).name
+    except KeyError:
+        pass
+    try:
+        narrow = {"narrow_range": cell["variant"].endswith(" narrow")}
+        operands = Operands({}, {"input": cell["x_dtype"]}, cell["out_dtype"], (), narrow)
+        return affine.by_name(name).simplified(operands).name
+    except KeyError:
+        return name
+
+
+def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
+    """The recipes that no cell excludes, and how many there may be besides."""
+    every = [_candidates(cell) for cell in cells]
+    closed = [names for names, more in every if not more]
+    if closed:
+        return _common(closed), 0
+    if not every:
+        return [], 0
+    names = dict.fromkeys(name for names, _ in sorted(every, key=lambda one: (len(one[0]), one[0])) for name in names)
+    return list(names), min(more for _, more in every)
+
+
+def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted: Sequence[str]) -> dict[str, Any]:
+    """Attribution and remaining of joined cells. left: the recipes that remain."""
+    known = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
+    admitted = [_simplest_name(cells[0], name) for name in admitted]
+    # One that the text admits before others, and one that a run named before others.
+    chosen = min(left, key=lambda name: (name not in admitted, name not in known, left.index(name)))
+    named = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
+    shown = [(len(c["attribution"]["reading"]), c["attribution"]["reading"], c["attribution"]["words"]) for c in named]
+    _, name, words = min(shown, default=(0, chosen, chosen))
+    by = {
+        "reading": name,
+        "words": words,
+        "values": sum(cell["attribution"]["values"] for cell in cells if cell.get("attribution")),
+        "legal": any(cell["attribution"]["legal"] for cell in named) if named else chosen in admitted,
+    }
+    stated = [cell["remaining"] for cell in cells if cell.get("remaining")]
+    if len(stated) < len(cells):
+        return {"attribution": by, "remaining": None}
+    others = [name for name in left if name != chosen]
+    equal = [cell["remaining"]["equal"] for cell in named if cell.get("remaining")]
+    remaining = {
+        "equal": min(equal, default=0),
+        "others": others[:MOST_OTHERS],
+        "more": more + len(others[MOST_OTHERS:]),
+    }
+    if any("tried" in one for one in stated):
+        remaining["tried"] = sum(one.get("tried", 0) for one in stated)
+    return {"attribution": by, "remaining": remaining}
+
+
+# -- findings -----------------------------------------------------------------------------------------------
+
+_ADDED = ("cases", "values")
+
+
+def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
+    """The findings of all reports. An id does not hold the version: ``subject.versions`` lists those that show it when there
+    are several."""
+    groups: dict[str, list[Json]] = defaultdict(list)
+    for report in reports:
+        for finding in report["findings"]:
+            groups[finding["id"]].append(finding)
+    found = [_folded(listed) for listed in groups.values()]
+    return sorted(found, key=lambda f: (f["subject"]["name"], f["contract"], VERDICTS.index(f["verdict"]), f["id"]))
+
+
+def _order(finding: Json) -> tuple[Any, ...]:
+    """Smaller witnesses first, those on the plain path before; of equal ones the text decides."""
+    witness = finding["witness"]
+    if witness is None:
+        return (1, json.dumps(finding, sort_keys=True))
+    shapes = [tensor["shape"] for role, tensor in sorted(witness["call"]["tensors"].items()) if role in ("x", "input")]
+    size = [(math.prod(shape), len(shape)) for shape in shapes]
+    shrunk = ("minimal", "not reached", "not shrinkable").index(finding["shrunk"])
+    whole = {name: finding[name] for name in ("witness", "others", "summary", "shrunk", "reproduce", "subject")}
+    return (0, bool(finding["subject"]["options"]), size, shrunk, json.dumps(whole, sort_keys=True))
+
+
+def _folded(listed: Sequence[Json]) -> dict[str, Any]:
+    first = min(listed, key=_order)
+    found = dict(first)
+    found |= {name: sum(finding[name] for finding in listed) for name in _ADDED}
+    distances = [finding["max_ulp"] for finding in listed]
+    found["max_ulp"] = -1 if -1 in distances else max(distances)
+    found["known"] = any(finding["known"] for finding in listed)
+    cells = {json.dumps(cell, sort_keys=True): cell for finding in listed for cell in finding["cells"]}
+    found["cells"] = [cells[text] for text in sorted(cells)]
+    found["subject"] = _subject(first["subject"], [finding["subject"] for finding in listed])
+    found["attribution"] = _attribution([finding["attribution"] for finding in listed])
+    if any("region" in finding for finding in listed):
+        found["region"] = _region([finding.get("region") for finding in listed])
+    if any("ulp_histogram" in finding for finding in listed):
+        found["ulp_histogram"] = _histogram(listed)
+    if any("followed" in finding for finding in listed):
+        found["followed"] = _followed(listed)
+    return found
+
+
+def _subject(first: Json, listed: Sequence[Json]) -> dict[str, Any]:
+    found = {name: first[name] for name in ("name", "version", "role", "options")}
+    if any("paths" in subject for subject in listed):
+        found["paths"] = sorted({path for subject in listed for path in subject.get("paths", ())})
+    versions = {version for subject in listed for version in subject.get("versions", [subject["version"]])}
+    return {**found, "versions": sorted(versions)} if len(versions) > 1 else found
+
+
+def _attribution(listed: Sequence[Any]) -> dict[str, Any] | None:
+    """The recipe of all, with its counts added up; None when a run knows none, or another."""
+    if None in listed or len({one["reading"] for one in listed}) > 1:
+        return None
+    chosen = max(listed, key=lambda one: json.dumps([one.get("words", ""), one.get("elsewhere")], sort_keys=True))
+    return {**chosen, **{name: sum(one[name] for one in listed) for name in ("explained_values", "values")}}
+
+
+def _region(listed: Sequence[Any]) -> dict[str, Any] | None:
+    """The region that all runs found which found one; where they differ there is no simple one."""
+    distinct = {json.dumps(one, sort_keys=True): one for one in listed if one is not None}
+    if len(distinct) > 1:
+        return {"name": "", "words": NO_REGION}
+    return next(iter(distinct.values()), None)
+
+
+def _histogram(listed: Sequence[Json]) -> list[dict[str, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
+    for entry in (entry for finding in listed for entry in finding.get("ulp_histogram", ())):
+        counts[entry["from"], entry["to"]] += entry["count"]
+    return [{"from": low, "to": high, "count": count} for (low, high), count in sorted(counts.items())]
+
+
+def _followed(listed: Sequence[Json]) -> list[dict[str, Any]]:
+    values: Counter[tuple[str, str]] = Counter()
+    of: Counter[tuple[str, str]] = Counter()
+    for entry in (entry for finding in listed for entry in finding.get("followed", ())):
+        values[entry["subject"], entry["contract"]] += entry["values"]
+        of[entry["subject"], entry["contract"]] += entry["of"]
+    return [
+        {"subject": subject, "contract": contract, "values": count, "of": of[subject, contract]}
+        for (subject, contract), count in sorted(values.items())
+    ]
