@@ -100,14 +100,14 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["sweep", "--kernel", "mine.py:f"], "there is no file mine.py"),
         (["gate", "--kernel", "mine"], "'mine' is no kernel: name package.module:function"),
         (["gate", "--kernel", "xverify-nump"], "did you mean xverify-numpy?"),
-        (["gate", "--x-dtypes", "int7"], "'int7' is no type of x here; there are int8"),
-        (["gate", "--granularity", "per_row"], "'per_row' is no granularity here"),
+        (["gate", "--x-dtypes", "int7"], "'int7' is not a type of x of this edition; choose from int8"),
+        (["gate", "--granularity", "per_row"], "'per_row' is not a granularity of this edition"),
         (["gate", "--like", "onnxruntim"], "did you mean onnxruntime?"),
         (["gate", "--contract", "nothing/*"], "no contract matches"),
         (["sweep", "--budget", "soon"], "a time is a number above zero"),
         (["sweep", "--budget", "0s"], "a time is a number above zero"),
         (["sweep", "--cases", "0"], "0 is not in the range"),
-        (["sweep", "--fail-on", "bugs"], "no verdict is called 'bugs'"),
+        (["sweep", "--fail-on", "bugs"], "'bugs' is not a verdict"),
         (["sweep", "--runs", "/proc/nowhere"], "nothing can be written to /proc/nowhere"),
         (["sweep", "--json", "/proc/nowhere/x.json"], "nothing can be written to /proc/nowhere"),
         (["contracts", "torch/*"], "no contract matches 'torch/*'"),
@@ -189,7 +189,7 @@ def test_an_interrupted_sweep_reports_what_it_has(tmp_path):
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=30)[0]
     assert process.returncode == 3, output
-    assert "interrupted; the report holds what was done" in output
+    assert "interrupted; the report covers the calls made so far" in output
     (directory,) = tmp_path.iterdir()
     report = load(directory / "report.json")
     assert report["run"]["complete"] is False

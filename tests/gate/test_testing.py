@@ -133,7 +133,7 @@ def test_what_the_ledger_knows_passes_and_what_it_does_not_fails(tmp_path):
         ((3,), {}, "a TARGET or a function, not int"),
         ((sound, "ai.onnx/Nothing"), {}, "no contract matches"),
         ((sound,), {"budget": "soon"}, "a time is a number"),
-        ((sound,), {"x_dtypes": ["int7"]}, "'int7' is no type of x"),
+        ((sound,), {"x_dtypes": ["int7"]}, "'int7' is not a type of x"),
         ((sound,), {"denormals": "no"}, "'keep' or 'flush'"),
         ((sound,), {"ledger": "none.toml"}, "there is no ledger none.toml"),
     ],

@@ -35,12 +35,14 @@ def domain_named(name: str, zero_point: str, scales: tuple[str, ...]) -> Domain:
     try:
         domain = named(name, zero_point == "all", codes)
     except ValueError:
-        raise UsageError(f"{name} is made of differences: it has no form without a zero point") from None
+        raise UsageError(
+            f"{name} consists of differences x - zero point: --zero-point absent does not apply to it"
+        ) from None
     if isinstance(domain, GivenScales) != bool(scales):
         raise UsageError(
-            f"{name} is proven for given scales: add --scale 0x1.8p-3, once for each"
+            f"{name} needs scales: add --scale NUMBER, for example --scale 0x1.8p-3, once for each scale"
             if isinstance(domain, GivenScales)
-            else f"{name} has scales of its own: --scale is for domains of 16-bit types"
+            else f"{name} already contains its scales: --scale is only for domains of 16-bit types"
         )
     return domain
 
@@ -52,18 +54,20 @@ def through_of(
     edition."""
     contract = select.contract_named(contract_id or contracts.newest())
     if contract.domain.family != "linear":
-        raise UsageError(f"{contract.id} has no scale and zero point: certify proves linear editions only")
+        raise UsageError(f"{contract.id} has no scale and zero point: certify handles linear editions only")
     if not answers(oracle, contract.asked_as):
-        raise UsageError(f"{oracle.name} does not answer {contract.id}; it takes {', '.join(oracle.contracts)}")
+        raise UsageError(f"{oracle.name} does not implement {contract.id}; it implements {', '.join(oracle.contracts)}")
     for role, dtype, admitted in (
         ("x", domain.x_dtype, contract.domain.x_dtypes),
         ("scale", domain.scale_dtype, contract.domain.scale_dtypes),
     ):
         if dtype not in admitted:
-            raise UsageError(f"{contract.id} has no {role} of {dtype}; it has {', '.join(admitted)}")
+            raise UsageError(f"{contract.id} does not allow {dtype} for {role}; it allows {', '.join(admitted)}")
     result = out or _natural(contract, domain)
     if result != domain.scale_dtype and not contract.domain.output_dtype_attribute:
-        raise UsageError(f"{contract.id} has no attribute for the output's type: here it is that of the scale")
+        raise UsageError(
+            f"{contract.id} has no output_dtype: leave --out-dtype out, since the output has the type of the scale"
+        )
     through = Through(contract, domain, granularity, result)
     part = domain.slices[len(domain.slices) // 2]
     few = domain.columns(part, 0, 1).some(slice(0, through.each), slice(None))
@@ -86,7 +90,9 @@ def readings_of(through: Through) -> tuple[str, ...]:
     found = tuple(reading.name for reading in through.contract.readings(through.call(few)))
     for name in found:
         if name not in RECIPES:
-            raise UsageError(f"{through.contract.id} admits the reading {name}, which certify does not know")
+            raise UsageError(
+                f"{through.contract.id} admits the reading {name}, which certify does not support; choose another --contract"
+            )
     return found
 
 
@@ -96,7 +102,9 @@ def parts_asked(domain: Domain, units: str | None, differences: str | None) -> d
     parts = domain.slices
     if differences is not None:
         if isinstance(domain, (Pairs, GivenScales)):
-            raise UsageError(f"{domain.name} has no slices by difference: --difference is for NAME-float32")
+            raise UsageError(
+                f"{domain.name} is not divided by differences: --difference is only for domains TYPE-float32"
+            )
         text = differences if ":" in differences else f"{differences}:{_plus_one(differences)}"
         low, high = _bounds(text, domain.slices[0], domain.slices[-1] + 1, "--difference", "differences")
         parts = range(low, high)
@@ -119,7 +127,5 @@ def _bounds(text: str | None, lowest: int, highest: int, option: str, what: str)
     except ValueError:
         colon = ""
     if not colon or not lowest <= start < stop <= highest:
-        raise UsageError(
-            f"{option} takes A:B, {what} from A up to B without B, between {lowest} and {highest}; not {text!r}"
-        )
+        raise UsageError(f"{option} takes A:B, for {what} A to B-1, within {lowest}:{highest}; not {text!r}")
     return start, stop

@@ -264,7 +264,7 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for one in wanted:
             if one not in admitted:
-                raise ValueError(f"{one!r} is no {what} here; there are {', '.join(admitted)}")
+                raise ValueError(f"{one!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
         if wanted:
             changes[name] = tuple(one for one in admitted if one in wanted)
     return replace(domain, **changes)
