@@ -352,7 +352,7 @@ def test_an_oracle_is_proven_by_its_name_and_version(tmp_path):
         (["--domain", "int16-float32"], "add --scale"),
         (["--domain", "int8-float16", "--scale", "3"], "already contains its scales"),
         (["--domain", "int8-float16", "--range", "9:3"], "--range takes A:B"),
-        (["--domain", "int8-float16", "--difference", "3"], "no slices by difference"),
+        (["--domain", "int8-float16", "--difference", "3"], "is not divided by differences"),
         (["--domain", "int8-float32", "--difference", "256"], "--difference takes A:B"),
         (["--domain", "int8-float32", "--zero-point", "absent"], "--zero-point absent does not apply"),
         (["--domain", "int4-float16", "--contract", "ai.onnx/DequantizeLinear-13"], "does not allow int4 for x"),

@@ -1,4 +1,4 @@
-"""Which versions show a finding, in the terminal and as JSON."""
+"""The result of a bisection, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ _STYLES = {"shows": "red", "does not": "green", "not tried": "yellow"}
 
 
 def print_bisection(found: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
-    """A table of the versions that were tried, and the answer in a sentence, with what it rests on."""
+    """Print a table of the tested versions, then the answer and its limits.
+
+    Args:
+        found: The result.
+        package: Name of the package whose versions were tested.
+        finding: Id of the finding.
+        offered: Number of versions that were available.
+        console: Where to print.
+    """
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column(Text(package), no_wrap=True)
     table.add_column(Text(finding), no_wrap=True)
@@ -35,7 +43,7 @@ def _line(console: Console, text: Text) -> None:
 
 
 def _besides(found: Bisection, offered: int) -> list[str]:
-    """What the answer rests on."""
+    """List the limits of the answer."""
     said = [f"{len(found.tried)} of {offered} versions were tried."]
     if found.edges:
         said.append(
@@ -51,7 +59,15 @@ def _besides(found: Bisection, offered: int) -> list[str]:
 def bisection_to_json(
     found: Bisection, package: str, finding: str, offered: list[str], seconds: float
 ) -> dict[str, Any]:
-    """The same as data. offered: the versions among which it was searched."""
+    """Return the result as JSON data.
+
+    Args:
+        found: The result.
+        package: Name of the package whose versions were tested.
+        finding: Id of the finding.
+        offered: Versions that were available, oldest first.
+        seconds: Duration of the search.
+    """
     return {
         "schema": "xverify.bisection/1",
         "finding": finding,

@@ -1,4 +1,4 @@
-"""What changed when: the versions of an implementation across, what changed in them down."""
+"""Changes between versions of an implementation, as a table: versions across, changes down."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from xverify.report.summary import Json
 from xverify.verify.changes import base_name, version_order
 
 WORDS = {"fixed": "fixed", "broken": "broken", "supported": "new", "dropped": "gone", "other": "differs"}
-"""What a field of the table says."""
+"""Words for each kind of change in a field of the table."""
 
 TONES = {"fixed": "good", "broken": "bad", "supported": "good", "dropped": "warn", "other": "open"}
+"""Tone of each kind of change, as in `summary.tone`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """What changed in one version: of which kind, by which finding."""
+    """A change that came with one version."""
 
     kind: str
+    """Key of `WORDS`."""
     finding: str
+    """Id of the finding that reports the change."""
 
     @property
     def words(self) -> str:
@@ -34,16 +37,20 @@ class Field:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that changed. what: in words; editions: where it was seen; fields: for each version what changed in it."""
+    """One thing that changed."""
 
     what: str
+    """Description of the change."""
     clause: str
+    """Name of the clause, without its edition."""
     editions: tuple[str, ...]
+    """Ids of the editions that show it."""
     fields: tuple[tuple[Field, ...], ...]
+    """For each version of the table, the changes in it."""
 
     @property
     def heading(self) -> str:
-        """What it is, and where."""
+        """The change and the edition, with the number of further editions."""
         first, more = self.editions[0], len(self.editions) - 1
         where = f"{first}{f' and {more} more' if more else ''}"
         return where if self.what == first else f"{self.what} ({where}, {self.clause})"
@@ -51,15 +58,17 @@ class Row:
 
 @dataclass(frozen=True)
 class History:
-    """One implementation: its versions, oldest first, and what changed, in the order in which it did."""
+    """The changes of one implementation."""
 
     name: str
     versions: tuple[str, ...]
+    """Versions, oldest first."""
     rows: tuple[Row, ...]
+    """Changes, in the order of the version in which they appear."""
 
 
 def histories(report: Json) -> list[History]:
-    """Every implementation that the report holds several versions of and that changed between them."""
+    """Return the history of each implementation that changed between the versions in the report."""
     changed = [finding for finding in summary.findings(report) if finding.get("change")]
     names = dict.fromkeys(finding["change"]["name"] for finding in changed)
     return [_history(report, name, [one for one in changed if one["change"]["name"] == name]) for name in names]
@@ -78,7 +87,7 @@ def _history(report: Json, name: str, changed: list[Json]) -> History:
 
 
 def _versions(report: Json, name: str, changed: list[Json]) -> tuple[str, ...]:
-    """Oldest first; those in which nothing changed among them."""
+    """List the versions that answered, oldest first, with those in which nothing changed."""
     known = {finding["change"][which] for finding in changed for which in ("older", "newer")}
     for worker in report["run"]["workers"]:
         typed = str(worker["name"])

@@ -1,4 +1,4 @@
-"""One value explained, in the terminal and as JSON."""
+"""The explanation of one value, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from xverify.engine.explain import Answer, Explanation, Result
 from xverify.engine.store import describe
 
 MOST_NAMES = 3
-"""Readings that are named of each result, unless all are asked for."""
+"""Number of readings named for each result, without --all."""
 
 MOST_RESULTS = 12
-"""Results shown that nothing admits and nobody gives, unless all are asked for."""
+"""Number of results shown that no reading admits and no implementation gives, without --all."""
 
 NARROWEST = 60
-"""Columns that the words for a result's readings need beside it."""
+"""Number of columns that the description of a reading needs beside its result."""
 
 _VERDICTS = {
     "allowed": "The edition allows this call.",
@@ -37,9 +37,14 @@ _LEGAL = {True: "legal", False: "illegal", None: ""}
 def print_explanation(
     explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str], console: Console, every: bool = False
 ) -> None:
-    """Tables of the call, of what the readings give and of what the implementations give, with the clauses quoted.
+    """Print the call, the results of the readings and of the implementations, and the clauses.
 
-    every: all readings by name and all results, where otherwise the most important are shown.
+    Args:
+        explanation: Results of all readings.
+        answers: Results of implementations.
+        left_out: A sentence for each implementation that was not run.
+        console: Where to print.
+        every: Print all readings by name and all results, instead of the most important ones.
     """
     contract = explanation.contract
     _line(console, Text.assemble((contract.id, "bold"), "  ", contract.title))
@@ -116,7 +121,7 @@ def _print_results(explanation: Explanation, answers: Sequence[Answer], console:
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
-    """A table of results; where the terminal is too narrow for the readings beside them, they stand below."""
+    """Print a table of results, with the readings below each result where the terminal is narrow."""
     heads = ("result", "bits", "", "clause", "ULP off")
     widths = [max(map(len, column)) + 2 for column in zip(heads, *(row[:-1] for row in rows), strict=True)]
     if console.width - sum(widths) >= NARROWEST:
@@ -132,7 +137,7 @@ def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
 
 
 def bits(dtype: str, code: int) -> str:
-    """A result's bits; of NaN every code is as good."""
+    """Return a result's bits in hexadecimal, or "any NaN"."""
     return "any NaN" if decimal(dtype, code) == "nan" else hexadecimal(dtype, code)
 
 
@@ -143,7 +148,7 @@ def _ulp(result: Result) -> str:
 
 
 def _readings(result: Result, every: bool) -> str:
-    """What the first reading does, in words, and the names of the others; of a legal result, those that are admitted."""
+    """Describe the first reading, and name the others. For a legal result, these are the admitted ones."""
     if every:
         return "\n".join(f"{reading.words} ({reading.name})" for reading in result.readings)
     listed = result.admitted or result.others
@@ -179,7 +184,7 @@ def _who(answer: Answer) -> str:
 
 
 def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
-    """The value, its bits, and which of the results it is."""
+    """Return the value, its bits, and its relation to the results of the readings."""
     outcome = answer.outcome
     if outcome is None:
         return "nothing", "", answer.problem
@@ -194,7 +199,7 @@ def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
 
 
 def which(explanation: Explanation, code: int) -> str:
-    """Which of the results a code is, in words."""
+    """Describe the relation of a code to the results of the readings, as a predicate."""
     result = explanation.result_of(code)
     if explanation.leaves_open(code):
         return "is a subnormal result flushed to zero, which the edition leaves open"
@@ -207,7 +212,7 @@ def which(explanation: Explanation, code: int) -> str:
 
 
 def _cited(explanation: Explanation) -> Iterable[Clause]:
-    """The clauses that make results legal or that they contradict, each once."""
+    """Return the clauses that decide about the results, each once."""
     if explanation.judgement.verdict != "allowed":
         return ()
     clauses = {result.clause.id: result.clause for result in explanation.results}
@@ -227,7 +232,13 @@ def _quote(clause: Clause, edition: str, console: Console) -> None:
 
 
 def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str]) -> dict[str, Any]:
-    """Everything that is known of one value, as data: every result with every reading."""
+    """Return the whole explanation as JSON data: every result with every reading.
+
+    Args:
+        explanation: Results of all readings.
+        answers: Results of implementations.
+        left_out: A sentence for each implementation that was not run.
+    """
     contract, dtype = explanation.contract, explanation.out_dtype
     cited = [contract.clauses[identity] for identity in explanation.judgement.clauses]
     return {
@@ -270,7 +281,10 @@ def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], lef
 
 
 def _legality(explanation: Explanation, answer: Answer) -> bool | None:
-    """Whether an answer is legal; None where the call has no legal set, or nothing that could be compared was given."""
+    """Return True if an answer is legal.
+
+    The result is None if the call has no legal set or the answer has no comparable value.
+    """
     if explanation.judgement.verdict != "allowed" or answer.code is None:
         return None
     if explanation.leaves_open(answer.code):

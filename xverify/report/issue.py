@@ -1,7 +1,7 @@
-"""A finding as the body of an issue for the people who maintain the framework, or the document, that it is about.
+"""The body of an issue about one finding, for the maintainers of the implementation or document.
 
-It says in a stranger's English what happens, with a script that needs nothing of ours, what the text says, which results
-it allows and why, what is computed instead, and how far it goes.
+The readers do not know xverify, so none of its terms appear. The body shows a stand-alone script, the sentence of the
+text, the allowed results and why they are allowed, the actual results, and how much is affected.
 """
 
 from __future__ import annotations
@@ -20,17 +20,24 @@ from xverify.report.summary import Json
 from xverify.verify.variants import setting_of, without_setting
 
 MOST_SCRIPT = 40_000
-"""Characters of a script that an issue holds; GitHub takes 65 536 in all."""
+"""Longest script in an issue, in characters. GitHub allows 65 536 for the whole body."""
 
 MOST_ROWS = 12
-"""Rows of a table; the rest is counted."""
+"""Number of table rows. The rest is counted."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def render(report: Json, identity: str) -> str:
-    """The body of an issue on one finding, in Markdown; its first line is the title. Raises UsageError when the report
-    has no finding of that id, with the ids that come nearest."""
+    """Return the body of an issue in Markdown, with the title in its first line.
+
+    Args:
+        report: The report that holds the finding.
+        identity: Id of the finding.
+
+    Raises:
+        UsageError: The report has no finding with that id. The message names the nearest ids.
+    """
     by_id = {finding["id"]: finding for finding in report["findings"]}
     if identity not in by_id:
         raise UsageError(f"the report of run {report['run']['id']} has no finding {identity!r}{_near(identity, by_id)}")
@@ -56,12 +63,12 @@ def _near(identity: str, known: dict[str, Json]) -> str:
 
 
 def _capital(sentence: str) -> str:
-    """A sentence's first letter, but not that of a name such as oneDNN."""
+    """Capitalise a sentence, but not a name such as oneDNN."""
     return sentence[:1].upper() + sentence[1:] if sentence.split(" ")[0] in ("the", "a", "no", "each") else sentence
 
 
 def fence(content: str, language: str = "") -> list[str]:
-    """Text as a code block that nothing in it can end: its fence is longer than any run of backticks inside."""
+    """Return text as a code block whose fence is longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall("`+", content)), default=0)
     marks = "`" * max(3, longest + 1)
     return [marks + language, content.rstrip("\n"), marks, ""]
@@ -120,7 +127,7 @@ def _few(values: list[str], most: int = 8) -> str:
 
 
 def _outcome(case: Case) -> list[str]:
-    """What comes of the call, where it is not a matter of single values."""
+    """Describe an outcome that is not a matter of single values, such as an error or a crash."""
     finding = case.finding
     got = finding["witness"]["got"] if finding["witness"] else None
     if got is None or finding["witness"]["legal"]:
@@ -140,7 +147,7 @@ def _outcome(case: Case) -> list[str]:
 
 
 def _quotes(case: Case) -> list[str]:
-    """The sentence in question; for two documents, that of each."""
+    """Quote the sentence in question; for a conflict, the sentences of both documents."""
     clauses = summary.clauses(case.report)
     asked = [case.clause]
     if case.finding["verdict"] == "conflict" and not case.contradicts_itself:
@@ -157,7 +164,7 @@ def _quotes(case: Case) -> list[str]:
 
 
 def _allowed(case: Case) -> list[str]:
-    """The places where values are wrong or one of several, with what is allowed there and by which way of computing."""
+    """Return a table of the elements that are wrong or ambiguous, with the allowed results and how each is computed."""
     finding = case.finding
     entries = finding["witness"]["legal"] if finding["witness"] else []
     if not entries:
@@ -196,7 +203,7 @@ def _more(count: int, noun: str) -> list[str]:
 
 
 def _instead(case: Case) -> list[str]:
-    """What the implementation computes, or how far off its values are when nobody knows."""
+    """Describe the arithmetic that explains the results, or the distance from the allowed results if none does."""
     finding, by = case.finding, case.finding["attribution"]
     if finding["verdict"] not in ("violation", "mixed", "ambiguity"):
         return []
@@ -233,7 +240,7 @@ def _distance(entry: Json) -> str:
 
 
 def _extent(case: Case) -> list[str]:
-    """How many values and calls, under which condition, of which types, on which ways through the implementation."""
+    """Count the affected values and calls, with conditions, types and paths."""
     finding = case.finding
     if not finding["cases"] or (summary.on_texts(finding) and case.contradicts_itself):
         return []
@@ -338,7 +345,7 @@ NAMES = {
     "xverify-numba": "xverify's Numba kernel",
     "xverify-cuda": "xverify's CUDA kernel",
 }
-"""What implementations are called outside; others keep their names."""
+"""Names of implementations for outsiders. Others keep their own."""
 
 PATHS = {
     "": "with default settings",
@@ -350,25 +357,29 @@ PATHS = {
     "graph optimization=extended": "in a graph of more than one operator with extended graph optimizations",
     "graph optimization=all": "in a graph of more than one operator with all graph optimizations",
 }
-"""How an implementation was asked."""
+"""Descriptions of the paths through an implementation."""
 
 NOTES = {
     "input-written": "writes to the memory of its inputs",
     "output-aliases-input": "returns an output that shares memory with an input",
 }
-"""What was noted of memory, as predicates."""
+"""Descriptions of memory faults, as predicates."""
 
 _EDITION = re.compile(r", (seed|installed) edition$")
-"""What titles say of an edition that means nothing outside: its document is cited instead."""
+"""Suffix of a title that means nothing to outsiders, who see the document instead."""
 
 
 def outside(subject: Json) -> str:
-    """What an implementation is called outside, and how it is run if not as usually. subject: of a finding, its name at least."""
+    """Name an implementation for outsiders, with its setting if that is not the default.
+
+    Args:
+        subject: The subject of a finding, with at least a name.
+    """
     return _plain(subject) + _with(subject)
 
 
 def setting(subject: Json) -> str:
-    """How an implementation is run that is not run as usually: the variables that say so, or else our name for it."""
+    """Name the setting of an implementation: its environment variables, or xverify's name for it."""
     name = setting_of(subject["name"])
     variables = environment({"role": "peer", **subject}) if name else {}
     return " ".join(f"{variable}={value}" for variable, value in variables.items()) or name
@@ -386,7 +397,7 @@ def _plain(subject: Json) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A finding with the report and the clause that it is about."""
+    """A finding with its report and its clause."""
 
     report: Json
     finding: Json
@@ -403,8 +414,7 @@ class Case:
 
     @property
     def otherwise(self) -> str:
-        """Of an implementation that is run in two ways: what it does in one of them and not in the other. Nothing where it does
-        not do the same again in one."""
+        """Describe the difference between the default and another setting; empty for findings of another kind."""
         subject, said = self.finding["subject"], str(self.finding["summary"])
         name, known = without_setting(subject["name"]), setting_of(subject["name"])
         if not known or not str(self.finding.get("detail", "")).startswith(known):
@@ -413,7 +423,7 @@ class Case:
 
     @property
     def operator(self) -> str:
-        """The operator, as people call it."""
+        """The operator's common name."""
         edition = self.edition(self.finding["contract"])
         return _EDITION.sub("", edition["title"]) if edition else str(self.finding["contract"])
 
@@ -421,24 +431,24 @@ class Case:
         return next((edition for edition in self.report["editions"] if edition["id"] == identity), None)
 
     def document(self, identity: str) -> str:
-        """Where an edition's text stands; of what is no edition of the report, the name."""
+        """Return the location of an edition's text, or the identity if the report has no such edition."""
         edition = self.edition(identity)
         return str(edition["document"]) if edition else identity
 
     @property
     def documents(self) -> tuple[str, str]:
-        """Of a conflict: the document that it is under, and the other one."""
+        """The two documents of a conflict: the finding's own and the other one."""
         return self.document(self.finding["contract"]), self.document(self.finding["subject"]["name"])
 
     @property
     def types(self) -> str:
-        """The witness's types: "int32 input, float32 output"."""
+        """The types of the call: "int32 input, float32 output"."""
         kinds = ((self.finding["x_dtype"], "input"), (self.finding["out_dtype"], "output"))
         return ", ".join(f"{dtype} {what}" for dtype, what in kinds if dtype)
 
     @property
     def standing(self) -> str:
-        """What the text does with the call: "allows", "forbids" or "leaves open". A forbidden call lies in no cell."""
+        """The verb for the call: the text "allows" it, "forbids" it or "leaves open" what it gives."""
         cells = self.finding["cells"]
         if not cells:
             return "forbids"
@@ -451,7 +461,7 @@ class Case:
 
     @property
     def silent(self) -> str:
-        """What no sentence covers, where the document says nothing; else nothing."""
+        """The gap in the document where it says nothing; empty where it does."""
         return str(self.clause["note"]) if self.clause is not None and not self.clause["text"] else ""
 
     @property
@@ -460,7 +470,7 @@ class Case:
 
     @property
     def detail(self) -> str:
-        """What the finding is, in a few words, with implementations by the names that others know."""
+        """The finding in a few words, with names of implementations for outsiders."""
         words = str(self.finding.get("detail", "")) or str(self.finding["summary"]).partition(": ")[2]
         for name, outside in sorted(NAMES.items(), key=lambda pair: -len(pair[0])):
             words = words.replace(name, outside)
@@ -468,7 +478,7 @@ class Case:
 
 
 def title(case: Case) -> str:
-    """One sentence that says what is the matter, for the issue's title."""
+    """Return the title of the issue, one sentence."""
     finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
     where = summary.region(finding)
     region = f" where {where}" if where and where != "everywhere" else ""
@@ -506,7 +516,7 @@ def title(case: Case) -> str:
 
 
 def lead(case: Case) -> str:
-    """What the issue is about, for someone who reads nothing else, and what would settle it."""
+    """Return the first paragraph: the problem, and the change that would settle it."""
     finding, who = case.finding, case.versioned
     got = finding["witness"]["got"] if finding["witness"] else None
     match finding["verdict"]:
@@ -570,7 +580,7 @@ def lead(case: Case) -> str:
 
 
 def _open(case: Case) -> str:
-    """What the text leaves open, and what the implementation does."""
+    """Describe the gap in the text, and the behaviour of the implementation."""
     finding, by = case.finding, case.finding["attribution"]
     detail = case.detail
     if by is not None:

@@ -1,7 +1,8 @@
-"""The report as JUnit XML: a test case for each cell, which fails when an implementation is at fault in it.
+"""The report as JUnit XML.
 
-In a gate's report those findings count that the gate fails on, each with the line that replays it; a gate that could not do its
-work is an error.
+Each cell is a test case, which fails if the implementation is at fault in it. In the report of a gate, only the
+findings count on which the gate fails. Each shows the command that repeats it. A gate that could not do its work is an
+error.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, not even escaped."""
+"""Characters that XML 1.0 cannot hold, even escaped."""
 
 _KEY = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 _SILENT = ("unsupported", "unspecified")
 
 
 def render(report: Json) -> str:
-    """One suite for each edition and implementation. A finding that the ledger knows is no failure."""
+    """Return one suite for each edition and implementation. A finding in the ledger is no failure."""
     gate = report.get("gate")
     at_fault = _is_fault if gate is None else lambda finding: finding["id"] in gate["failing"]
     faults = _faults(report, at_fault)
@@ -58,7 +59,7 @@ def _is_fault(finding: Json) -> bool:
 
 
 def _say_unable(root: Xml.Element, gate: Json) -> None:
-    """A suite of one case: the gate as a whole."""
+    """Add a suite with one case for the whole gate."""
     name = clean(f"gate {gate['target']}")
     suite = Xml.SubElement(root, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
     case = Xml.SubElement(suite, "testcase", classname="xverify.gate", name=clean(gate["target"]))
@@ -66,7 +67,7 @@ def _say_unable(root: Xml.Element, gate: Json) -> None:
 
 
 def _faults(report: Json, at_fault: Callable[[Json], bool]) -> dict[tuple[str, ...], list[Json]]:
-    """Findings that are faults of an implementation, by subject and cell."""
+    """Return the findings that are faults of an implementation, by subject and cell."""
     by_cell: dict[tuple[str, ...], list[Json]] = defaultdict(list)
     for finding in filter(at_fault, report["findings"]):
         for place in _places(finding):
@@ -75,7 +76,7 @@ def _faults(report: Json, at_fault: Callable[[Json], bool]) -> dict[tuple[str, .
 
 
 def _places(finding: Json) -> set[tuple[str, ...]]:
-    """The cells that a finding was seen in, by subject and key."""
+    """Return the cells that show a finding, by subject and key."""
     label = summary.label(finding["subject"])
     return {(label, *(cell[name] for name in _KEY)) for cell in finding["cells"]}
 
@@ -106,5 +107,5 @@ def _in_words(report: Json, finding: Json) -> str:
 
 
 def clean(text: str) -> str:
-    """The text without the characters that XML cannot hold."""
+    """Return the text without the characters that XML cannot hold."""
     return _INVALID.sub("", str(text))

@@ -1,4 +1,4 @@
-"""What is here, in the terminal: implementations and what they support, editions with their clauses."""
+"""Tables of implementations, environments and editions, for the terminal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from xverify.workers.worker import Worker
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
-    """A table of implementations: name, with a mark where an option may follow it, version, editions, and ways through; then how
-    to install what is missing."""
+    """Print the implementations with version, editions and paths, then how to install the missing ones.
+
+    A name that takes an option is marked with [:OPTION].
+    """
     table = Table(box=None, header_style="bold")
     for title in ("implementation", "version"):
         table.add_column(title, no_wrap=True)
@@ -39,7 +41,7 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
 
 
 def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
-    """The environments of other versions that are kept, and where."""
+    """Print the environments of other versions that are kept, and their directory."""
     if not found:
         sentence = f"no other version is kept in {directory}; NAME==VERSION makes its environment"
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
@@ -51,7 +53,7 @@ def print_environments(found: Sequence[Environment], directory: Path, console: C
 
 
 def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
-    """What the installed version supports of each edition, asked of it now."""
+    """Start the installed version, and print the cells that it supports of each edition."""
     if installed_version(oracle) is None:
         return
     worker = Worker(oracle, directory)
@@ -72,7 +74,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
 
 
 def print_contracts(chosen: Sequence[Contract], console: Console) -> None:
-    """A table of editions."""
+    """Print a table of editions."""
     table = Table("edition", "types of x", "of scale", "clauses", "granularity", box=None, header_style="bold")
     table.columns[0].no_wrap = True
     for contract in chosen:
@@ -88,7 +90,7 @@ def print_contracts(chosen: Sequence[Contract], console: Console) -> None:
 
 
 def print_contract(contract: Contract, console: Console) -> None:
-    """One edition: its domain and every clause with its sentence."""
+    """Print one edition: its types, and every clause with its text."""
     domain = contract.domain
     console.print(f"[bold]{contract.id}[/bold]  {contract.title}", soft_wrap=True, highlight=False)
     console.print(f"from {contract.document}", soft_wrap=True, highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""The report as Markdown: the matrix and the findings, for an issue, a pull request or a job summary."""
+"""The report as Markdown, for an issue, a pull request or the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def render(report: Json) -> str:
-    """The whole run: a table for each operator, then the findings one by one."""
+    """Return the whole report: a table for each operator, then the findings."""
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['findings']), 'finding')}", ""]
     lines += [text(summary.headline(report)) + ".", ""]
@@ -57,7 +57,7 @@ def _table(report: Json, operator: str, contracts: list[str]) -> list[str]:
 
 
 def _histories(report: Json) -> list[str]:
-    """What changed between the versions of each implementation, which stand across."""
+    """Return a table of changes for each implementation, with its versions across."""
     lines = []
     for history in histories(report):
         lines += [f"## What changed between versions of {text(history.name)}", ""]
@@ -71,7 +71,12 @@ def _histories(report: Json) -> list[str]:
 
 
 def row(cells: list[str], escape: bool = True) -> str:
-    """One row of a table; what is Markdown already is not escaped."""
+    """Return one row of a table.
+
+    Args:
+        cells: Text of each cell.
+        escape: False if the cells are Markdown already.
+    """
     return "| " + " | ".join(text(cell) if escape else cell for cell in cells) + " |"
 
 
@@ -105,7 +110,7 @@ def _finding(finding: Json, clause: Json | None) -> list[str]:
 
 
 def _recipes(report: Json) -> list[str]:
-    """For each edition what every implementation computes, in how many cells and values."""
+    """List the recipes of every implementation under each edition, with the number of cells and values."""
     lines = []
     for contract, implementations in characterise(report).items():
         said = [f"- {text(one.subject)}: {text(recipe)}" for one in implementations for recipe in _in_words(one)]
@@ -114,7 +119,7 @@ def _recipes(report: Json) -> list[str]:
 
 
 def _in_words(one: Characterised) -> list[str]:
-    """The recipes of one implementation, whatever the verdict on its cells and however many recipes are equal to them."""
+    """Describe the recipes of one implementation, whatever the status of its cells."""
     counts: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])
     for recipe in one.recipes:
         if recipe.words:
@@ -129,7 +134,7 @@ def _in_words(one: Characterised) -> list[str]:
 
 
 def _clauses(report: Json) -> list[str]:
-    """For each edition its clauses: by how many calls tested, who follows them, who does not, of whom it cannot be told."""
+    """List the clauses of each edition, with the number of tests and who follows them."""
     answers, lines = summary.answers(report), []
     for edition in report["editions"]:
         lines += [f"### {code(edition['id'])}", ""]
@@ -195,13 +200,12 @@ def _first(values: list[str]) -> str:
 
 
 def text(value: str) -> str:
-    """Text as Markdown that shows it and does nothing else, on one line: no markup, no list or heading where a line
-    begins, nobody notified and no issue linked."""
+    """Escape text for Markdown: one line, no markup, no mention, no link to an issue."""
     escaped = _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
     escaped = _AT_LINE_START.sub(r"\1\\\2", escaped)
     return _MENTION.sub(r"\1<!-- -->", escaped)
 
 
 def code(value: str) -> str:
-    """Text as a code span; backticks in it become apostrophes."""
+    """Return text as a code span; backticks in it become apostrophes."""
     return "`" + " ".join(str(value).split()).replace("`", "'") + "`"

@@ -1,7 +1,10 @@
-"""Several runs' reports as one.
+"""Merging the reports of several runs into one.
 
-What is added up is whole numbers, and what is chosen is chosen by what it is, so that the result does not depend on the
-order in which reports are merged, nor on whether some of them were merged before.
+Only whole numbers are added, and choices depend only on content. So the result does not depend on the order of the
+reports, nor on earlier merges.
+
+A run names the simplest recipe that gives every value of a cell, and the other recipes that the values did not
+exclude. A recipe remains if no run excluded it. A run that could not list all remaining recipes excludes none.
 """
 
 from __future__ import annotations
@@ -22,19 +25,20 @@ from xverify.report.schema import SCHEMA, check
 from xverify.report.summary import NO_REGION, STATUSES, VERDICTS, Json, base
 
 _DESCRIBED = ("id", "command", "seed", "started", "seconds", "budget", "cases", "complete", "machine", "versions")
-"""What is kept of each run."""
+"""Facts about each run that the merged report keeps."""
 
 _CODES = re.compile(r"(\d+) of the (\d+) codes of (.*)")
 
 
 def merged(reports: Sequence[Json]) -> dict[str, Any]:
-    """The reports as one report of the same schema, whose ``run.merged`` describes each run.
+    """Merge reports into one report of the same schema, whose ``run.merged`` describes each run.
 
-    Counts are added up, findings of one id folded, cells of the same types joined (see `merge_cells`). Cells of an
-    implementation whose version is not the same in all runs are kept apart, each with its ``version``.
+    Counts are added up. Findings with the same id are folded into one. Cells of the same types are joined. Cells of an
+    implementation whose version differs between runs stay apart, each with its ``version``.
 
-    Raises ValueError for what is no report of this schema; UsageError, a ValueError, when there is none or a run is there
-    twice, whose counts would be added twice.
+    Raises:
+        ValueError: A report does not follow the schema.
+        UsageError: There is no report, or a run appears twice. It is a ValueError.
     """
     if not reports:
         raise UsageError("there is no report to merge")
@@ -62,7 +66,7 @@ def merged(reports: Sequence[Json]) -> dict[str, Any]:
 
 
 def _described(run: Json) -> list[dict[str, Any]]:
-    """What is kept of a run, or of each run that was merged into it."""
+    """Return the kept facts of a run, or of each run that was merged into it."""
     if "merged" in run:
         return [dict(one) for one in run["merged"]]
     return [{name: run[name] for name in _DESCRIBED}]
@@ -97,14 +101,14 @@ def _run(runs: Sequence[Json], headers: Sequence[Json]) -> dict[str, Any]:
 
 
 def _sum_of_all(numbers: Sequence[Any]) -> Any:
-    """The sum; None where one is not given."""
+    """Return the sum, or None if a number is missing."""
     return (
         None if None in numbers else math.fsum(numbers) if any(isinstance(n, float) for n in numbers) else sum(numbers)
     )
 
 
 def _said(values: Iterable[Any]) -> Any:
-    """The value, or the different ones in words."""
+    """Return the common value, or the different values in words."""
     distinct = sorted(set(values), key=str)
     return distinct[0] if len(distinct) == 1 else " and ".join(map(str, distinct))
 
@@ -125,7 +129,7 @@ def _own_seconds(headers: Sequence[Json]) -> dict[str, Any]:
 
 
 def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
-    """One for each implementation and version."""
+    """Return one row for each implementation and version."""
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for header in headers:
         for worker in header["workers"]:
@@ -154,7 +158,7 @@ def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts text with the numbers in it by their size."""
+    """Return a sort key that orders the numbers in a text by their size."""
     parts = re.findall(r"\d+|\D+", text)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
@@ -210,7 +214,10 @@ def _clause(listed: Sequence[Json]) -> dict[str, Any]:
 
 
 def _trust(listed: Sequence[Json]) -> dict[str, Any]:
-    """What was met in some run; codes of a type are those of the run that met most, since which ones is not known."""
+    """Merge the lists of things that were met. For the codes of a type, the run counts that met most.
+
+    It is not known which codes a run met, so counts of different runs cannot be added.
+    """
     met: Counter[str] = Counter()
     for one in listed:
         for name, count in one["met"].items():
@@ -239,16 +246,16 @@ MOST_OTHERS = 64
 _TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 
 _SILENT = ("unsupported", "unspecified", "crash", "hang")
-"""Statuses of cells of which nothing may have been answered, so that no reading is excluded."""
+"""Statuses of cells that may have no answer, so that no reading is excluded."""
 
 _DIFFERS = ("violation", "mixed", "not-judged-differs")
-"""Statuses of cells of which it is known, if no recipe is named, that none gives every value."""
+"""Statuses that prove that no recipe gives every value, if none is named."""
 
 _Key = tuple[str, ...]
 
 
 def versions_of(reports: Sequence[Json]) -> Mapping[str, set[str]]:
-    """The versions of each implementation that the reports are about."""
+    """Return the versions of each implementation in the reports."""
     found: dict[str, set[str]] = defaultdict(set)
     for report in reports:
         for worker in report["run"]["workers"]:
@@ -257,7 +264,12 @@ def versions_of(reports: Sequence[Json]) -> Mapping[str, set[str]]:
 
 
 def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> list[dict[str, Any]]:
-    """The cells of all reports, those of the same types, implementation and version joined. versions: see `versions_of`."""
+    """Join the cells of the same types, implementation and version.
+
+    Args:
+        reports: Reports of the runs.
+        versions: Versions of each implementation, see `versions_of`.
+    """
     groups: dict[_Key, list[Json]] = defaultdict(list)
     for report in reports:
         own = {worker["name"]: worker["version"] for worker in report["run"]["workers"]}
@@ -301,28 +313,30 @@ def _joined(listed: Sequence[Json]) -> dict[str, Any]:
 
 
 def _is_described(cell: Json) -> bool:
-    """Whether it is known which recipes give a cell's values, be it that there is none."""
+    """Return True if a cell says which recipes give its values, including none."""
     if "attribution" not in cell:
         return False
     return bool(cell["attribution"]) or "across_runs" in cell or cell["status"] in _DIFFERS
 
 
 def _recipes(cell: Json) -> list[str]:
-    """The recipes that a cell names: its own, or those of the runs that were merged into it and had none in common."""
+    """List the recipes that a cell names: its own, or those of merged runs that had none in common."""
     by = cell.get("attribution")
     return [by["reading"]] if by else list(cell.get("across_runs", ()))
 
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:
-    """What is in all lists; their order is the edition's, so it is the same in all."""
+    """Return the names that are in all lists. Their order is the edition's, so it is the same in all."""
     if not lists:
         return []
     return [name for name in min(lists, key=lambda names: (len(names), names)) if all(name in one for one in lists)]
 
 
 def _candidates(cell: Json) -> tuple[list[str], int]:
-    """The recipes that may be a cell's, its own first, and how many there are besides; by the names of their simplified forms,
-    since runs may name those that are proven equal by different names."""
+    """Return the recipes that a cell allows, its own first, and the number of unnamed ones.
+
+    Recipes go by the names of their simplified forms, because runs may use different names for equal recipes.
+    """
     by, left = cell.get("attribution"), cell.get("remaining")
     names = [by["reading"]] if by else []
     names += [] if left is None else left["others"]
@@ -330,7 +344,7 @@ def _candidates(cell: Json) -> tuple[list[str], int]:
 
 
 def _simplest_name(cell: Json, name: str) -> str:
-    """The name of a recipe's simplified form on a cell's types; of recipes that are not known here, the name itself."""
+    """Return the name of a recipe's simplified form on the types of a cell; an unknown name stays as it is."""
     try:
         types = Types(cell["x_dtype"], cell["zero_point_dtype"], cell["scale_dtype"], cell["out_dtype"])
         return simplified(readings.by_name(name), types).name
@@ -345,7 +359,7 @@ def _simplest_name(cell: Json, name: str) -> str:
 
 
 def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
-    """The recipes that no cell excludes, and how many there may be besides."""
+    """Return the recipes that no cell excludes, and the number of unnamed ones."""
     every = [_candidates(cell) for cell in cells]
     closed = [names for names, more in every if not more]
     if closed:
@@ -357,7 +371,14 @@ def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
 
 
 def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted: Sequence[str]) -> dict[str, Any]:
-    """Attribution and remaining of joined cells. left: the recipes that remain."""
+    """Return attribution and remaining recipes of joined cells.
+
+    Args:
+        cells: The cells to join.
+        left: Recipes that remain.
+        more: Number of further recipes that may remain.
+        admitted: Recipes that the edition admits.
+    """
     known = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
     admitted = [_simplest_name(cells[0], name) for name in admitted]
     # One that the text admits before others, and one that a run named before others.
@@ -392,8 +413,10 @@ _ADDED = ("cases", "values")
 
 
 def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
-    """The findings of all reports. An id does not hold the version: ``subject.versions`` lists those that show it when there
-    are several."""
+    """Fold the findings with the same id, and return all in the order of a report.
+
+    An id does not contain the version. If several versions show a finding, ``subject.versions`` lists them.
+    """
     groups: dict[str, list[Json]] = defaultdict(list)
     for report in reports:
         for finding in report["findings"]:
@@ -403,7 +426,7 @@ def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def _order(finding: Json) -> tuple[Any, ...]:
-    """Smaller witnesses first, those on the plain path before; of equal ones the text decides."""
+    """Return a sort key: the default path first, then smaller calls, then the text."""
     witness = finding["witness"]
     if witness is None:
         return (1, json.dumps(finding, sort_keys=True))
@@ -443,7 +466,7 @@ def _subject(first: Json, listed: Sequence[Json]) -> dict[str, Any]:
 
 
 def _attribution(listed: Sequence[Any]) -> dict[str, Any] | None:
-    """The recipe of all, with its counts added up; None when a run knows none, or another."""
+    """Return the common recipe with its counts added up; None if runs name none or different ones."""
     if None in listed or len({one["reading"] for one in listed}) > 1:
         return None
     chosen = max(listed, key=lambda one: json.dumps([one.get("words", ""), one.get("elsewhere")], sort_keys=True))
@@ -451,7 +474,7 @@ def _attribution(listed: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _region(listed: Sequence[Any]) -> dict[str, Any] | None:
-    """The region that all runs found which found one; where they differ there is no simple one."""
+    """Return the region that all runs name. If they differ, there is no simple region."""
     distinct = {json.dumps(one, sort_keys=True): one for one in listed if one is not None}
     if len(distinct) > 1:
         return {"name": "", "words": NO_REGION}
