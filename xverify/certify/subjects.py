@@ -1,4 +1,4 @@
-"""Whose values are certified: a kernel by its TARGET, or any implementation by its name."""
+"""The arguments of ``xverify certify``: subject, domain, form of the calls, and units."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ from xverify.oracles.protocol import Oracle
 
 
 def subject_named(target: str, say: Say) -> Oracle:
-    """What NAME[:OPTION][==VERSION | @PYTHON] or a TARGET names. Raises UsageError, and EnvironmentFailedError when an
-    implementation cannot be had at that version."""
+    """Return the implementation of a name NAME[:OPTION][==VERSION | @PYTHON], or the kernel of a TARGET.
+
+    Raises:
+        UsageError: There is none.
+        EnvironmentFailedError: The version cannot be installed.
+    """
     parts = naming.parse_or_none(target)
     if parts is not None and parts.name in all_oracles():
         return select.oracle_named(target, say)
@@ -27,7 +31,16 @@ def subject_named(target: str, say: Say) -> Oracle:
 
 
 def domain_named(name: str, zero_point: str, scales: tuple[str, ...]) -> Domain:
-    """The domain that a user asks for; scales as they were typed. Raises UsageError."""
+    """Return the domain that a user names.
+
+    Args:
+        name: Name of the domain.
+        zero_point: "all" or "absent".
+        scales: Scales as typed.
+
+    Raises:
+        UsageError: There is no such domain, or these options do not apply to it.
+    """
     if name not in names():
         raise UsageError(f"no domain is called {name!r}{nearest(name, names())}; see: xverify certify --list")
     scale_dtype = name.removesuffix("-spread").partition("-")[2]
@@ -50,8 +63,11 @@ def domain_named(name: str, zero_point: str, scales: tuple[str, ...]) -> Domain:
 def through_of(
     oracle: Oracle, contract_id: str | None, domain: Domain, granularity: Granularity, out: str | None
 ) -> Through:
-    """How triples become calls. Raises UsageError when the edition does not allow them, or the implementation has not the
-    edition."""
+    """Return the form in which triples become calls.
+
+    Raises:
+        UsageError: The edition does not allow such calls, or the implementation does not have the edition.
+    """
     contract = select.contract_named(contract_id or contracts.newest())
     if contract.domain.family != "linear":
         raise UsageError(f"{contract.id} has no scale and zero point: certify handles linear editions only")
@@ -84,7 +100,11 @@ def _natural(contract: Contract, domain: Domain) -> str:
 
 
 def readings_of(through: Through) -> tuple[str, ...]:
-    """The names of the readings that the edition admits. Raises UsageError for one that is not written down twice."""
+    """Return the names of the readings that the edition admits.
+
+    Raises:
+        UsageError: `expected` does not define one of them.
+    """
     domain = through.domain
     few = domain.columns(domain.slices[0], 0, 1).some(slice(0, through.each), slice(None))
     found = tuple(reading.name for reading in through.contract.readings(through.call(few)))
@@ -97,7 +117,16 @@ def readings_of(through: Through) -> tuple[str, ...]:
 
 
 def parts_asked(domain: Domain, units: str | None, differences: str | None) -> dict[int, tuple[tuple[int, int], ...]]:
-    """The units that a user asks for, by slice. Raises UsageError."""
+    """Return the units that a user requests, by slice.
+
+    Args:
+        domain: The domain.
+        units: Range of units as typed, or None for all.
+        differences: Differences as typed, or None for all.
+
+    Raises:
+        UsageError: An argument does not have the right form, or does not apply to the domain.
+    """
     start, stop = _bounds(units, 0, domain.units, "--range", f"{domain.unit}s")
     parts = domain.slices
     if differences is not None:

@@ -1,4 +1,4 @@
-"""A counterexample: the smallest triple that is wrong, and the smallest call that shows it."""
+"""A counterexample: the smallest triple with a wrong result, and the smallest call that shows it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from xverify.core.line import call_to_line
 from xverify.report.decision import SHORT_LINE
 
 MOST_ASKED = 40
-"""Calls that making one smaller may take; each that does not end costs its whole time."""
+"""Number of calls for shrinking. Each call that hangs costs its whole time limit."""
 
 MOST_HANGING = 6
+"""Number of calls for shrinking a call that hangs."""
 MOST_VALUES = 4096
-"""Of a call that is written as a line."""
+"""Largest call that is written as a line, in values."""
 
 KINDS = {"rejected": "rejected", "unsupported": "rejected", "crash": "crash", "hang": "hang"}
+"""Kind of counterexample for each kind of outcome."""
 VERDICTS = {"rejected": "wrongly-rejected"}
-"""Kinds of counterexamples that `xverify replay` has other words for."""
+"""Kinds of counterexamples for which `xverify replay` has another word."""
 
 
 def counterexample(
@@ -40,8 +42,18 @@ def counterexample(
     outcome: Outcome,
     y: NDArray[Any],
 ) -> dict[str, Any]:
-    """The entry for columns whose outcome, or results, no reading of those names explains. Asks for smaller ones, so nothing may
-    be under way."""
+    """Return the certificate's entry for columns that no reading explains. Nothing may be in progress.
+
+    Args:
+        bulk: The worker, which is used for shrinking.
+        judge: The comparison.
+        names: Readings that explain everything proven so far.
+        part: The slice.
+        units: Range of units of the columns.
+        columns: The operands.
+        outcome: Outcome of the request.
+        y: Codes of the results, shape (columns, codes).
+    """
     order = (*names, *(name for name in judge.readings if name not in names))
     wrong = judge.smallest(order, columns, y.copy()) if is_tensor(outcome) else None
     total = 0 if wrong is None else wrong.wrong
@@ -61,7 +73,7 @@ def counterexample(
 
 
 def is_tensor(outcome: Outcome) -> bool:
-    """Whether results came, and nothing else is to be said."""
+    """Return True if an outcome is a tensor, without notes about memory."""
     return outcome.kind == "tensor" and not outcome.notes
 
 
@@ -99,7 +111,7 @@ def _line(bulk: Bulk, columns: Columns) -> str:
 
 
 def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
-    """The command that asks the smallest call again; "" where that is no line, or one that would bury what is around it."""
+    """Return the command that repeats the smallest call; empty if that call is too long for a line."""
     if not entry["call"] or len(entry["call"]) > SHORT_LINE or entry["kind"] == "mixed":
         return ""
     verdict = VERDICTS.get(entry["kind"], entry["kind"])
@@ -112,7 +124,7 @@ def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
 def _shrunk(
     bulk: Bulk, judge: Judge, names: Sequence[str], columns: Columns, outcome: Outcome, wrong: Wrong | None
 ) -> tuple[Columns, Wrong | None]:
-    """The smallest columns that are found to show the same, and the wrong triple among them; the given ones if no smaller do."""
+    """Return the smallest columns that show the same fault, with the wrong triple among them."""
     asked = 0
     most = MOST_HANGING if outcome.kind == "hang" else MOST_ASKED
     found: Wrong | None = None
@@ -152,7 +164,7 @@ def _shrunk(
 
 
 def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
-    """Half of the columns, then half of the codes; first the half in which something is wrong."""
+    """Yield halves of the columns, then of the codes. The half with the wrong result comes first."""
     count, codes = columns.shape
     everything = slice(None)
     for length, place, along in ((count, wrong.column if wrong else 0, 0), (codes, wrong.code if wrong else 0, 1)):
@@ -164,7 +176,12 @@ def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
 
 
 def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
-    """A counterexample as one line for people; where: with the units in which it was seen."""
+    """Describe a counterexample in one line.
+
+    Args:
+        entry: The certificate's entry.
+        where: Add the units that contain it.
+    """
     units = f" in units {entry['range'][0]} to {entry['range'][1] - 1}" if where else ""
     if entry["triple"] is None:
         first = entry["message"].partition("\n")[0]

@@ -1,8 +1,11 @@
-"""Annotations of CI services: what was found, shown beside the code and on the page of the build.
+"""Annotations of findings for CI services, shown beside the code and on the build's page.
 
-Each service takes commands from what a step prints, one a line, in a syntax of its own. Sources of the syntaxes and their
-escapes: GitHub's "Workflow commands", Azure Pipelines' "Logging commands" with its agent's percent encoding, TeamCity's "Service
-messages". GitLab has no such command: it shows the JUnit file of ``artifacts:reports:junit``, and nothing is printed for it.
+A service reads commands from the output of a step, one per line, in its own syntax. GitLab has no such command: it
+shows the JUnit file of ``artifacts:reports:junit``, so nothing is printed for it.
+
+Source:
+    GitHub, "Workflow commands". Azure Pipelines, "Logging commands", and the percent encoding of its agent.
+    TeamCity, "Service messages".
 """
 
 from __future__ import annotations
@@ -18,30 +21,36 @@ from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST = 10
-"""Annotations of one kind that GitHub shows for a step; the rest is counted in one of the other kind."""
+"""Number of annotations of one kind that GitHub shows for a step. The rest is counted in one of the other kind."""
 
 MOST_DESCRIPTION = 4000
-"""Characters of a build problem that TeamCity takes."""
+"""Longest build problem that TeamCity takes, in characters."""
 
 MOST_IDENTITY = 60
-"""Characters of the name of a build problem that TeamCity takes."""
+"""Longest name of a build problem that TeamCity takes, in characters."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """level: "error" or "warning". identity: the same in every run that finds it. file: as the user typed it, "" for none;
-    line: from 1, 0 for none."""
+    """A message about the kernel, in no particular syntax."""
 
     level: str
+    """ "error" or "warning"."""
     title: str
     message: str
     identity: str
+    """Name that is the same in every run that shows the same fault."""
     file: str = ""
+    """Path as the user typed it, or ""."""
     line: int = 0
+    """Line number from 1, or 0."""
 
 
 def of_report(report: Json) -> list[Annotation]:
-    """One for each finding that the gate fails on, the worst `MOST` of them, and one where it could not do its work."""
+    """Return an annotation for each of the `MOST` worst failing findings.
+
+    A gate without a decision gets one annotation.
+    """
     gate = report["gate"]
     file, line = _place(gate["target"])
     if gate["outcome"] == "unable":
@@ -72,7 +81,7 @@ def _message(report: Json, finding: Json) -> str:
 
 
 def _place(target: str) -> tuple[str, int]:
-    """The file and line of a kernel that is named by its Python file."""
+    """Return the file and line of a kernel that a Python file defines."""
     file, _, name = target.rpartition(":")
     if not file.endswith(".py"):
         return "", 0
@@ -129,7 +138,7 @@ _TEAMCITY = {"|": "||", "'": "|'", "[": "|[", "]": "|]", "\n": "|n", "\r": "|r"}
 
 
 def _teamcity_value(text: str) -> str:
-    """The text escaped, cut where it would be too long."""
+    """Escape text for TeamCity, and cut it at `MOST_DESCRIPTION`."""
     escaped, length = [], 0
     for character in text:
         units = character.encode("utf-16-be", "replace")
@@ -147,11 +156,16 @@ SERVICES: tuple[tuple[str, str, Callable[[Annotation], str]], ...] = (
     ("Azure Pipelines", "TF_BUILD", _azure),
     ("TeamCity", "TEAMCITY_VERSION", _teamcity),
 )
-"""Name; the environment variable that is set there; how it takes an annotation: as one line."""
+"""Name, environment variable that the service sets, and formatter of one annotation."""
 
 
 def annotation_lines(report: Json, environment: Mapping[str, str]) -> list[str]:
-    """What is to be printed for the service on which this runs; nothing where it is none."""
+    """Return the lines to print for the CI service that runs this process; none elsewhere.
+
+    Args:
+        report: The report of a gate.
+        environment: Environment variables.
+    """
     for _, variable, shown in SERVICES:
         if environment.get(variable, "").lower() not in ("", "false", "0"):
             return [shown(one) for one in of_report(report)]

@@ -1,4 +1,4 @@
-"""From a report to a decision: pass, findings, or that the gate could not do its work."""
+"""The decision of a gate, made from the report of its run: pass, findings, or unable."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
 
 def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Memory, walked: bool) -> None:
-    """Add to a run's report what the gate makes of it: under "gate", and to each finding how it stands to the ledger and a line
-    that replays it."""
+    """Add the decision to a report, under "gate", and to each finding its ledger state and its call line.
+
+    Args:
+        result: The report, changed in place.
+        run: The run that made the report.
+        options: Options of the gate.
+        memory: Ledger entries that came up during the run.
+        walked: True if the whole walk was answered.
+    """
     found = {finding.id: finding for finding in run.findings.sorted()}
     for entry in result["findings"]:
         finding = found[entry["id"]]
@@ -61,7 +68,7 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
 
 
 def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
-    """Why silence says nothing, in one sentence; "" when it does."""
+    """Explain in one sentence why an absence of findings proves nothing; empty if it proves the kernel."""
     for name, sentence in run.fleet.failures.items():
         if name == options.kernel.name or options.like is not None:
             return sentence

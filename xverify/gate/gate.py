@@ -1,4 +1,4 @@
-"""The gate: ask a kernel what would show a mistake, as fast as it would show, and say whether it may pass."""
+"""The gate: run a kernel on the calls most likely to show a mistake, and decide whether it passes."""
 
 from __future__ import annotations
 
@@ -33,69 +33,89 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 EXPLORE = 0.88
-"""Share of the budget for asking while the kernel looks right."""
+"""Share of the budget for calls while no fault is seen."""
 
 EXPLORE_FAULTY = 0.65
-"""The same once a fault is seen: the rest is for the smallest call that shows it."""
+"""Share of the budget for calls after a fault is seen. The rest is for shrinking."""
 
 SEVERAL_WAYS = 0.08
-"""Share of the budget for the same call asked in several ways, at the end."""
+"""Share of the budget for repeating calls in several ways, at the end."""
 
 PATIENCE = 2.0
-"""Seconds that a call may take past the end of the asking."""
+"""Seconds that a call may take after the time for calls is over."""
 
 SHRINK_SECONDS = 6.0
-"""For shrinking, at most, where the run ends with the first fault."""
+"""Longest shrinking, in seconds, of a run that stops at the first fault."""
 
 MOST_ANSWERS = 4096
-"""Of the implementation to be like that are remembered: more than are under way at once."""
+"""Number of remembered answers of the implementation to match: more than are in progress at once."""
 
 KEPT_SECONDS = 1.0
-"""Kept of the budget for writing."""
+"""Seconds of the budget reserved for writing the report."""
 
 
 @dataclass(frozen=True)
 class GateOptions:
-    """What a gate was asked for.
-
-    kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
-    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds. shrink:
-    whether the smallest call is sought that shows what was found. left_out: a sentence for each edition that was named and that
-    the kernel is not held to.
-    worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
-    asks what comes after the walk, in place of rounds of Hypothesis without end.
-    """
+    """Options of a gate."""
 
     kernel: Oracle
+    """The kernel under test."""
     contracts: tuple[Contract, ...]
+    """Editions that the kernel must satisfy."""
     directory: Path
+    """Folder of the run's files."""
     run_id: str
     command: str
+    """The command line, for the report."""
     contract_files: tuple[str, ...] = ()
+    """Python files with the user's own editions, as typed."""
     target: str = ""
+    """The kernel as the user named it."""
     like: Oracle | None = None
+    """Implementation whose bits the kernel must give, on the calls of the contracts."""
     within: Mapping[str, Domain] = field(default_factory=dict)
+    """Narrower domains, by contract."""
     ledger: Ledger = field(default_factory=Ledger)
     ledger_path: str = ""
+    """File of the ledger, for the report."""
     today: date = date(1970, 1, 1)
+    """Date that decides which ledger entries are expired."""
     seed: int = 0
     budget: float = 60.0
+    """Time for the whole run, in seconds."""
     keep_subnormals: bool = True
+    """False if subnormal results may also be zero."""
     allow_mixed: bool = False
+    """True if legal values of a cell may follow several readings."""
     fail_fast: bool = False
+    """True to stop at the first fault that is not in the ledger."""
     shrink: bool = True
+    """True to search for the smallest call that shows each finding."""
     limits: Limits = field(default_factory=Limits)
     left_out: tuple[str, ...] = ()
+    """A sentence for each named edition that the kernel does not implement."""
     worker: MakeWorker = Worker
+    """Factory of workers."""
     first: Callable[[Sweep], bool] = lambda run: False
+    """Makes calls before all others, and returns True if the run is then over."""
     draw: Callable[[Sweep, Limit], None] | None = None
+    """Makes the calls after the walk, instead of endless rounds of Hypothesis."""
 
 
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
-    """Run the gate and write ``report.json`` into its directory; the report as data, with what was decided under "gate".
+    """Run the gate, and write ``report.json`` into its directory.
 
-    Each finding is on disk before it is announced. Interrupted by ^C it reports what it has. Raises OSError when the directory
-    cannot be written.
+    Each finding is on disk before its event is emitted. After Ctrl-C, the report covers the calls made so far.
+
+    Args:
+        options: Options of the gate.
+        emit: Consumer of events.
+
+    Returns:
+        The report, with the decision under "gate".
+
+    Raises:
+        OSError: The directory cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
     memory = ledger_lookup.Memory(options.ledger, options.today)
@@ -156,7 +176,10 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
 
 
 class _Answers:
-    """What the implementation to be like has answered lately; what is not known it is asked, unless it is busy."""
+    """A cache of recent answers of the implementation to match.
+
+    A missing answer is requested, unless the implementation is busy.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -183,7 +206,7 @@ class _Answers:
 
 
 def _ask(run: Sweep, options: GateOptions) -> bool:
-    """Ask everything, in order, while the budget lasts. Whether the whole walk was asked and answered."""
+    """Make all calls in order, while the budget lasts. Return True if the whole walk was answered."""
     walked, needed = False, {oracle.name for oracle in run.options.oracles}
 
     def limit() -> bool:
@@ -217,8 +240,10 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
 
 
 def _supported(run: Sweep, options: GateOptions, domain: Domain, contract: str) -> Domain:
-    """The domain without the types and granularities of which the kernel answered no call and said of some that it has not
-    implemented them."""
+    """Return the domain without the types and granularities that the kernel does not implement.
+
+    Those are left out for which no call was answered and some call was unsupported.
+    """
     cells = [
         (cell, tally)
         for (subject, cell), tally in run.tally.cells.items()
@@ -247,13 +272,14 @@ def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:
 
 
 def nothing_more(run: Sweep, limit: Limit) -> None:
-    """In place of what is drawn after the walk."""
+    """Make no calls after the walk."""
 
 
 def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:
-    """The domain with no other types and granularities than those named; what is not named is as it was.
+    """Restrict a domain to the named types and granularities; an empty list restricts nothing.
 
-    Raises ValueError with one sentence when a name is none of the domain's, or nothing is left.
+    Raises:
+        ValueError: A name does not belong to the domain. The message is one sentence.
     """
     changes: dict[str, Any] = {}
     for name, what, wanted in (

@@ -1,4 +1,4 @@
-"""The decision as Markdown, for a CI step's page: short, since the report has the rest."""
+"""The decision of a gate as Markdown, for the page of a CI step. The report has the details."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from xverify.report.markdown import code, row, text
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 100
-"""New findings that are shown: a step of GitHub's may add 1 MiB to its page."""
+"""Number of new findings shown. GitHub limits the page of a step to 1 MiB."""
 
 
 def render(report: Json) -> str:
-    """A heading with the decision, a table of the findings that the gate fails on, the commands that replay them, and what is
-    known, stale, unsupported or left out. Ends with a newline, and begins a block of its own wherever it is appended."""
+    """Return the decision, the failing findings, the commands that repeat them, and what else is notable.
+
+    The text begins and ends with a newline, so that it can be appended to any page.
+    """
     gate = report["gate"]
     lines = ["", "", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
     lines += [f"{text(decision.verdict(report))}.", ""]
@@ -33,7 +35,11 @@ def render(report: Json) -> str:
 
 
 def append_markdown(report: Json, path: Path) -> None:
-    """Append a summary of a gate's report to a page, such as the file that ``$GITHUB_STEP_SUMMARY`` names. Raises OSError."""
+    """Append the decision to a page, such as the file that ``$GITHUB_STEP_SUMMARY`` names.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     with path.open("a", encoding="utf-8", errors="replace") as file:
         file.write(render(report))
 
@@ -59,7 +65,7 @@ def _failing(report: Json) -> list[str]:
 
 
 def _commands(report: Json, found: list[Json]) -> list[str]:
-    """The commands in a block of code: there they stand as they are, and can be copied at once."""
+    """Return the commands in a code block, where they can be copied unchanged."""
     body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
     ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
     fence = "`" * max(3, ticks + 1)

@@ -1,4 +1,4 @@
-"""The decision in a terminal or a log: each new finding with the call that shows it, what is known, and what to do next."""
+"""The decision of a gate in a terminal or a log, with a call for each new finding and the next steps."""
 
 from __future__ import annotations
 
@@ -18,19 +18,23 @@ from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 12
-"""New findings that are shown in a terminal, the worst; a log gets all."""
+"""Number of new findings shown in a terminal, worst first. A log gets all."""
 
 MOST_CLAUSE = 240
-"""Characters of a quoted clause."""
+"""Longest quotation of a clause, in characters."""
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
 _LABEL = 8
 
 
 def announce(report: Json, console: Console, html: Path, environment: Mapping[str, str] | None = None) -> None:
-    """Print the decision, after annotations where this runs on a CI service that takes them.
+    """Print annotations for the CI service, if there is one, and then the decision.
 
-    report: of a gate. html: the report for a browser, which is named. environment: variables, those of this process by default.
+    Args:
+        report: The report of a gate.
+        console: Where to print.
+        html: The HTML report, whose path is printed.
+        environment: Environment variables. The default is those of this process.
     """
     for line in annotation_lines(report, os.environ if environment is None else environment):
         # Not by rich, which folds lines and takes characters out of them.
@@ -39,7 +43,13 @@ def announce(report: Json, console: Console, html: Path, environment: Mapping[st
 
 
 def print_decision(report: Json, console: Console, html: Path) -> None:
-    """Everything that the gate says at its end; the verdict in the last line. html: the report for a browser."""
+    """Print the findings and the next steps, with the decision in the last line.
+
+    Args:
+        report: The report of a gate.
+        console: Where to print.
+        html: The HTML report, whose path is printed.
+    """
     found = decision.failing(report)
     run = _run(html)
     shown = found[:MOST_FINDINGS] if console.is_terminal else found
@@ -79,12 +89,12 @@ def _print_finding(report: Json, finding: Json, run: str, console: Console) -> N
 
 
 def _cut(quoted: str, identity: str) -> str:
-    """A long quotation without its end; the clause's id tells where the rest is."""
+    """Cut a long quotation, and add the clause's id so that the rest can be found."""
     return f'{quoted[: MOST_CLAUSE - len(identity)].rstrip()}..." ({identity})'
 
 
 def _rest(report: Json) -> Iterable[str]:
-    """What is said besides the new findings, a line each."""
+    """Yield one line for everything besides new findings."""
     gate = report["gate"]
     for finding in decision.known(report):
         yield f"{decision.standing(finding)}: {finding['summary']}"
@@ -111,18 +121,18 @@ def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str
 
 
 def _run(html: Path) -> str:
-    """How a command finds the run: by its id where it lies with the others, or by its directory."""
+    """Return the name of the run for commands: its id, or its folder if it is not with the other runs."""
     directory = html.parent
     return directory.name if directory.parent == select.RUNS else str(directory)
 
 
 def _command(console: Console, command: str) -> None:
-    """A line to paste: never folded by us, since a terminal that folds it gives it back whole."""
+    """Print a command without folding it, so that it can be copied."""
     console.print(Text(f"  {command}"), soft_wrap=True)
 
 
 def _line(console: Console, text: Text, indent: int = 0, hanging: int = 0) -> None:
-    """A line; in a terminal folded, all but its first line moved in by ``hanging``."""
+    """Print a line. In a terminal, fold it and indent all but the first line by ``hanging``."""
     if not console.is_terminal:
         console.print(Text(" " * indent).append_text(text), soft_wrap=True)
         return
