@@ -230,7 +230,7 @@ def test_the_command_prints_a_table_and_the_answer(run, registry, tmp_path):
         "fake-package: 1.3 is the first version that shows it; 1.1 does not (1.2 between them could not be tried)."
         in output
     )
-    assert "Could not be tried: 1.2, 1.5." in output
+    assert "These could not be tested: 1.2, 1.5." in output
     assert "6 versions of fake-package, 1.0 to 1.5" in output
     assert json.loads(file.read_text())["package"] == "fake-package"
     output = xverify(

@@ -179,8 +179,8 @@ def test_the_html_begins_with_the_decision_and_marks_findings() -> None:
     for said in (
         f"FAIL {KERNEL}",
         "2 new findings (1 crash, 1 violation), 1 expired, 1 changed, 1 known",
-        "Besides: the budget ended",
-        "blocked-int8 is expired",
+        "Also: the budget ended",
+        "blocked-int8 has expired",
         "writes-input",
         "old-one did not come up any more",
         "Unsupported blocked",

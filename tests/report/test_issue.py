@@ -64,7 +64,7 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "on 88 204 of 88 204 wrong values.",
         "On all other values they are those of one that rounds the exact value of",
         "88 204 values in 412 calls",
-        "Affected are the values with `|x - zero point| >= 2^31`",
+        "All values with `|x - zero point| >= 2^31` are affected",
         "| int32 | float32 | int32 | float32 | per axis |",
         "xverify's NumPy kernel: float32 \\[-2147483648.0",
         "ONNX Runtime 1.27.0",
@@ -81,14 +81,14 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
     ("verdict", "parts"),
     [
         ("mixed", ("no single rule of rounding", "One rule for all values", "they are unexplained", "| 2 to 3 | 8 203 |",
-                   "NaN where a number is due", "No simple condition on the inputs")),
+                   "NaN instead of a number", "No simple condition on the inputs")),
         ("ambiguity", ("no sentence covers a 1-D scale of one element", "and implementations differ",
                        "This need not be a fault of the ONNX reference evaluator", "Nothing: no sentence covers")),
-        ("wrongly-accepted", ("computes a call that the text forbids (zero point type)", "an error is due",
+        ("wrongly-accepted", ("computes a call that the text forbids (zero point type)", "instead of an error",
                               "A result of type `float32`", "must have the same type")),
         ("wrongly-rejected", ("refuses a call that the text allows (int8, blocked)", "raises Fail", "ORT_DISABLE_ALL",
                               "[ONNXRuntimeError] : 1 : FAIL", "with graph optimizations off")),
-        ("crash", ("ends the process on a call that the text allows", "an error that the caller can handle is expected",
+        ("crash", ("ends the process on a call that the text allows", "An error that the caller can handle is expected",
                    "# The process ends here instead of raising an exception.", "Fatal Python error: Aborted")),
         ("hang", ("does not return from a call", "# This does not return.", "no answer in 10 s")),
         ("nondeterministic", ("answers the same call with different bits", "too large to be shown here",
@@ -127,7 +127,7 @@ def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str,
     text = issue_body(report, one["id"])
     assert text.splitlines()[0].endswith(f": {who} answers with {setting} what it refuses without it")
     for part in (
-        f"\n{who} answers with {setting} what it refuses without it. What callers get depends on the machine",
+        f"\n{who} answers with {setting} what it refuses without it. The result depends on the machine",
         "<details><summary>A stand-alone script</summary>",
         f"- {who} with {setting}: rejected: Error\n",
         f"- {who} {one['subject']['version']} with {setting}\n",
@@ -212,7 +212,7 @@ def test_a_wrong_id_names_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--format", "html"], ["--format", "json"], ["--format", "junit"]])
 def test_other_formats_have_no_issue(tmp_path: Path, words: list[str]) -> None:
     code, output = run_command(tmp_path, *words, "--finding", found("violation"))
-    assert (code, "goes with --format markdown" in output) == (2, True)
+    assert (code, "add --format markdown" in output) == (2, True)
 
 
 # The scripts

@@ -242,7 +242,7 @@ def test_the_command_takes_several_runs(tmp_path):
     assert json.loads(out.read_text()) == json.loads(json.dumps(merged([another(1), another(2)])))
     result = CliRunner().invoke(cli.main, ["report", *map(str, paths), "-o", str(paths[1])])
     assert result.exit_code == 2
-    assert "would be overwritten" in result.output
+    assert "would overwrite the report" in result.output
     assert json.loads(paths[1].read_text()) == another(2)
     result = CliRunner().invoke(cli.main, ["report", str(paths[0]), str(paths[0])])
     assert result.exit_code == 2

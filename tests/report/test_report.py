@@ -162,7 +162,7 @@ def test_reports_that_lack_what_was_added_are_read_and_rendered() -> None:
     for name in FORMATS:
         render(report, name)
     page = render(report, "html")
-    assert "do not onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"
+    assert "not followed by onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"
     printed(report)
 
 
@@ -176,7 +176,7 @@ def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> 
 def test_the_console_fits_80_columns() -> None:
     text = printed(sample_report(), terminal=True)
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "12 findings", "not met: rank 6"):
+    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "12 findings", "not tested: rank 6"):
         assert part in text, part
 
 
@@ -252,7 +252,7 @@ def test_markdown_lists_clauses_recipes_and_regions() -> None:
     identity = report["findings"][0]["id"]
     assert (
         f"- `formula`: tested by 21 400 calls; followed by xverify-numpy; not by onnxruntime (`{identity}`); "
-        "cannot be told: onnx-reference (not told apart)"
+        "unknown: onnx-reference (not told apart)"
     ) in text
     assert "- `subnormal`: **untested**" in text
     assert "Where: `|x - zero point| >= 2^31`." in text
@@ -305,7 +305,7 @@ def test_a_report_is_not_written_over_by_its_own_html(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(sample_report()))
     result = CliRunner().invoke(cli.main, ["report", str(path), "-o", str(path)])
-    assert (result.exit_code, "would be overwritten" in result.output) == (2, True)
+    assert (result.exit_code, "would overwrite the report" in result.output) == (2, True)
     assert load(path)["run"]["seed"] == 0
 
 
@@ -339,7 +339,7 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
         assert "\x1b" not in text
         assert text.splitlines() == [
             "sweep run-1: 1 editions, onnxruntime",
-            "onnxruntime 1.27.0 answers",
+            "onnxruntime 1.27.0 is ready",
             "openvino cannot be imported: [no] module",
             "12 s walk: 1 000 calls, 2.0M values, 1 finding",
             "shrinking 1 finding",
@@ -351,7 +351,7 @@ def test_how_operands_of_a_witness_lie_in_memory() -> None:
         "witness": {"call": {"tensors": {"x": {"layout": "C"}, "scale": {"layout": "strided"}}}},
         "shrunk": "minimal",
     }
-    assert summary.in_memory(finding) == "scale strided; where every operand lies in C order it does not show"
+    assert summary.in_memory(finding) == "scale strided; with every operand in C order the fault disappears"
     assert summary.in_memory({**finding, "shrunk": "not reached"}) == "scale strided"
     assert summary.in_memory({"witness": None, "shrunk": "minimal"}) == ""
     assert summary.in_memory({"witness": {"call": {"tensors": {"x": {"layout": "C"}}}}, "shrunk": "minimal"}) == ""

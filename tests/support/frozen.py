@@ -72,9 +72,11 @@ WORKERS = 2
 
 
 def facts(data: Any, dropped: frozenset[str]) -> Any:
-    """JSON without the fields of those names, at any depth."""
+    """JSON without the fields of those names and the line numbers of traces, at any depth."""
     if isinstance(data, dict):
         return {name: facts(value, dropped) for name, value in data.items() if name not in dropped}
+    if isinstance(data, str):
+        return re.sub(r'(File ".*?", line) \d+ in \S+', r"\1", data)
     return [facts(item, dropped) for item in data] if isinstance(data, list) else data
 
 

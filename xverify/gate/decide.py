@@ -73,21 +73,21 @@ def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
         if name == options.kernel.name or options.like is not None:
             return sentence
     if not run.complete:
-        return "it was interrupted"
+        return "the run was interrupted"
     cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
     if not run.fleet.was_ready(options.kernel.name):
-        return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
+        return f"the kernel was not loaded within {options.budget:g} s: its import is slow or hangs; raise --budget"
     if not any(tally.answered for tally in cells):
         return (
-            "the kernel answered no call: nothing was verified"
+            "the kernel gave no result for any call: nothing was verified"
             if cells
-            else f"no call was answered within {options.budget:g} s"
+            else f"no call was answered within {options.budget:g} s; raise --budget"
         )
     if run.ended():
-        return "it ended at a fault that came to no finding: run it again without --fail-fast"
+        return "it stopped at a fault that led to no finding: run it again without --fail-fast"
     if not walked:
         return (
-            f"the budget of {options.budget:g} s ended before the walk: give more time (--budget), or a narrower domain "
+            f"the budget of {options.budget:g} s ended before the walk: raise --budget, or test fewer types "
             "(--x-dtypes, --scale-dtypes, --granularity)"
         )
     return ""

@@ -25,12 +25,12 @@ def render(report: Json) -> str:
     lines += _failing(report)
     said = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
     said += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
-    said += [f"- stale: {code(name)}, which {code('xverify ledger prune')} removes" for name in gate["stale"]]
+    said += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
     if missing := decision.unsupported(report):
         said.append(f"- unsupported: {text('; '.join(missing))}")
     said += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
-        said.append(f"- besides: {text(reason)}")
+        said.append(f"- also: {text(reason)}")
     return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
 
 
@@ -69,4 +69,4 @@ def _commands(report: Json, found: list[Json]) -> list[str]:
     body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
     ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
     fence = "`" * max(3, ticks + 1)
-    return ["To see each again:", "", f"{fence}sh", *body, fence]
+    return ["To repeat each call:", "", f"{fence}sh", *body, fence]

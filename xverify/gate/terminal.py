@@ -106,7 +106,7 @@ def _rest(report: Json) -> Iterable[str]:
     if missing := decision.unsupported(report):
         yield f"unsupported: {'; '.join(missing)}"
     if reason := decision.besides(report):
-        yield f"besides: {reason}"
+        yield f"also: {reason}"
 
 
 def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str, str]]:
@@ -114,10 +114,10 @@ def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str
     if report["gate"]["ledger"] != str(select.LEDGER):
         where += ["--ledger", report["gate"]["ledger"]]
     if report["gate"]["stale"]:
-        yield "to remove what is stale:", shlex.join(["xverify", "ledger", "prune", *where])
+        yield "to remove stale entries:", shlex.join(["xverify", "ledger", "prune", *where])
     if found:
         accept = shlex.join(["xverify", "ledger", "accept", found[0]["id"], *where])
-        yield "to accept one for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
+        yield "to accept a finding for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
 
 
 def _run(html: Path) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from xverify.engine.bisect import Bisection, Edge, Trial
 
-_WORDS = {"shows": "shows it", "does not": "does not", "not tried": "could not be tried"}
+_WORDS = {"shows": "shows it", "does not": "does not", "not tried": "not tested"}
 _STYLES = {"shows": "red", "does not": "green", "not tried": "yellow"}
 
 
@@ -27,7 +27,7 @@ def print_bisection(found: Bisection, package: str, finding: str, offered: int, 
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column(Text(package), no_wrap=True)
     table.add_column(Text(finding), no_wrap=True)
-    table.add_column(Text("what it gives, or why it could not be tried"), overflow="fold")
+    table.add_column(Text("what it gives, or why it could not be tested"), overflow="fold")
     for trial in found.trials:
         words = " ".join(trial.words.split())
         table.add_row(trial.version, Text(_WORDS[trial.state], style=_STYLES[trial.state]), Text(words))
@@ -44,15 +44,15 @@ def _line(console: Console, text: Text) -> None:
 
 def _besides(found: Bisection, offered: int) -> list[str]:
     """List the limits of the answer."""
-    said = [f"{len(found.tried)} of {offered} versions were tried."]
+    said = [f"{len(found.tried)} of {offered} versions were tested."]
     if found.edges:
         said.append(
-            "The versions on both sides were tried; the search assumes that it changes once between those it starts from."
+            "The versions on both sides of the change were tested. The search assumes that there is only one change."
         )
     elif len(found.tried) > 1:
-        said.append("Versions between those that were tried were not: they could differ.")
+        said.append("The versions between them were not tested and could differ.")
     if found.failed:
-        said.append("Could not be tried: " + ", ".join(trial.version for trial in found.failed) + ".")
+        said.append("These could not be tested: " + ", ".join(trial.version for trial in found.failed) + ".")
     return said
 
 

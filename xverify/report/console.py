@@ -135,11 +135,14 @@ def _print_trust(report: Json, console: Console) -> None:
     )
     untested = sum(not clause["tested"] for clause in summary.clauses(report).values())
     if untested:
-        _line(console, Text(f"clauses that no call tested: {untested}", style="yellow"))
+        _line(console, Text(f"clauses without a test: {untested}", style="yellow"))
     for sentence in report["run"].get("left_out", ()):
         _line(console, Text(sentence, style="yellow"))
     missing = ", ".join(trust["not_met"])
-    _line(console, Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
+    _line(
+        console,
+        Text(f"not tested: {missing}" if missing else "everything on the coverage list was tested", style="dim"),
+    )
 
 
 def _line(console: Console, text: Text) -> None:
@@ -182,7 +185,7 @@ class ConsoleProgress:
             case SweepStarted():
                 self._start(event)
             case WorkerReady(name, version):
-                self._say(f"{name} {version} answers", quiet=True)
+                self._say(f"{name} {version} is ready", quiet=True)
             case WorkerFailed(name, sentence):
                 self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
             case Progressed():

@@ -73,8 +73,8 @@ def standing(finding: Json) -> str:
     entry = finding["ledger"]["entry"] if "ledger" in finding else ""
     return {
         "known": f"known as {entry}",
-        "expired": f"{entry} is expired",
-        "changed": f"{entry} is about these calls, but what gives the values has changed",
+        "expired": f"{entry} has expired",
+        "changed": f"{entry} covers these calls, but another recipe now gives their values",
     }.get(state(finding), "")
 
 
@@ -169,7 +169,7 @@ def unsupported(report: Json) -> list[str]:
     if not left:
         return []
     if len(left) == len(cells):
-        return ["everything that was asked"]
+        return ["every call that was made"]
     whole = _never(cells, left)
     named: dict[str, list[str]] = defaultdict(list)
     while whole:
@@ -247,7 +247,7 @@ def results(finding: Json) -> list[str]:
         return []
     lines = [_place(entry) for entry in witness["legal"][:MOST_PLACES]] or [_came(witness["got"])]
     more = len(witness["legal"]) - MOST_PLACES
-    return [*lines, f"and at {summary.plural(more, 'other place')}"] if more > 0 else lines
+    return [*lines, f"and at {summary.plural(more, 'other element')}"] if more > 0 else lines
 
 
 def _place(entry: Json) -> str:
@@ -256,7 +256,7 @@ def _place(entry: Json) -> str:
 
 
 def _came(got: Json) -> str:
-    notes = f"; seen besides: {', '.join(got['notes'])}" if got["notes"] else ""
+    notes = f"; also seen: {', '.join(got['notes'])}" if got["notes"] else ""
     if got["tensor"] is not None:
         return f"gives {_tensor(got['tensor'])}{notes}"
     first, *more = [line.strip() for line in got["message"].splitlines() if line.strip()] or [""]
@@ -269,7 +269,7 @@ def seen(finding: Json) -> str:
     values = f", {summary.plural(finding['values'], 'value')}" if finding["values"] else ""
     cells = f", {summary.plural(len(finding['cells']), 'cell')}" if finding["cells"] else ""
     ulp = f", up to {summary.grouped(finding['max_ulp'])} ULP" if finding["max_ulp"] > 0 else ""
-    small = {"not reached": "; not shrunk to the smallest call"}.get(finding["shrunk"], "")
+    small = {"not reached": "; not reduced to the smallest call"}.get(finding["shrunk"], "")
     return f"{summary.plural(finding['cases'], 'call')}{values}{cells}{ulp}{small}"
 
 

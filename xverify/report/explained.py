@@ -28,8 +28,8 @@ NARROWEST = 60
 
 _VERDICTS = {
     "allowed": "The edition allows this call.",
-    "forbidden": "The edition forbids this call, so no result of it is legal, by",
-    "unspecified": "The edition leaves this call open, so no result of it is legal or illegal, by",
+    "forbidden": "The edition forbids this call, so it has no legal result. The clause:",
+    "unspecified": "The edition leaves this call open, so its results are neither legal nor illegal. The clause:",
 }
 _LEGAL = {True: "legal", False: "illegal", None: ""}
 
@@ -114,10 +114,11 @@ def _print_results(explanation: Explanation, answers: Sequence[Answer], console:
     _print_rows(rows, console)
     if len(shown) < len(rest):
         _line(
-            console, f"and {len(rest) - len(shown)} other results of readings that are not admitted; --all shows them"
+            console,
+            f"and {len(rest) - len(shown)} results of readings that the edition does not admit; --all shows them",
         )
     if explanation.subnormal is not None:
-        _line(console, "A subnormal result may also come out as zero of its sign: see 'subnormal' below.")
+        _line(console, "A subnormal result may also be a zero of the same sign: see 'subnormal' below.")
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
@@ -170,9 +171,7 @@ def _print_answers(
         console.print(table, highlight=False)
     like = explanation.contract.like
     if answers and like:
-        _line(
-            console, f"They were asked as for {like}, whose calls have the same form, and know nothing of this edition."
-        )
+        _line(console, f"They ran calls of {like}, which have the same form. They do not know this edition.")
     for sentence in left_out:
         _line(console, sentence)
 
@@ -192,7 +191,7 @@ def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
         first_line = outcome.message.partition("\n")[0]
         return outcome.kind, "", ": ".join(part for part in (outcome.error, first_line) if part)
     if answer.code is None:
-        odd = "" if explanation.problem else "is not of the due type and shape, or not the same everywhere"
+        odd = "" if explanation.problem else "has another type or shape than expected, or differs between elements"
         return describe(outcome), "", odd
     dtype = explanation.out_dtype
     return decimal(dtype, answer.code), bits(dtype, answer.code), which(explanation, answer.code)
@@ -202,13 +201,13 @@ def which(explanation: Explanation, code: int) -> str:
     """Describe the relation of a code to the results of the readings, as a predicate."""
     result = explanation.result_of(code)
     if explanation.leaves_open(code):
-        return "is a subnormal result flushed to zero, which the edition leaves open"
+        return "is a subnormal flushed to zero, which the edition leaves open"
     if result is None:
-        return "is given by no known reading" if explanation.results else ""
+        return "is explained by no known reading" if explanation.results else ""
     if result.legal:
         return f"is legal: {_named(result.admitted)}"
     by = _named(result.admitted or result.others)
-    return f"is illegal, as by {by}" if result.legal is False else f"is as by {by}"
+    return f"is illegal: given by {by}" if result.legal is False else f"is given by {by}"
 
 
 def _cited(explanation: Explanation) -> Iterable[Clause]:

@@ -86,7 +86,7 @@ def _script(case: Case) -> list[str]:
         return [
             "## Script",
             "",
-            "The smallest call that was found is too large to be shown here. Attached are "
+            "The smallest known call is too large to be shown here. Attached are "
             f"{code(finding['reproduce'])}{beside}; the script needs NumPy and the framework.",
             "",
             *_table_of_call(finding),
@@ -190,8 +190,8 @@ def _allowed(case: Case) -> list[str]:
     lines += _more(len(entries) - MOST_ROWS, "value")
     lines += [
         "",
-        "The text does not say how each step is rounded, so a result counts as the formula's when some faithful way of "
-        "computing it gives that. The letters stand for an implementation that",
+        "The text does not say how each step is rounded, so a result is accepted if some faithful way of "
+        "computing the formula gives it. Each letter stands for an implementation that",
         "",
     ]
     lines += [f"- ({letters[name]}) {text(readings.get(name, name))}" for name in names]
@@ -221,7 +221,7 @@ def _instead(case: Case) -> list[str]:
         return [*lines, ""]
     if finding["verdict"] == "ambiguity":
         return []
-    lines = ["## What it computes", "", "No way of computing that was tried gives these results: they are unexplained."]
+    lines = ["## What it computes", "", "No known way of computing gives these results: they are unexplained."]
     histogram = finding.get("ulp_histogram") or ()
     if histogram:
         lines += [
@@ -236,7 +236,7 @@ def _instead(case: Case) -> list[str]:
 
 def _distance(entry: Json) -> str:
     said = summary.distance(entry)
-    return "NaN where a number is due, or a number where NaN is due" if said == "NaN" else said
+    return "NaN instead of a number, or a number instead of NaN" if said == "NaN" else said
 
 
 def _extent(case: Case) -> list[str]:
@@ -267,7 +267,7 @@ def _where(finding: Json) -> list[str]:
         return ["No simple condition on the inputs tells the affected values from the others."]
     if words == "everywhere":
         return ["Every value of these types that was compared is affected."]
-    return [f"Affected are the values with {code(words)}: all that were seen, and no others."]
+    return [f"All values with {code(words)} are affected, and no others."]
 
 
 def _cells(cells: list[Json]) -> list[str]:
@@ -323,7 +323,7 @@ def _versions(case: Case) -> list[str]:
     return [
         *lines,
         "",
-        f"Found with {text(made)} ({code(finding['id'])}), which compares implementations with their texts.",
+        f"Found with {text(made)} ({code(finding['id'])}), which compares implementations with their specifications.",
     ]
 
 
@@ -522,60 +522,60 @@ def lead(case: Case) -> str:
     match finding["verdict"]:
         case "violation":
             return (
-                f"{who} returns results that its documentation does not allow: no way of rounding the documented formula "
-                "that the text leaves open gives them. One of the results listed below as allowed is expected."
+                f"{who} returns results that its documentation does not allow. The documentation does not say how the formula "
+                "is rounded, but no way of rounding gives these results. One of the allowed results below is expected."
             )
         case "mixed":
             why = (
-                "They are those of a way that it does not allow (see below), which agrees now with one allowed result, now "
-                "with another."
+                "A way of rounding that the text does not allow gives them (see below). It agrees sometimes with one allowed "
+                "result and sometimes with another."
                 if finding["attribution"]
                 else "Values of the same types are computed by different rules."
             )
             return (
-                f"Each of these results of {who} is allowed, since the text does not say how the formula is rounded. But "
+                f"Each of these results of {who} is allowed, because the text does not say how the formula is rounded. But "
                 f"no single way of rounding that the text allows gives them all. {why} Callers cannot rely on either rule. "
                 "One rule for all values, stated in the documentation, would settle it."
             )
         case "ambiguity":
             return (
-                f"{_open(case)} This need not be a fault of {case.who}: a sentence in the text that says which result is "
+                f"{_open(case)} This need not be a fault of {case.who}: a sentence that says which result is "
                 "meant would settle it."
             )
         case "conflict" if case.contradicts_itself:
-            return f"The document contradicts itself: {case.detail}. Nobody can implement it as it stands."
+            return f"The document contradicts itself: {case.detail}. It cannot be implemented as it stands."
         case "conflict":
             return (
                 "Both documents describe the same operator and allow the call below, but no result satisfies both. No "
-                "implementation is at fault: one of the documents has to change, or say that it describes something else."
+                "implementation is at fault. One of the documents has to change, or to say that it describes another operator."
             )
         case "wrongly-accepted":
             return (
-                f"{who} computes a call that the text forbids, and returns a result where an error is due. Either a check "
-                "is missing, or the sentence below is stricter than it is meant to be."
+                f"{who} computes a call that the text forbids, and returns a result instead of an error. Either a check "
+                "is missing, or the sentence below is stricter than intended."
             )
         case "wrongly-rejected":
             error = f" (it raises {got['error']})" if got and got["error"] else ""
             return (
                 f"{who} refuses a call that the text allows{error}, although it computes other calls of the same types. "
-                "Either this case is not implemented, or the text promises more than is meant."
+                "Either this case is not implemented, or the text promises more than intended."
             )
         case "crash":
             return (
-                f"{who} ends the whole process on a call that the text {case.standing}. Whatever the call, an error that "
-                "the caller can handle is expected."
+                f"{who} ends the whole process on a call that the text {case.standing}. An error that "
+                "the caller can handle is expected for every call."
             )
         case "hang":
             return f"{who} does not return from a call that the text {case.standing}. A result or an error is expected."
         case "nondeterministic" if case.otherwise:
             return (
-                f"{case.otherwise}. What callers get depends on the machine, or on how it is set up: one answer for both, or a "
-                "sentence in the documentation that says what differs, would settle it."
+                f"{case.otherwise}. The result depends on the machine or its settings. One result for both, or a "
+                "sentence in the documentation about the difference, would settle it."
             )
         case "nondeterministic":
-            return f"{who} was given the same call several times, and the results differ in their bits."
+            return f"{who} received the same call several times, and the results differ in their bits."
         case "memory":
-            return f"{who} {_noted(case)}: values may change behind the caller's back."
+            return f"{who} {_noted(case)}: so values may change without the caller's knowledge."
     return str(finding["summary"])
 
 

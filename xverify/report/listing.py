@@ -27,7 +27,7 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
     table = Table(box=None, header_style="bold")
     for title in ("implementation", "version"):
         table.add_column(title, no_wrap=True)
-    for title in ("answers", "paths"):
+    for title in ("editions", "paths"):
         table.add_column(title, overflow="fold")
     for oracle in chosen:
         name = f"{oracle.name}[:OPTION]" if takes_options(oracle) else oracle.name
@@ -43,10 +43,10 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
 def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
     """Print the environments of other versions that are kept, and their directory."""
     if not found:
-        sentence = f"no other version is kept in {directory}; NAME==VERSION makes its environment"
+        sentence = f"no other versions are installed in {directory}; NAME==VERSION installs one"
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         return
-    console.print(f"other versions, kept in {directory}:", soft_wrap=True, highlight=False)
+    console.print(f"other versions, installed in {directory}:", soft_wrap=True, highlight=False)
     for distribution in dict.fromkeys(one.distribution for one in found):
         versions = ", ".join(one.version for one in found if one.distribution == distribution)
         console.print(f"  {distribution}  {versions}", soft_wrap=True, highlight=False)
@@ -66,7 +66,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
                 support = probe(worker, contracts.get(identity))
                 console.print(f"{oracle.name}  {identity}: {support.in_words()}", soft_wrap=True, highlight=False)
             except DocumentError as error:
-                console.print(f"{oracle.name}  {identity}: not asked, {error}", soft_wrap=True, highlight=False)
+                console.print(f"{oracle.name}  {identity}: not tested, {error}", soft_wrap=True, highlight=False)
     except WorkerFailedError as error:
         console.print(str(error), soft_wrap=True, highlight=False, markup=False)
     finally:
@@ -95,7 +95,7 @@ def print_contract(contract: Contract, console: Console) -> None:
     console.print(f"[bold]{contract.id}[/bold]  {contract.title}", soft_wrap=True, highlight=False)
     console.print(f"from {contract.document}", soft_wrap=True, highlight=False, markup=False)
     if contract.like:
-        console.print(f"implementations are asked as for {contract.like}", soft_wrap=True, highlight=False)
+        console.print(f"implementations run it as calls of {contract.like}", soft_wrap=True, highlight=False)
     for name, listed in (("x", domain.x_dtypes), ("scale", domain.scale_dtypes), ("output", domain.output_dtypes)):
         console.print(f"{name}: {', '.join(listed)}", soft_wrap=True, highlight=False, markup=False)
     for clause in contract.clauses.values():

@@ -24,7 +24,7 @@ def render(report: Json) -> str:
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
     lines += [f"Machine: {text(machine)}.", ""] if (machine := summary.machine(run)) else []
     if not run["complete"]:
-        lines += ["**The run was interrupted: what it did not find says less than it should.**", ""]
+        lines += ["**The run was interrupted. It covers only the calls made before that.**", ""]
     if left_out := run.get("left_out"):
         lines += [*(f"- {text(sentence)}" for sentence in left_out), ""]
     for operator, contracts in summary.operators(report).items():
@@ -38,8 +38,10 @@ def render(report: Json) -> str:
         lines += ["None.", ""]
     lines += _recipes(report) + _clauses(report)
     lines += ["## Calls", "", *(f"- {text(name)}: {text(share)}" for name, share in summary.shares(report)), ""]
-    lines += ["## Not met", ""]
-    lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or ["Everything on the list was met."]
+    lines += ["## Not tested", ""]
+    lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or [
+        "Everything on the coverage list was tested."
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -149,7 +151,7 @@ def _clauses(report: Json) -> list[str]:
                 f"{', '.join(f'{text(name)} ({code(finding)})' for name, finding in answer.depart)}"
                 if answer.depart
                 else "",
-                f"cannot be told: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"
+                f"unknown: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"
                 if answer.untold
                 else "",
             ]

@@ -154,7 +154,7 @@ def in_memory(finding: Json) -> str:
     tensors = witness["call"]["tensors"] if witness is not None else {}
     odd = ", ".join(f"{role} {tensor['layout']}" for role, tensor in tensors.items() if tensor["layout"] != "C")
     alone = finding["shrunk"] == "minimal"
-    return f"{odd}{'; where every operand lies in C order it does not show' if alone else ''}" if odd else ""
+    return f"{odd}{'; with every operand in C order the fault disappears' if alone else ''}" if odd else ""
 
 
 def contracts(report: Json) -> list[str]:
@@ -190,7 +190,7 @@ def _share(worker: Json, total: int) -> str:
     if worker.get("restarts"):
         parts.append(plural(worker["restarts"], "new process", "new processes"))
     if worker.get("spared"):
-        parts.append(f"{plural(worker['spared'], 'call')} spared")
+        parts.append(f"{plural(worker['spared'], 'call')} skipped")
     return ", ".join(parts)
 
 
