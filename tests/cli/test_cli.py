@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they print, and with which exit code they end."""
+"""The commands as a user types them: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply",
 
 
 def xverify(*words: object, code: int) -> str:
-    """What the command prints; it must end with the exit code, and never with a traceback."""
+    """Run a command, check its exit code and the absence of a traceback, and return its output."""
     result = CliRunner().invoke(cli.main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -32,7 +32,7 @@ def xverify(*words: object, code: int) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A small run's directory."""
+    """The directory of a small run."""
     runs = tmp_path_factory.mktemp("runs")
     output = xverify(*QUICK, "--runs", runs, "--seed", 4, code=0)
     (directory,) = runs.iterdir()
@@ -207,7 +207,7 @@ def test_a_file_that_is_not_there_is_told_as_such():
 
 
 def test_a_reader_that_leaves_changes_no_exit_code():
-    """`| head -1`: what is found decides, and 1 would say that something is."""
+    """As with `| head -1`. Exit code 1 would mean findings."""
     command = [sys.executable, "-m", "xverify", "certify", "--list"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
         listing.stdout.close()
@@ -215,7 +215,7 @@ def test_a_reader_that_leaves_changes_no_exit_code():
 
 
 def test_interrupted_while_a_command_is_imported(monkeypatch):
-    """Not 1, which says that there are findings."""
+    """Exit code 1 would mean findings."""
 
     def interrupted(name: str) -> object:
         raise KeyboardInterrupt

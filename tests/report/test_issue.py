@@ -1,4 +1,4 @@
-"""Bodies of issues: what a stranger must find in each, that text stays text, and that the short scripts say the truth."""
+"""Issue bodies: their content for outsiders, escaping, and the short scripts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from xverify.report.script_short import short_script
 
 
 def found(verdict: str, report: dict[str, Any] | None = None) -> str:
-    """The id of the sample's first finding of a verdict."""
+    """Return the id of the sample's first finding of a verdict."""
     return str(next(f["id"] for f in (report or sample_report())["findings"] if f["verdict"] == verdict))
 
 
@@ -112,7 +112,7 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
     ],
 )
 def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
-    """And not by a short script, which would run it as usually; of one way alone it can, where that is no variable."""
+    """A short script would run the default setting, so it exists only for settings that are no variable."""
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")
     ours = name.partition("[")[2].removesuffix("]")
@@ -219,7 +219,7 @@ def test_other_formats_have_no_issue(tmp_path: Path, words: list[str]) -> None:
 
 
 def evaluated(lines: list[str]) -> Any:
-    """The tensor that lines of a script make."""
+    """Return the tensor that lines of a script make."""
     import base64
     import zlib
 
@@ -287,7 +287,7 @@ def made(name: str, options: str = "", x: dict[str, Any] | None = None, **change
 
 
 def outcome(script: str | None, directory: Path) -> str:
-    """What a script prints, run elsewhere with nothing of ours on the path."""
+    """Return the output of a script that runs in another directory, without xverify on the path."""
     assert script is not None
     path = directory / "script.py"
     path.write_text(script)

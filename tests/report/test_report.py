@@ -1,4 +1,4 @@
-"""The formats of a report: the schema and its check, what each format shows, and that no text in it can do harm."""
+"""The formats of a report: the schema, the content of each format, and escaping."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_verdict_and_status_is_in_the_schema_and_has_its_order() -> None:
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside a report; of long lists to the first two entries."""
+    """Yield the path to every value of a report, for long lists to the first two entries."""
     found = [path] if path else []
     if isinstance(value, dict):
         return found + [p for name, item in value.items() for p in paths(item, (*path, name))]
@@ -49,7 +49,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def sentence_of(report: object) -> str:
-    """What `check` says of a report; nothing when it is one."""
+    """Return the complaint of `check`, or nothing."""
     try:
         check(report)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The HTML report: whole, harmless, and with what each part is there to show."""
+"""The HTML report: complete, harmless, and with the content of each part."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
 
 
 def test_of_what_has_findings_alone_no_cells_are_counted() -> None:
-    """Of a variant, which is compared with the usual way and not judged."""
+    """A variant is compared with the default and not judged."""
     report = sample_report()
     one = next(finding for finding in report["findings"] if finding["verdict"] == "violation")
     subject = {**one["subject"], "name": "onnxruntime[threads=8]"}
