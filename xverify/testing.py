@@ -136,9 +136,15 @@ def verify_kernel(
         kernel, [contract] if isinstance(contract, str) else contract or (), like, denormals, strict, allow_mixed
     )
     profile = settings or hypothesis.settings()
-    named = (x_dtypes, scale_dtypes, granularity)
-    within = _within(held.contracts, *named)
-    identity = [like or "", denormals, str(strict), str(allow_mixed), *(",".join(sorted(one)) for one in named)]
+    restrictions = (x_dtypes, scale_dtypes, granularity)
+    within = _within(held.contracts, *restrictions)
+    identity = [
+        like or "",
+        denormals,
+        str(strict),
+        str(allow_mixed),
+        *(",".join(sorted(names)) for names in restrictions),
+    ]
     examples = Examples(profile, held.oracle.name, identity, within, allow_mixed)
     path = select.LEDGER if ledger is None else Path(ledger)
     if ledger is not None and not path.is_file():
@@ -153,10 +159,10 @@ def verify_kernel(
         first=examples.first,
         draw=examples.draw,
     )
-    found = decision.failing(report)
-    for finding in found:
+    findings = decision.failing(report)
+    for finding in findings:
         examples.remember(finding["contract"], finding["line"])
-    _raise_findings(held, report, found)
+    _raise_findings(held, report, findings)
     if examples.falsified:
         raise KernelError(_wavers(held, examples.falsified[0]))
     if report["gate"]["outcome"] == UNABLE:
@@ -199,7 +205,8 @@ def verify_call(
 
     def first(run: Sweep) -> bool:
         held_to = next(
-            (one for one in run.options.contracts if one.asked_as == call.contract), run.options.contracts[0]
+            (contract for contract in run.options.contracts if contract.asked_as == call.contract),
+            run.options.contracts[0],
         )
         ask_fully(run, held_to, call.under(held_to.id))
         if not run.fleet.failures:
@@ -305,18 +312,18 @@ def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Pa
     return Inline(held.kernel, theirs, bell=options["bell"], strict=held.strict)
 
 
-# -- what is said ----------------------------------------------------------------------------------------------
+# -- messages -----------------------------------------------------------------------------------------------------
 
 
-def _raise_findings(held: _Held, report: Json, found: Sequence[Json]) -> None:
+def _raise_findings(held: _Held, report: Json, findings: Sequence[Json]) -> None:
     __tracebackhide__ = True
-    if not found:
+    if not findings:
         return
     parts = [decision.plain(decision.verdict(report))]
-    parts += ["\n".join(_lines(held, report, finding)) for finding in found[:MOST_FINDINGS]]
-    if len(found) > MOST_FINDINGS:
-        parts.append(f"and {len(found) - MOST_FINDINGS} more")
-    raise KernelError("\n\n".join(parts), found)
+    parts += ["\n".join(_lines(held, report, finding)) for finding in findings[:MOST_FINDINGS]]
+    if len(findings) > MOST_FINDINGS:
+        parts.append(f"and {len(findings) - MOST_FINDINGS} more")
+    raise KernelError("\n\n".join(parts), findings)
 
 
 def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
@@ -330,10 +337,10 @@ def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
         *(("result", line) for line in decision.results(finding)),
         ("seen in", decision.seen(finding)),
     ]
-    said = [f"  {label:8}{decision.plain(text)}" for label, text in rows if text]
+    details = [f"  {label:8}{decision.plain(text)}" for label, text in rows if text]
     return [
         decision.plain(f"{finding['verdict']}: {finding['summary']}"),
-        *said,
+        *details,
         f"  {'again':8}{_again(held, report, finding)}",
     ]
 
@@ -341,7 +348,7 @@ def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
 def _again(held: _Held, report: Json, finding: Json) -> str:
     line = finding["line"]
     if not line or len(line) > MOST_ARGUMENT:
-        return "the call is too large for a line; run the whole test"
+        return "the call is too large for one line; run the whole test again"
     if isinstance(held.kernel, str):
         return replay_line(report, finding)
     built_in = finding["contract"] in editions.ids()
@@ -358,7 +365,7 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
 
 def _wavers(held: _Held, call: Call) -> str:
     return (
-        f"{held.name} gave a wrong answer, and when asked again a right one: it is not deterministic\n\n"
+        f"{held.name} gave a wrong result, and a right one when the call was repeated: it is not deterministic\n\n"
         f"  {'call':8}{call_to_line(call)}"
     )
 

@@ -238,8 +238,8 @@ class Bulk:
         outcome = self.worker.ask(encode_call(Call(self.through.contract.asked_as, {})), SOURCES)
         if outcome.tensor is None:
             return Sources({}, {})
-        said = json.loads(outcome.tensor.codes.tobytes())
-        return Sources({name: Path(path) for name, path in said["files"].items()}, said["versions"])
+        reply = json.loads(outcome.tensor.codes.tobytes())
+        return Sources({name: Path(path) for name, path in reply["files"].items()}, reply["versions"])
 
     def stop(self) -> None:
         self.worker.stop()

@@ -47,10 +47,10 @@ def schema() -> Mapping[str, Any]:
 def is_certificate(path: Path) -> bool:
     """Return True if a file names a certificate's schema."""
     try:
-        found = read_json(path, MOST_BYTES)
+        content = read_json(path, MOST_BYTES)
     except DamagedFileError:
         return False
-    return isinstance(found, dict) and str(found.get("schema", "")).startswith("xverify.certificate/")
+    return isinstance(content, dict) and str(content.get("schema", "")).startswith("xverify.certificate/")
 
 
 @contextmanager
@@ -80,14 +80,14 @@ def load(path: Path) -> dict[str, Any]:
     Raises:
         DamagedFileError: The file is too large, damaged, or from another version of xverify.
     """
-    found = read_json(path, MOST_BYTES)
-    name = found.get("schema") if isinstance(found, dict) else None
+    content = read_json(path, MOST_BYTES)
+    name = content.get("schema") if isinstance(content, dict) else None
     if name != SCHEMA:
         shown = f"its schema is {name!r}"[:100] if name is not None else "it names no schema"
         raise DamagedFileError(f"{path} is no certificate that this version reads: {shown}; expected is {SCHEMA!r}")
-    for sentence in errors(schema(), found, "the certificate"):
+    for sentence in errors(schema(), content, "the certificate"):
         raise DamagedFileError(f"{path} is damaged: {sentence}")
-    certificate: dict[str, Any] = found
+    certificate: dict[str, Any] = content
     sentence = _contradiction(certificate)
     if sentence:
         raise DamagedFileError(f"{path} is damaged: {sentence}")
@@ -100,13 +100,13 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
         domain = domain_of(certificate["domain"])
     except (KeyError, ValueError):
         return f"there is no domain {certificate['domain']['name']!r} with such zero points"
-    told = certificate["domain"]
-    if told != domain_to_json(domain, told["out_dtype"]):
+    domain_entry = certificate["domain"]
+    if domain_entry != domain_to_json(domain, domain_entry["out_dtype"]):
         return f"the domain {domain.name} is not described as it is"
     proven = proven_of(certificate)
     entries = certificate["proven"]
     if len(proven) != len(entries) or any(
-        [list(one) for one in proven[entry["slice"]]] != entry["ranges"] for entry in entries
+        [list(units) for units in proven[entry["slice"]]] != entry["ranges"] for entry in entries
     ):
         return "its proven ranges are not in order, or empty"
     if set(proven) - set(domain.slices) or any(r[-1][1] > domain.units for r in proven.values()):
@@ -162,8 +162,8 @@ def domain_of(entry: Mapping[str, Any]) -> Domain:
 
 def proven_of(certificate: Mapping[str, Any]) -> dict[int, Ranges]:
     """Return the proven units of a certificate, by slice, without empty entries."""
-    found = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
-    return {part: united for part, united in found.items() if united}
+    proven = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
+    return {part: united for part, united in proven.items() if united}
 
 
 def _pairs(entries: Sequence[Sequence[int]]) -> list[Range]:

@@ -91,8 +91,8 @@ def versions(worker: Mapping[str, Any], imported: Mapping[str, str]) -> dict[str
         worker: Facts that the worker reported.
         imported: Versions of the packages that the kernel imported.
     """
-    found = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
-    found["checked with"] = f"python {platform.python_version()}"
+    own = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
+    own["checked with"] = f"python {platform.python_version()}"
     cupy = machine.versions(_CUPY)
     installed = {name: version for name, version in cupy.items() if version != machine.MISSING}
-    return {**imported, **machine.versions(_PACKAGES), **(installed or {_CUPY[0]: machine.MISSING}), **found}
+    return {**imported, **machine.versions(_PACKAGES), **(installed or {_CUPY[0]: machine.MISSING}), **own}

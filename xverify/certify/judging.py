@@ -104,13 +104,13 @@ class Judge:
         nowhere: Mask = np.logical_and.reduce(masks)
         mask = nowhere if nowhere.any() else masks[0]
         column, code = self._least(mask, columns)
-        one = columns.some(slice(column, column + 1), slice(code, code + 1))
+        triple = columns.some(slice(column, column + 1), slice(code, code + 1))
         return Wrong(
-            x=int(one.x[0, 0]),
-            zero_point=None if one.zero_point is None else int(one.zero_point[0]),
-            scale=int(one.scale[0]),
+            x=int(triple.x[0, 0]),
+            zero_point=None if triple.zero_point is None else int(triple.zero_point[0]),
+            scale=int(triple.scale[0]),
             got=int(y[column, code]),
-            due={name: int(next(self._elementwise(self.recipes[name], one))[1][0, 0]) for name in self.readings},
+            due={name: int(next(self._elementwise(self.recipes[name], triple))[1][0, 0]) for name in self.readings},
             column=column,
             code=code,
             wrong=int(mask.sum()),
@@ -195,10 +195,10 @@ def different(got: Codes, due: Codes, dtype: str) -> Mask:
     unsigned = due.dtype.type
     magnitude = unsigned((1 << (form.bits - 1)) - 1)
     infinity = unsigned(((1 << form.exponent_bits) - 1) << form.mantissa_bits)
-    found: Mask = got != due
-    if found.any():
-        found &= ~(((got & magnitude) > infinity) & ((due & magnitude) > infinity))
-    return found
+    mask: Mask = got != due
+    if mask.any():
+        mask &= ~(((got & magnitude) > infinity) & ((due & magnitude) > infinity))
+    return mask
 
 
 def _tabulated(recipe: Recipe, domain: Pairs, out: str) -> _Table:

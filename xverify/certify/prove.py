@@ -81,12 +81,12 @@ class Task:
 def left(task: Task) -> dict[int, Ranges]:
     """Return the requested units that are neither proven nor refuted, by slice."""
     book = task.book
-    found = {}
+    units = {}
     for part, wanted in task.asked.items():
         done = ranges.united([*book.proven.get(part, ()), *book.refuted(part)])
         if remaining := ranges.without(wanted, done):
-            found[part] = remaining
-    return found
+            units[part] = remaining
+    return units
 
 
 def triples_left(task: Task) -> int:
@@ -199,14 +199,14 @@ def _by_calls(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], Colu
 
     Many calls may take long without a hang. If some call gives no tensor, return the first of these and its columns.
     """
-    found = []
+    results = []
     for first in range(0, columns.scale.size, bulk.through.each):
         some = columns.some(slice(first, first + bulk.through.each), slice(None))
         outcome, y = bulk.ask(some)
         if not is_tensor(outcome):
             return outcome, y, some
-        found.append(y.copy())
-    return outcome, np.concatenate(found), columns
+        results.append(y.copy())
+    return outcome, np.concatenate(results), columns
 
 
 @dataclass(eq=False)
@@ -282,17 +282,19 @@ class _Run:
 
     def _refute(self, bulk: Bulk, part: int, units: Range, fault: _Fault) -> None:
         book, judge = self.task.book, self.task.judge
-        found = counterexample(bulk, judge, book.explaining, part, units, fault.columns, fault.outcome, fault.y)
-        book.refute(found)
+        entry = counterexample(bulk, judge, book.explaining, part, units, fault.columns, fault.outcome, fault.y)
+        book.refute(entry)
 
 
-def seal(book: Book, oracle: Oracle, found: Sources, workers: Sequence[Bulk], before: Mapping[str, Any] | None) -> None:
+def seal(
+    book: Book, oracle: Oracle, sources: Sources, workers: Sequence[Bulk], before: Mapping[str, Any] | None
+) -> None:
     """Record the files that the subject has loaded by the end of the run.
 
     Args:
         book: The certificate.
         oracle: The subject.
-        found: Files and packages at the beginning of the run.
+        sources: Files and packages at the beginning of the run.
         workers: Idle workers.
         before: The certificate that the run continued, or None.
 
@@ -301,7 +303,7 @@ def seal(book: Book, oracle: Oracle, found: Sources, workers: Sequence[Bulk], be
             is restored.
     """
     began = book.head["subject"]
-    files, imported = dict(found.files), dict(found.versions)
+    files, imported = dict(sources.files), dict(sources.versions)
     for bulk in workers:
         with suppress(WorkerFailedError):
             later = bulk.sources()

@@ -10,15 +10,15 @@ Ranges = tuple[Range, ...]
 
 def united(ranges: Iterable[Sequence[int]]) -> Ranges:
     """Return all numbers that are in some of the ranges."""
-    found: list[Range] = []
+    merged: list[Range] = []
     for start, stop in sorted((int(a), int(b)) for a, b in ranges):
         if start >= stop:
             continue
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
         else:
-            found.append((start, stop))
-    return tuple(found)
+            merged.append((start, stop))
+    return tuple(merged)
 
 
 def without(ranges: Iterable[Range], taken: Iterable[Range]) -> Ranges:

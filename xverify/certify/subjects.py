@@ -44,9 +44,9 @@ def domain_named(name: str, zero_point: str, scales: tuple[str, ...]) -> Domain:
     if name not in names():
         raise UsageError(f"no domain is called {name!r}{nearest(name, names())}; see: xverify certify --list")
     scale_dtype = name.removesuffix("-spread").partition("-")[2]
-    codes = [code_of(numeral(text, "scale"), scale_dtype, "scale") for text in scales]
+    scale_codes = [code_of(numeral(text, "scale"), scale_dtype, "scale") for text in scales]
     try:
-        domain = named(name, zero_point == "all", codes)
+        domain = named(name, zero_point == "all", scale_codes)
     except ValueError:
         raise UsageError(
             f"{name} consists of differences x - zero point: --zero-point absent does not apply to it"
@@ -107,13 +107,13 @@ def readings_of(through: Through) -> tuple[str, ...]:
     """
     domain = through.domain
     few = domain.columns(domain.slices[0], 0, 1).some(slice(0, through.each), slice(None))
-    found = tuple(reading.name for reading in through.contract.readings(through.call(few)))
-    for name in found:
+    names = tuple(reading.name for reading in through.contract.readings(through.call(few)))
+    for name in names:
         if name not in RECIPES:
             raise UsageError(
                 f"{through.contract.id} admits the reading {name}, which certify does not support; choose another --contract"
             )
-    return found
+    return names
 
 
 def parts_asked(domain: Domain, units: str | None, differences: str | None) -> dict[int, tuple[tuple[int, int], ...]]:

@@ -125,26 +125,26 @@ def _shrunk(
     bulk: Bulk, judge: Judge, names: Sequence[str], columns: Columns, outcome: Outcome, wrong: Wrong | None
 ) -> tuple[Columns, Wrong | None]:
     """Return the smallest columns that show the same fault, with the wrong triple among them."""
-    asked = 0
+    calls = 0
     most = MOST_HANGING if outcome.kind == "hang" else MOST_ASKED
-    found: Wrong | None = None
+    smallest: Wrong | None = None
 
     def shows(some: Columns) -> bool:
-        nonlocal asked, found
-        asked += 1
+        nonlocal calls, smallest
+        calls += 1
         now, y = bulk.ask(some)
         if wrong is None:
             return now.kind == outcome.kind
         if not is_tensor(now) or judge.explaining(names, some, y, whole=False):
             return False
         order = (*names, *(name for name in judge.readings if name not in names))
-        found = judge.smallest(order, some, y.copy())
+        smallest = judge.smallest(order, some, y.copy())
         return True
 
     if wrong is not None:
         one = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
         if shows(one):
-            return one, found
+            return one, smallest
         # As it was asked: by calls of so many columns.
         first = wrong.column // bulk.through.each * bulk.through.each
         call = columns.some(slice(first, first + bulk.through.each), slice(None))
@@ -154,13 +154,13 @@ def _shrunk(
     smaller = True
     while smaller:
         smaller = False
-        for half in _halves(columns, found):
-            if asked >= most:
-                return columns, found
+        for half in _halves(columns, smallest):
+            if calls >= most:
+                return columns, smallest
             if shows(half):
                 columns, smaller = half, True
                 break
-    return columns, found
+    return columns, smallest
 
 
 def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
@@ -192,6 +192,8 @@ def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
         for role in ("x", "zero_point", "scale")
         if triple[role] is not None
     ]
-    due = " or ".join(f"{one['decimal']} ({one['hex']}, {', '.join(one['readings'])})" for one in entry["expected"])
+    due = " or ".join(
+        f"{result['decimal']} ({result['hex']}, {', '.join(result['readings'])})" for result in entry["expected"]
+    )
     got = f"{entry['got']['decimal']} ({entry['got']['hex']})"
     return f"{entry['kind']}: {', '.join(words)} gives {got}; expected {due}; {grouped(entry['wrong'])} wrong values{units}"

@@ -56,15 +56,15 @@ def of_report(report: Json) -> list[Annotation]:
     if gate["outcome"] == "unable":
         title = f"xverify could not verify {gate['target']}"
         return [Annotation("error", title, decision.plain(gate["reason"]), "unable", file, line)]
-    found = decision.failing(report)
-    made = [
+    findings = decision.failing(report)
+    annotations = [
         Annotation("error", f"xverify: {_title(finding)}", _message(report, finding), finding["id"], file, line)
-        for finding in found[:MOST]
+        for finding in findings[:MOST]
     ]
-    if len(found) > MOST:
-        more = f"and {summary.plural(len(found) - MOST, 'more finding')}, in the report"
-        made.append(Annotation("warning", "xverify", more, "more", file, line))
-    return made
+    if len(findings) > MOST:
+        more = f"and {summary.plural(len(findings) - MOST, 'more finding')}, in the report"
+        annotations.append(Annotation("warning", "xverify", more, "more", file, line))
+    return annotations
 
 
 def _title(finding: Json) -> str:
@@ -76,8 +76,8 @@ def _title(finding: Json) -> str:
 
 def _message(report: Json, finding: Json) -> str:
     where = summary.region(finding)
-    said = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
-    return "\n".join([*map(decision.plain, filter(None, said)), replay_line(report, finding, most=SHORT_LINE)])
+    lines = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
+    return "\n".join([*map(decision.plain, filter(None, lines)), replay_line(report, finding, most=SHORT_LINE)])
 
 
 def _place(target: str) -> tuple[str, int]:
@@ -89,17 +89,17 @@ def _place(target: str) -> tuple[str, int]:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return file, 0
-    found = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
-    return file, text.count("\n", 0, found.start()) + 1 if found else 0
+    match = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
+    return file, text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 # -- services ----------------------------------------------------------------------------------------------------------
 
 
-def _github(one: Annotation) -> str:
-    properties = {"file": one.file, "line": one.line or "", "title": one.title}
+def _github(annotation: Annotation) -> str:
+    properties = {"file": annotation.file, "line": annotation.line or "", "title": annotation.title}
     listed = ",".join(f"{name}={_github_property(str(value))}" for name, value in properties.items() if value)
-    return f"::{one.level} {listed}::{_github_data(one.message)}"
+    return f"::{annotation.level} {listed}::{_github_data(annotation.message)}"
 
 
 def _github_data(text: str) -> str:
@@ -110,11 +110,11 @@ def _github_property(text: str) -> str:
     return _github_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _azure(one: Annotation) -> str:
-    path = os.path.abspath(one.file) if one.file else ""
-    properties = {"type": one.level, "sourcepath": path, "linenumber": one.line or ""}
+def _azure(annotation: Annotation) -> str:
+    path = os.path.abspath(annotation.file) if annotation.file else ""
+    properties = {"type": annotation.level, "sourcepath": path, "linenumber": annotation.line or ""}
     listed = "".join(f"{name}={_azure_property(str(value))};" for name, value in properties.items() if value)
-    return f"##vso[task.logissue {listed}]{_azure_data(f'{one.title}: {one.message}')}"
+    return f"##vso[task.logissue {listed}]{_azure_data(f'{annotation.title}: {annotation.message}')}"
 
 
 def _azure_data(text: str) -> str:
@@ -125,13 +125,13 @@ def _azure_property(text: str) -> str:
     return _azure_data(text).replace("]", "%5D").replace(";", "%3B")
 
 
-def _teamcity(one: Annotation) -> str:
-    where = f"{one.file}{f':{one.line}' if one.line else ''}: " if one.file else ""
-    said = _teamcity_value(f"{one.title}: {where}{one.message}")
-    if one.level == "warning":
-        return f"##teamcity[message text='{said}' status='WARNING']"
-    identity = re.sub(r"\W", "_", f"xverify_{one.identity}", flags=re.ASCII)[:MOST_IDENTITY]
-    return f"##teamcity[buildProblem description='{said}' identity='{identity}']"
+def _teamcity(annotation: Annotation) -> str:
+    where = f"{annotation.file}{f':{annotation.line}' if annotation.line else ''}: " if annotation.file else ""
+    description = _teamcity_value(f"{annotation.title}: {where}{annotation.message}")
+    if annotation.level == "warning":
+        return f"##teamcity[message text='{description}' status='WARNING']"
+    identity = re.sub(r"\W", "_", f"xverify_{annotation.identity}", flags=re.ASCII)[:MOST_IDENTITY]
+    return f"##teamcity[buildProblem description='{description}' identity='{identity}']"
 
 
 _TEAMCITY = {"|": "||", "'": "|'", "[": "|[", "]": "|]", "\n": "|n", "\r": "|r"}
@@ -166,7 +166,7 @@ def annotation_lines(report: Json, environment: Mapping[str, str]) -> list[str]:
         report: The report of a gate.
         environment: Environment variables.
     """
-    for _, variable, shown in SERVICES:
+    for _, variable, formatted in SERVICES:
         if environment.get(variable, "").lower() not in ("", "false", "0"):
-            return [shown(one) for one in of_report(report)]
+            return [formatted(annotation) for annotation in of_report(report)]
     return []

@@ -23,15 +23,15 @@ def render(report: Json) -> str:
     lines = ["", "", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
     lines += [f"{text(decision.verdict(report))}.", ""]
     lines += _failing(report)
-    said = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
-    said += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
-    said += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
+    items = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
+    items += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
+    items += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
     if missing := decision.unsupported(report):
-        said.append(f"- unsupported: {text('; '.join(missing))}")
-    said += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
+        items.append(f"- unsupported: {text('; '.join(missing))}")
+    items += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
-        said.append(f"- also: {text(reason)}")
-    return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
+        items.append(f"- also: {text(reason)}")
+    return "\n".join([*lines, *items, *([""] if items else [])]) + "\n"
 
 
 def append_markdown(report: Json, path: Path) -> None:
@@ -49,24 +49,24 @@ def _item(standing: str, finding: Json) -> str:
 
 
 def _failing(report: Json) -> list[str]:
-    found = decision.failing(report)
-    if not found:
+    findings = decision.failing(report)
+    if not findings:
         return []
     lines = [row(["Verdict", "What", "Where", "Gives"]), "|" + " --- |" * 4]
-    for finding in found[:MOST_FINDINGS]:
+    for finding in findings[:MOST_FINDINGS]:
         standing = decision.standing(finding)
         shown = summary.words(finding["verdict"]) + (f" ({standing})" if standing else "")
         results = decision.results(finding)
         what = decision.plain(finding["summary"])
         lines.append(row([shown, what, summary.region(finding), decision.plain(results[0]) if results else ""]))
-    if len(found) > MOST_FINDINGS:
-        lines += ["", f"And {summary.plural(len(found) - MOST_FINDINGS, 'more finding')}, in the report."]
-    return [*lines, "", *_commands(report, found[:MOST_FINDINGS]), ""]
+    if len(findings) > MOST_FINDINGS:
+        lines += ["", f"And {summary.plural(len(findings) - MOST_FINDINGS, 'more finding')}, in the report."]
+    return [*lines, "", *_commands(report, findings[:MOST_FINDINGS]), ""]
 
 
-def _commands(report: Json, found: list[Json]) -> list[str]:
+def _commands(report: Json, findings: list[Json]) -> list[str]:
     """Return the commands in a code block, where they can be copied unchanged."""
-    body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
+    body = [line for f in findings for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
     ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
     fence = "`" * max(3, ticks + 1)
     return ["To repeat each call:", "", f"{fence}sh", *body, fence]

@@ -50,17 +50,17 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
         console: Where to print.
         html: The HTML report, whose path is printed.
     """
-    found = decision.failing(report)
+    findings = decision.failing(report)
     run = _run(html)
-    shown = found[:MOST_FINDINGS] if console.is_terminal else found
+    shown = findings[:MOST_FINDINGS] if console.is_terminal else findings
     console.print()
     for finding in shown:
         _print_finding(report, finding, run, console)
-    if len(found) > len(shown):
-        _line(console, Text(f"and {summary.plural(len(found) - len(shown), 'more new finding')}, in the report\n"))
+    if len(findings) > len(shown):
+        _line(console, Text(f"and {summary.plural(len(findings) - len(shown), 'more new finding')}, in the report\n"))
     for sentence in _rest(report):
         _line(console, Text(decision.plain(sentence)), 2)
-    for label, command in _next_steps(report, run, found):
+    for label, command in _next_steps(report, run, findings):
         _line(console, Text(label, style="dim"))
         _command(console, command)
     _line(console, Text(f"report: {html}"))
@@ -78,12 +78,12 @@ def _print_finding(report: Json, finding: Json, run: str, console: Console) -> N
         ("where", summary.region(finding)),
         ("clause", quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
         ("call", decision.operands(finding)),
-        *(("result" if place == 0 else "", line) for place, line in enumerate(decision.results(finding))),
+        *(("result" if number == 0 else "", line) for number, line in enumerate(decision.results(finding))),
         ("seen in", decision.seen(finding)),
     ]
-    for label, said in rows:
-        if said:
-            _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(said)), 2, _LABEL)
+    for label, words in rows:
+        if words:
+            _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(words)), 2, _LABEL)
     _command(console, replay_line(report, finding, run, SHORT_LINE if console.is_terminal else MOST_ARGUMENT))
     console.print()
 
@@ -109,14 +109,14 @@ def _rest(report: Json) -> Iterable[str]:
         yield f"also: {reason}"
 
 
-def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str, str]]:
+def _next_steps(report: Json, run: str, findings: list[Json]) -> Iterable[tuple[str, str]]:
     where = ["--run", run] if run != report["run"]["id"] else []
     if report["gate"]["ledger"] != str(select.LEDGER):
         where += ["--ledger", report["gate"]["ledger"]]
     if report["gate"]["stale"]:
         yield "to remove stale entries:", shlex.join(["xverify", "ledger", "prune", *where])
-    if found:
-        accept = shlex.join(["xverify", "ledger", "accept", found[0]["id"], *where])
+    if findings:
+        accept = shlex.join(["xverify", "ledger", "accept", findings[0]["id"], *where])
         yield "to accept a finding for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
 
 

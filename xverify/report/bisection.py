@@ -14,11 +14,11 @@ _WORDS = {"shows": "shows it", "does not": "does not", "not tried": "not tested"
 _STYLES = {"shows": "red", "does not": "green", "not tried": "yellow"}
 
 
-def print_bisection(found: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
+def print_bisection(result: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
     """Print a table of the tested versions, then the answer and its limits.
 
     Args:
-        found: The result.
+        result: The result.
         package: Name of the package whose versions were tested.
         finding: Id of the finding.
         offered: Number of versions that were available.
@@ -28,13 +28,13 @@ def print_bisection(found: Bisection, package: str, finding: str, offered: int, 
     table.add_column(Text(package), no_wrap=True)
     table.add_column(Text(finding), no_wrap=True)
     table.add_column(Text("what it gives, or why it could not be tested"), overflow="fold")
-    for trial in found.trials:
+    for trial in result.trials:
         words = " ".join(trial.words.split())
         table.add_row(trial.version, Text(_WORDS[trial.state], style=_STYLES[trial.state]), Text(words))
     console.print(table)
     console.print()
-    _line(console, Text(f"{package}: {found.answer}.", style="bold"))
-    for sentence in _besides(found, offered):
+    _line(console, Text(f"{package}: {result.answer}.", style="bold"))
+    for sentence in _besides(result, offered):
         _line(console, Text(sentence, style="dim"))
 
 
@@ -42,27 +42,27 @@ def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
 
-def _besides(found: Bisection, offered: int) -> list[str]:
+def _besides(result: Bisection, offered: int) -> list[str]:
     """List the limits of the answer."""
-    said = [f"{len(found.tried)} of {offered} versions were tested."]
-    if found.edges:
-        said.append(
+    sentences = [f"{len(result.tried)} of {offered} versions were tested."]
+    if result.edges:
+        sentences.append(
             "The versions on both sides of the change were tested. The search assumes that there is only one change."
         )
-    elif len(found.tried) > 1:
-        said.append("The versions between them were not tested and could differ.")
-    if found.failed:
-        said.append("These could not be tested: " + ", ".join(trial.version for trial in found.failed) + ".")
-    return said
+    elif len(result.tried) > 1:
+        sentences.append("The versions between them were not tested and could differ.")
+    if result.failed:
+        sentences.append("These could not be tested: " + ", ".join(trial.version for trial in result.failed) + ".")
+    return sentences
 
 
 def bisection_to_json(
-    found: Bisection, package: str, finding: str, offered: list[str], seconds: float
+    result: Bisection, package: str, finding: str, offered: list[str], seconds: float
 ) -> dict[str, Any]:
     """Return the result as JSON data.
 
     Args:
-        found: The result.
+        result: The result.
         package: Name of the package whose versions were tested.
         finding: Id of the finding.
         offered: Versions that were available, oldest first.
@@ -73,9 +73,9 @@ def bisection_to_json(
         "finding": finding,
         "package": package,
         "offered": offered,
-        "trials": [_trial(trial) for trial in found.trials],
-        "edges": [_edge(edge) for edge in found.edges],
-        "answer": found.answer,
+        "trials": [_trial(trial) for trial in result.trials],
+        "edges": [_edge(edge) for edge in result.edges],
+        "answer": result.answer,
         "seconds": round(seconds, 1),
     }
 

@@ -71,7 +71,9 @@ def histories(report: Json) -> list[History]:
     """Return the history of each implementation that changed between the versions in the report."""
     changed = [finding for finding in summary.findings(report) if finding.get("change")]
     names = dict.fromkeys(finding["change"]["name"] for finding in changed)
-    return [_history(report, name, [one for one in changed if one["change"]["name"] == name]) for name in names]
+    return [
+        _history(report, name, [finding for finding in changed if finding["change"]["name"] == name]) for name in names
+    ]
 
 
 def _history(report: Json, name: str, changed: list[Json]) -> History:
@@ -81,25 +83,25 @@ def _history(report: Json, name: str, changed: list[Json]) -> History:
         operator = finding["contract"].partition("-")[0]
         clause = finding["clause"].rpartition("/")[2]
         groups[operator, finding["change"]["what"], clause].append(finding)
-    rows = [_row(what, clause, versions, found) for (_, what, clause), found in groups.items()]
+    rows = [_row(what, clause, versions, findings) for (_, what, clause), findings in groups.items()]
     rows.sort(key=lambda row: ([not fields for fields in row.fields], row.editions, row.what))
     return History(name, versions, tuple(rows))
 
 
 def _versions(report: Json, name: str, changed: list[Json]) -> tuple[str, ...]:
     """List the versions that answered, oldest first, with those in which nothing changed."""
-    known = {finding["change"][which] for finding in changed for which in ("older", "newer")}
+    versions = {finding["change"][which] for finding in changed for which in ("older", "newer")}
     for worker in report["run"]["workers"]:
-        typed = str(worker["name"])
-        if base_name(typed) == name and typed not in known and worker["status"] == "answered":
-            known.add(worker["version"])
-    return tuple(sorted(known, key=version_order))
+        worker_name = str(worker["name"])
+        if base_name(worker_name) == name and worker_name not in versions and worker["status"] == "answered":
+            versions.add(worker["version"])
+    return tuple(sorted(versions, key=version_order))
 
 
-def _row(what: str, clause: str, versions: tuple[str, ...], found: list[Json]) -> Row:
+def _row(what: str, clause: str, versions: tuple[str, ...], findings: list[Json]) -> Row:
     fields: Mapping[str, list[Field]] = defaultdict(list)
-    for finding in found:
+    for finding in findings:
         fields[finding["change"]["newer"]].append(Field(finding["change"]["kind"], finding["id"]))
-    editions = {finding["contract"] for finding in found}
-    editions |= {cell["contract"] for finding in found for cell in finding["cells"]}
+    editions = {finding["contract"] for finding in findings}
+    editions |= {cell["contract"] for finding in findings for cell in finding["cells"]}
     return Row(what, clause, tuple(sorted(editions)), tuple(tuple(fields.get(version, ())) for version in versions))

@@ -69,13 +69,13 @@ def characterise(report: Json) -> dict[str, list[Characterised]]:
     for cell in report["coverage"]["cells"]:
         cells[cell["contract"], cell["subject"]].append(cell)
     words = {e["id"]: {r["name"]: r["words"] for r in e["readings"]} for e in report["editions"]}
-    found = {}
+    by_contract = {}
     for contract in summary.contracts(report):
         subjects = [subject for subject in summary.subjects(report) if (contract, subject) in cells]
         if subjects:
             readings = words.get(contract, {})
-            found[contract] = [_characterised(s, cells[contract, s], readings) for s in subjects]
-    return found
+            by_contract[contract] = [_characterised(s, cells[contract, s], readings) for s in subjects]
+    return by_contract
 
 
 def _characterised(subject: str, cells: Sequence[Json], readings: Mapping[str, str]) -> Characterised:

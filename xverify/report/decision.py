@@ -85,18 +85,18 @@ def outcome(report: Json) -> str:
 
 def verdict(report: Json) -> str:
     """Return the decision as one sentence, to be printed after `outcome`. It begins with the kernel's name."""
-    target, said = report["gate"]["target"], predicate(report)
+    target, sentence = report["gate"]["target"], predicate(report)
     # A reason may go on from the kernel's name, as in "kernel.py:f could not be run".
-    return f"{target}{' ' if _begins_with_name(report) else ': '}{said}"
+    return f"{target}{' ' if _begins_with_name(report) else ': '}{sentence}"
 
 
 def predicate(report: Json) -> str:
     """Return the decision without the kernel's name at its beginning."""
     gate = report["gate"]
-    said = {"pass": "", "unable": gate["reason"], "findings": _counted(report)}[gate["outcome"]]
-    said = said.removeprefix(f"{gate['kernel']} ") if _begins_with_name(report) else said
-    far = extent(report) if gate["calls"] or not said else ""
-    return "; ".join(filter(None, (said, far)))
+    sentence = {"pass": "", "unable": gate["reason"], "findings": _counted(report)}[gate["outcome"]]
+    sentence = sentence.removeprefix(f"{gate['kernel']} ") if _begins_with_name(report) else sentence
+    covered = extent(report) if gate["calls"] or not sentence else ""
+    return "; ".join(filter(None, (sentence, covered)))
 
 
 def _begins_with_name(report: Json) -> bool:
@@ -106,9 +106,9 @@ def _begins_with_name(report: Json) -> bool:
 
 def _counted(report: Json) -> str:
     """Count the findings: "3 new findings (2 violations, 1 crash), 1 expired, 2 known"."""
-    found = failing(report)
-    states = Counter(map(state, found))
-    verdicts = Counter(finding["verdict"] for finding in found if state(finding) == "new")
+    findings = failing(report)
+    states = Counter(map(state, findings))
+    verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts[name], name) for name in summary.VERDICTS if name in verdicts)
     parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
@@ -145,11 +145,11 @@ def besides(report: Json) -> str:
 
 def _cells(report: Json) -> dict[tuple[str, ...], set[str]]:
     """Return the statuses of the kernel's cells, with all its paths together."""
-    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for cell in report["coverage"]["cells"]:
         if _is_kernels(report, cell):
-            found[tuple(cell[field] for field in _KEY)].add(cell["status"])
-    return found
+            statuses[tuple(cell[field] for field in _KEY)].add(cell["status"])
+    return statuses
 
 
 def _is_kernels(report: Json, cell: Json) -> bool:
@@ -171,20 +171,20 @@ def unsupported(report: Json) -> list[str]:
     if len(left) == len(cells):
         return ["every call that was made"]
     whole = _never(cells, left)
-    named: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[str]] = defaultdict(list)
     while whole:
         # What explains most goes first: a type met in unsupported blocks alone is not why they are unsupported.
         (field, value), most = max(whole.items(), key=lambda item: (len(item[1] & left), -_FIELDS.index(item[0][0])))
         if not most & left:
             break
-        named[field].append(value)
+        values[field].append(value)
         left -= most
-    said = [_in_words(field, named[field]) for field in _FIELDS if field in named]
+    parts = [_in_words(field, values[field]) for field in _FIELDS if field in values]
     if left:
-        said.append(
-            f"{summary.plural(len(left), 'cell')} {'besides' if said else 'in all'}, such as {_cell(min(left))}"
+        parts.append(
+            f"{summary.plural(len(left), 'cell')} {'besides' if parts else 'in all'}, such as {_cell(min(left))}"
         )
-    return said
+    return parts
 
 
 def _never(
@@ -195,7 +195,7 @@ def _never(
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):
             by_value[field, value].add(key)
-    return {named: keys for named, keys in by_value.items() if keys <= left}
+    return {field_value: keys for field_value, keys in by_value.items() if keys <= left}
 
 
 def _in_words(field: str, values: Sequence[str]) -> str:
@@ -217,8 +217,8 @@ def _cell(key: Sequence[str]) -> str:
 
 def clause(report: Json, finding: Json) -> str:
     """Quote the clause that a finding contradicts, with its id."""
-    found = summary.clauses(report).get(finding["clause"])
-    quoted = f'"{_joined(found["text"])}"' if found and found["text"] else _joined(found["note"]) if found else ""
+    entry = summary.clauses(report).get(finding["clause"])
+    quoted = f'"{_joined(entry["text"])}"' if entry and entry["text"] else _joined(entry["note"]) if entry else ""
     return f"{quoted} ({finding['clause']})" if quoted else str(finding["clause"])
 
 
@@ -251,7 +251,7 @@ def results(finding: Json) -> list[str]:
 
 
 def _place(entry: Json) -> str:
-    legal = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
+    legal = " or ".join(f"{result['decimal']} ({result['hex']})" for result in entry["legal"])
     return f"at {entry['index']} gives {entry['got_decimal']} ({entry['got']}); legal: {legal}"
 
 

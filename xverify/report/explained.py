@@ -95,9 +95,9 @@ def _print_call(explanation: Explanation, console: Console) -> None:
 
 def _print_results(explanation: Explanation, answers: Sequence[Answer], console: Console, every: bool) -> None:
     dtype = explanation.out_dtype
-    given = {answer.code for answer in answers}
-    chosen = [r for r in explanation.results if r.admitted or r.code in given]
-    rest = [r for r in explanation.results if not r.admitted and r.code not in given]
+    given_codes = {answer.code for answer in answers}
+    chosen = [r for r in explanation.results if r.admitted or r.code in given_codes]
+    rest = [r for r in explanation.results if not r.admitted and r.code not in given_codes]
     shown = rest if every else rest[:MOST_RESULTS]
     rows = []
     is_allowed = explanation.judgement.verdict == "allowed"
@@ -221,10 +221,10 @@ def _cited(explanation: Explanation) -> Iterable[Clause]:
 
 
 def _quote(clause: Clause, edition: str, console: Console) -> None:
-    said = f'"{clause.text}"' if clause.text else "the document is silent"
+    quotation = f'"{clause.text}"' if clause.text else "the document is silent"
     note = f" ({clause.note})" if clause.note else ""
     name = clause.id.removeprefix(edition + "/")
-    _line(console, Text.assemble("  ", (name, "bold"), f", {clause.document}: {said}{note}"))
+    _line(console, Text.assemble("  ", (name, "bold"), f", {clause.document}: {quotation}{note}"))
 
 
 # -- JSON ---------------------------------------------------------------------------------------------

@@ -97,8 +97,8 @@ def _decided(report: Json) -> Decided:
 
 
 def _answers(report: Json, subject: str) -> bool:
-    found = (summary.label(finding["subject"]) for finding in report["findings"])
-    return any(cell["subject"] == subject for cell in report["coverage"]["cells"]) or subject in found
+    labels = (summary.label(finding["subject"]) for finding in report["findings"])
+    return any(cell["subject"] == subject for cell in report["coverage"]["cells"]) or subject in labels
 
 
 def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:

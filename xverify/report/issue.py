@@ -57,9 +57,9 @@ def render(report: Json, identity: str) -> str:
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _near(identity: str, known: dict[str, Json]) -> str:
-    near = difflib.get_close_matches(identity, known, 3, 0.4)
-    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(known), 'finding')}"
+def _near(identity: str, findings: dict[str, Json]) -> str:
+    near = difflib.get_close_matches(identity, findings, 3, 0.4)
+    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(findings), 'finding')}"
 
 
 def _capital(sentence: str) -> str:
@@ -117,8 +117,8 @@ def _table_of_call(finding: Json) -> list[str]:
         shown = (_few(tensor["data"]), _few(tensor["hex"])) if "hex" in tensor else ("in the attached file", "")
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in call["attributes"].items()]
-    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
-    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
+    descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     return [*lines, ""]
 
 
@@ -134,9 +134,9 @@ def _outcome(case: Case) -> list[str]:
         return []
     lines = ["## What it gives", ""]
     if got["tensor"] is None:
-        said = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
+        ending = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
         error = f" {code(got['error'])}" if got["error"] else ""
-        lines += [f"{said}{error}{':' if got['message'] else '.'}", ""]
+        lines += [f"{ending}{error}{':' if got['message'] else '.'}", ""]
         return lines + (fence(got["message"][:4000], "text") if got["message"] else [])
     tensor = got["tensor"]
     kind = f"{code(tensor['dtype'])} of shape {code(str(tensor['shape']))}"
@@ -149,10 +149,10 @@ def _outcome(case: Case) -> list[str]:
 def _quotes(case: Case) -> list[str]:
     """Quote the sentence in question; for a conflict, the sentences of both documents."""
     clauses = summary.clauses(case.report)
-    asked = [case.clause]
+    candidates = [case.clause]
     if case.finding["verdict"] == "conflict" and not case.contradicts_itself:
-        asked.append(clauses.get(str(case.finding.get("detail", ""))))
-    quoted = [clause for clause in asked if clause is not None]
+        candidates.append(clauses.get(str(case.finding.get("detail", ""))))
+    quoted = [clause for clause in candidates if clause is not None]
     lines = ["## What the text says", ""] if quoted else []
     for clause in quoted:
         if clause["text"]:
@@ -172,7 +172,7 @@ def _allowed(case: Case) -> list[str]:
     readings = {r["name"]: r["words"] for edition in case.report["editions"] for r in edition["readings"]}
     readings |= {r["name"]: r["words"] for edition in case.report["editions"] if edition["id"] == finding["contract"]
                  for r in edition["readings"]}  # fmt: skip
-    names = list(dict.fromkeys(name for entry in entries for one in entry["legal"] for name in one["readings"]))
+    names = list(dict.fromkeys(name for entry in entries for result in entry["legal"] for name in result["readings"]))
     letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
     heading, columns = "What it gives, and what is allowed", ["it gives", "allowed"]
     if case.silent:
@@ -183,8 +183,8 @@ def _allowed(case: Case) -> list[str]:
     lines = [f"## {heading}", "", row(["at", *columns]), row(["---"] * 3, escape=False)]
     for entry in entries[:MOST_ROWS]:
         due = [
-            f"{one['decimal']} ({one['hex']}) by {', '.join(letters[name] for name in one['readings'])}"
-            for one in entry["legal"]
+            f"{result['decimal']} ({result['hex']}) by {', '.join(letters[name] for name in result['readings'])}"
+            for result in entry["legal"]
         ]
         lines.append(row([str(entry["index"]), f"{entry['got_decimal']} ({entry['got']})", " or ".join(due)]))
     lines += _more(len(entries) - MOST_ROWS, "value")
@@ -235,8 +235,8 @@ def _instead(case: Case) -> list[str]:
 
 
 def _distance(entry: Json) -> str:
-    said = summary.distance(entry)
-    return "NaN instead of a number, or a number instead of NaN" if said == "NaN" else said
+    ulp_range = summary.distance(entry)
+    return "NaN instead of a number, or a number instead of NaN" if ulp_range == "NaN" else ulp_range
 
 
 def _extent(case: Case) -> list[str]:
@@ -260,8 +260,8 @@ def _extent(case: Case) -> list[str]:
 
 
 def _where(finding: Json) -> list[str]:
-    found, words = finding.get("region"), summary.region(finding)
-    if found is None:
+    region, words = finding.get("region"), summary.region(finding)
+    if region is None:
         return []
     if not words:
         return ["No simple condition on the inputs tells the affected values from the others."]
@@ -300,9 +300,9 @@ def _others(case: Case) -> list[str]:
     followed = finding.get("followed") or ()
     for entry in followed:
         name, _, options = entry["subject"].partition("[")
-        named = NAMES.get(name, name) + (f" [{options}" if options else "")
+        display_name = NAMES.get(name, name) + (f" [{options}" if options else "")
         follows = summary.follows(entry, case.document(entry["contract"]))
-        lines.append(f"- {text(_capital(named))} {text(follows)}.")
+        lines.append(f"- {text(_capital(display_name))} {text(follows)}.")
     return [*lines, ""] if followed else lines
 
 
@@ -314,10 +314,10 @@ def _versions(case: Case) -> list[str]:
     else:
         lines += [f"- {text(_capital(case.versioned))}", f"- {text(case.document(finding['contract']))}"]
     needed = ["python", "numpy", "ml_dtypes"] + (["onnx"] if finding["subject"]["name"].startswith("onnx") else [])
-    found = [(name, run["versions"].get(name, MISSING)) for name in needed]
-    named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != MISSING)
+    packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
+    package_list = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING)
     machine = summary.machine(run)
-    lines += [f"- {text(named)}"] if named else []
+    lines += [f"- {text(package_list)}"] if package_list else []
     lines += [f"- {text(machine)}"] if machine else []
     made = f"xverify {run['versions'].get('xverify', '')}".strip()
     return [
@@ -386,8 +386,8 @@ def setting(subject: Json) -> str:
 
 
 def _with(subject: Json) -> str:
-    said = setting(subject)
-    return f" with {said}" if said else ""
+    setting_words = setting(subject)
+    return f" with {setting_words}" if setting_words else ""
 
 
 def _plain(subject: Json) -> str:
@@ -415,11 +415,11 @@ class Case:
     @property
     def otherwise(self) -> str:
         """Describe the difference between the default and another setting; empty for findings of another kind."""
-        subject, said = self.finding["subject"], str(self.finding["summary"])
-        name, known = without_setting(subject["name"]), setting_of(subject["name"])
-        if not known or not str(self.finding.get("detail", "")).startswith(known):
+        subject, sentence = self.finding["subject"], str(self.finding["summary"])
+        name, setting_name = without_setting(subject["name"]), setting_of(subject["name"])
+        if not setting_name or not str(self.finding.get("detail", "")).startswith(setting_name):
             return ""
-        return said.replace(name, _plain(subject), 1).replace(f"with {known}", f"with {setting(subject)}", 1)
+        return sentence.replace(name, _plain(subject), 1).replace(f"with {setting_name}", f"with {setting(subject)}", 1)
 
     @property
     def operator(self) -> str:

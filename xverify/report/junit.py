@@ -42,8 +42,8 @@ def render(report: Json) -> str:
         suite = Xml.SubElement(root, "testsuite", name=clean(f"{contract} {subject}"), tests=str(len(entries)))
         for entry in entries:
             case = Xml.SubElement(suite, "testcase", classname=clean(f"{contract}.{subject}"), name=clean(_name(entry)))
-            found = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
-            _say(case, report, entry, found)
+            findings = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
+            _say(case, report, entry, findings)
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     if gate is not None and gate["outcome"] == "unable":
@@ -70,8 +70,8 @@ def _faults(report: Json, at_fault: Callable[[Json], bool]) -> dict[tuple[str, .
     """Return the findings that are faults of an implementation, by subject and cell."""
     by_cell: dict[tuple[str, ...], list[Json]] = defaultdict(list)
     for finding in filter(at_fault, report["findings"]):
-        for place in _places(finding):
-            by_cell[place].append(finding)
+        for cell in _places(finding):
+            by_cell[cell].append(finding)
     return by_cell
 
 
@@ -89,11 +89,11 @@ def _name(entry: Json) -> str:
     return ", ".join(part for part in (types, zero_point, entry["granularity"], entry["variant"]) if part)
 
 
-def _say(case: Xml.Element, report: Json, entry: Json, found: list[Json]) -> None:
-    if found:
-        first = found[0]
+def _say(case: Xml.Element, report: Json, entry: Json, findings: list[Json]) -> None:
+    if findings:
+        first = findings[0]
         failure = Xml.SubElement(case, "failure", type=clean(first["verdict"]), message=clean(first["summary"]))
-        failure.text = clean("\n".join(_in_words(report, finding) for finding in found))
+        failure.text = clean("\n".join(_in_words(report, finding) for finding in findings))
     elif entry.get("status") in _SILENT:
         Xml.SubElement(case, "skipped", message=clean(summary.words(entry["status"])))
 
@@ -101,9 +101,9 @@ def _say(case: Xml.Element, report: Json, entry: Json, found: list[Json]) -> Non
 def _in_words(report: Json, finding: Json) -> str:
     lines = (f"{finding['verdict']}: {finding['summary']}", finding["clause"], finding["id"], finding["reproduce"])
     where = summary.region(finding)
-    said = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
+    words = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
     # Short, since it stands in every cell that the finding was seen in.
-    return f"{said}\n{replay_line(report, finding, most=SHORT_LINE)}" if "gate" in report else said
+    return f"{words}\n{replay_line(report, finding, most=SHORT_LINE)}" if "gate" in report else words
 
 
 def clean(text: str) -> str:

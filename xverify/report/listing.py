@@ -40,15 +40,17 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
             console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
 
-def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
+def print_environments(environments: Sequence[Environment], directory: Path, console: Console) -> None:
     """Print the environments of other versions that are kept, and their directory."""
-    if not found:
+    if not environments:
         sentence = f"no other versions are installed in {directory}; NAME==VERSION installs one"
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         return
     console.print(f"other versions, installed in {directory}:", soft_wrap=True, highlight=False)
-    for distribution in dict.fromkeys(one.distribution for one in found):
-        versions = ", ".join(one.version for one in found if one.distribution == distribution)
+    for distribution in dict.fromkeys(environment.distribution for environment in environments):
+        versions = ", ".join(
+            environment.version for environment in environments if environment.distribution == distribution
+        )
         console.print(f"  {distribution}  {versions}", soft_wrap=True, highlight=False)
 
 

@@ -65,8 +65,8 @@ def _histories(report: Json) -> list[str]:
         lines += [f"## What changed between versions of {text(history.name)}", ""]
         lines += [row(["", *history.versions]), "|" + " --- |" * (len(history.versions) + 1)]
         lines += [
-            row([one.heading, *(", ".join(field.words for field in fields) for fields in one.fields)])
-            for one in history.rows
+            row([change.heading, *(", ".join(field.words for field in fields) for fields in change.fields)])
+            for change in history.rows
         ]
         lines.append("")
     return lines
@@ -115,15 +115,19 @@ def _recipes(report: Json) -> list[str]:
     """List the recipes of every implementation under each edition, with the number of cells and values."""
     lines = []
     for contract, implementations in characterise(report).items():
-        said = [f"- {text(one.subject)}: {text(recipe)}" for one in implementations for recipe in _in_words(one)]
-        lines += [f"### {code(contract)}", "", *said, ""] if said else []
+        items = [
+            f"- {text(implementation.subject)}: {text(recipe)}"
+            for implementation in implementations
+            for recipe in _in_words(implementation)
+        ]
+        lines += [f"### {code(contract)}", "", *items, ""] if items else []
     return ["## What each implementation computes", "", *lines] if lines else []
 
 
-def _in_words(one: Characterised) -> list[str]:
+def _in_words(implementation: Characterised) -> list[str]:
     """Describe the recipes of one implementation, whatever the status of its cells."""
     counts: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])
-    for recipe in one.recipes:
+    for recipe in implementation.recipes:
         if recipe.words:
             counts[recipe.words, recipe.legal][0] += recipe.cells
             counts[recipe.words, recipe.legal][1] += recipe.values
@@ -143,7 +147,7 @@ def _clauses(report: Json) -> list[str]:
         for clause in edition["clauses"]:
             answer = answers[clause["id"]]
             tested = f"tested by {summary.plural(clause['tested'], 'call')}" if clause["tested"] else "**untested**"
-            said = [
+            answers_listed = [
                 f"{'followed' if clause['text'] else 'answered'} by {', '.join(map(text, answer.follow))}"
                 if answer.follow
                 else "",
@@ -155,7 +159,9 @@ def _clauses(report: Json) -> list[str]:
                 if answer.untold
                 else "",
             ]
-            lines.append(f"- {code(clause['id'].rpartition('/')[2])}: {'; '.join([tested, *filter(None, said)])}")
+            lines.append(
+                f"- {code(clause['id'].rpartition('/')[2])}: {'; '.join([tested, *filter(None, answers_listed)])}"
+            )
         lines.append("")
     return ["## Clauses", "", *lines] if lines else []
 
@@ -173,8 +179,8 @@ def _witness(finding: Json) -> list[str]:
         )
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
-    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
-    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
+    descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     lines.append("")
     for entry in witness["legal"][:8]:
         due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])

@@ -68,7 +68,7 @@ def merged(reports: Sequence[Json]) -> dict[str, Any]:
 def _described(run: Json) -> list[dict[str, Any]]:
     """Return the kept facts of a run, or of each run that was merged into it."""
     if "merged" in run:
-        return [dict(one) for one in run["merged"]]
+        return [dict(run_facts) for run_facts in run["merged"]]
     return [{name: run[name] for name in _DESCRIBED}]
 
 
@@ -115,8 +115,8 @@ def _said(values: Iterable[Any]) -> Any:
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for mapping in counts:
+        total.update(mapping)
     return dict(sorted(total.items()))
 
 
@@ -195,10 +195,10 @@ def _edition(listed: Sequence[Json]) -> dict[str, Any]:
 
 def _clause(listed: Sequence[Json]) -> dict[str, Any]:
     newest = max(listed, key=lambda c: (natural(c["document"]), c["text"], c["note"]))
-    found: dict[str, Any] = {name: newest[name] for name in ("id", "text", "document", "note")}
-    found["tested"] = sum(clause["tested"] for clause in listed)
+    clause_entry: dict[str, Any] = {name: newest[name] for name in ("id", "text", "document", "note")}
+    clause_entry["tested"] = sum(clause["tested"] for clause in listed)
     if not any(name in clause for clause in listed for name in ("follow", "depart", "untold")):
-        return found
+        return clause_entry
     depart = {(e["subject"], e["finding"]) for clause in listed for e in clause.get("depart", ())}
     departing = {subject for subject, _ in depart}
     follow = {subject for clause in listed for subject in clause.get("follow", ())} - departing
@@ -206,7 +206,7 @@ def _clause(listed: Sequence[Json]) -> dict[str, Any]:
     for entry in (entry for clause in listed for entry in clause.get("untold", ())):
         why[entry["subject"]] = max(why.get(entry["subject"], ""), entry["why"])
     return {
-        **found,
+        **clause_entry,
         "follow": sorted(follow),
         "depart": [{"subject": subject, "finding": finding} for subject, finding in sorted(depart)],
         "untold": [{"subject": s, "why": why[s]} for s in sorted(why) if s not in follow | departing],
@@ -219,11 +219,11 @@ def _trust(listed: Sequence[Json]) -> dict[str, Any]:
     It is not known which codes a run met, so counts of different runs cannot be added.
     """
     met: Counter[str] = Counter()
-    for one in listed:
-        for name, count in one["met"].items():
+    for coverage in listed:
+        for name, count in coverage["met"].items():
             met[name] = max(met[name], count) if name.startswith("codes of ") else met[name] + count
     missing: set[str] = set()
-    for name in {name for one in listed for name in one["not_met"]}:
+    for name in {name for coverage in listed for name in coverage["not_met"]}:
         codes = _CODES.fullmatch(name)
         if codes is None:
             missing |= set() if met[name] else {name}
@@ -256,11 +256,11 @@ _Key = tuple[str, ...]
 
 def versions_of(reports: Sequence[Json]) -> Mapping[str, set[str]]:
     """Return the versions of each implementation in the reports."""
-    found: dict[str, set[str]] = defaultdict(set)
+    versions: dict[str, set[str]] = defaultdict(set)
     for report in reports:
         for worker in report["run"]["workers"]:
-            found[worker["name"]].add(worker["version"])
-    return found
+            versions[worker["name"]].add(worker["version"])
+    return versions
 
 
 def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> list[dict[str, Any]]:
@@ -290,7 +290,7 @@ def _joined(listed: Sequence[Json]) -> dict[str, Any]:
     status = min((cell["status"] for cell in listed), key=STATUSES.index)
     described = [cell for cell in listed if _is_described(cell)]
     apart = sorted({name for cell in described for name in _recipes(cell)})
-    found: dict[str, Any] = {
+    cell_entry: dict[str, Any] = {
         "cases": sum(cell["cases"] for cell in listed),
         "values": sum(cell["values"] for cell in listed),
         "status": status,
@@ -299,17 +299,17 @@ def _joined(listed: Sequence[Json]) -> dict[str, Any]:
         ),
     }
     if not any("attribution" in cell for cell in listed):
-        return found
+        return cell_entry
     left, more = _remaining(described)
-    found |= {"attribution": None, "remaining": None}
+    cell_entry |= {"attribution": None, "remaining": None}
     if left:
-        return found | _attributed(described, left, more, found["reading"])
+        return cell_entry | _attributed(described, left, more, cell_entry["reading"])
     if len(apart) > 1:
         # Runs name different recipes, and none is that of all.
-        found["status"] = min(status, "mixed", key=STATUSES.index)
+        cell_entry["status"] = min(status, "mixed", key=STATUSES.index)
     if apart or (described and status in _SILENT):
-        found["across_runs"] = apart
-    return found
+        cell_entry["across_runs"] = apart
+    return cell_entry
 
 
 def _is_described(cell: Json) -> bool:
@@ -329,7 +329,9 @@ def _common(lists: Sequence[Sequence[str]]) -> list[str]:
     """Return the names that are in all lists. Their order is the edition's, so it is the same in all."""
     if not lists:
         return []
-    return [name for name in min(lists, key=lambda names: (len(names), names)) if all(name in one for one in lists)]
+    return [
+        name for name in min(lists, key=lambda names: (len(names), names)) if all(name in others for others in lists)
+    ]
 
 
 def _candidates(cell: Json) -> tuple[list[str], int]:
@@ -366,7 +368,9 @@ def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
         return _common(closed), 0
     if not every:
         return [], 0
-    names = dict.fromkeys(name for names, _ in sorted(every, key=lambda one: (len(one[0]), one[0])) for name in names)
+    names = dict.fromkeys(
+        name for names, _ in sorted(every, key=lambda candidates: (len(candidates[0]), candidates[0])) for name in names
+    )
     return list(names), min(more for _, more in every)
 
 
@@ -379,31 +383,33 @@ def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted:
         more: Number of further recipes that may remain.
         admitted: Recipes that the edition admits.
     """
-    known = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
+    named_by_runs = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
     admitted = [_simplest_name(cells[0], name) for name in admitted]
     # One that the text admits before others, and one that a run named before others.
-    chosen = min(left, key=lambda name: (name not in admitted, name not in known, left.index(name)))
-    named = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
-    shown = [(len(c["attribution"]["reading"]), c["attribution"]["reading"], c["attribution"]["words"]) for c in named]
+    chosen = min(left, key=lambda name: (name not in admitted, name not in named_by_runs, left.index(name)))
+    agreeing = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
+    shown = [
+        (len(c["attribution"]["reading"]), c["attribution"]["reading"], c["attribution"]["words"]) for c in agreeing
+    ]
     _, name, words = min(shown, default=(0, chosen, chosen))
     by = {
         "reading": name,
         "words": words,
         "values": sum(cell["attribution"]["values"] for cell in cells if cell.get("attribution")),
-        "legal": any(cell["attribution"]["legal"] for cell in named) if named else chosen in admitted,
+        "legal": any(cell["attribution"]["legal"] for cell in agreeing) if agreeing else chosen in admitted,
     }
     stated = [cell["remaining"] for cell in cells if cell.get("remaining")]
     if len(stated) < len(cells):
         return {"attribution": by, "remaining": None}
     others = [name for name in left if name != chosen]
-    equal = [cell["remaining"]["equal"] for cell in named if cell.get("remaining")]
+    equal = [cell["remaining"]["equal"] for cell in agreeing if cell.get("remaining")]
     remaining = {
         "equal": min(equal, default=0),
         "others": others[:MOST_OTHERS],
         "more": more + len(others[MOST_OTHERS:]),
     }
-    if any("tried" in one for one in stated):
-        remaining["tried"] = sum(one.get("tried", 0) for one in stated)
+    if any("tried" in entry for entry in stated):
+        remaining["tried"] = sum(entry.get("tried", 0) for entry in stated)
     return {"attribution": by, "remaining": remaining}
 
 
@@ -421,8 +427,8 @@ def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
     for report in reports:
         for finding in report["findings"]:
             groups[finding["id"]].append(finding)
-    found = [_folded(listed) for listed in groups.values()]
-    return sorted(found, key=lambda f: (f["subject"]["name"], f["contract"], VERDICTS.index(f["verdict"]), f["id"]))
+    folded = [_folded(listed) for listed in groups.values()]
+    return sorted(folded, key=lambda f: (f["subject"]["name"], f["contract"], VERDICTS.index(f["verdict"]), f["id"]))
 
 
 def _order(finding: Json) -> tuple[Any, ...]:
@@ -439,43 +445,51 @@ def _order(finding: Json) -> tuple[Any, ...]:
 
 def _folded(listed: Sequence[Json]) -> dict[str, Any]:
     first = min(listed, key=_order)
-    found = dict(first)
-    found |= {name: sum(finding[name] for finding in listed) for name in _ADDED}
+    folded = dict(first)
+    folded |= {name: sum(finding[name] for finding in listed) for name in _ADDED}
     distances = [finding["max_ulp"] for finding in listed]
-    found["max_ulp"] = -1 if -1 in distances else max(distances)
-    found["known"] = any(finding["known"] for finding in listed)
+    folded["max_ulp"] = -1 if -1 in distances else max(distances)
+    folded["known"] = any(finding["known"] for finding in listed)
     cells = {json.dumps(cell, sort_keys=True): cell for finding in listed for cell in finding["cells"]}
-    found["cells"] = [cells[text] for text in sorted(cells)]
-    found["subject"] = _subject(first["subject"], [finding["subject"] for finding in listed])
-    found["attribution"] = _attribution([finding["attribution"] for finding in listed])
+    folded["cells"] = [cells[text] for text in sorted(cells)]
+    folded["subject"] = _subject(first["subject"], [finding["subject"] for finding in listed])
+    folded["attribution"] = _attribution([finding["attribution"] for finding in listed])
     if any("region" in finding for finding in listed):
-        found["region"] = _region([finding.get("region") for finding in listed])
+        folded["region"] = _region([finding.get("region") for finding in listed])
     if any("ulp_histogram" in finding for finding in listed):
-        found["ulp_histogram"] = _histogram(listed)
+        folded["ulp_histogram"] = _histogram(listed)
     if any("followed" in finding for finding in listed):
-        found["followed"] = _followed(listed)
-    return found
+        folded["followed"] = _followed(listed)
+    return folded
 
 
 def _subject(first: Json, listed: Sequence[Json]) -> dict[str, Any]:
-    found = {name: first[name] for name in ("name", "version", "role", "options")}
+    subject_entry = {name: first[name] for name in ("name", "version", "role", "options")}
     if any("paths" in subject for subject in listed):
-        found["paths"] = sorted({path for subject in listed for path in subject.get("paths", ())})
+        subject_entry["paths"] = sorted({path for subject in listed for path in subject.get("paths", ())})
     versions = {version for subject in listed for version in subject.get("versions", [subject["version"]])}
-    return {**found, "versions": sorted(versions)} if len(versions) > 1 else found
+    return {**subject_entry, "versions": sorted(versions)} if len(versions) > 1 else subject_entry
 
 
 def _attribution(listed: Sequence[Any]) -> dict[str, Any] | None:
     """Return the common recipe with its counts added up; None if runs name none or different ones."""
-    if None in listed or len({one["reading"] for one in listed}) > 1:
+    if None in listed or len({attribution["reading"] for attribution in listed}) > 1:
         return None
-    chosen = max(listed, key=lambda one: json.dumps([one.get("words", ""), one.get("elsewhere")], sort_keys=True))
-    return {**chosen, **{name: sum(one[name] for one in listed) for name in ("explained_values", "values")}}
+    chosen = max(
+        listed,
+        key=lambda attribution: json.dumps(
+            [attribution.get("words", ""), attribution.get("elsewhere")], sort_keys=True
+        ),
+    )
+    return {
+        **chosen,
+        **{name: sum(attribution[name] for attribution in listed) for name in ("explained_values", "values")},
+    }
 
 
 def _region(listed: Sequence[Any]) -> dict[str, Any] | None:
     """Return the region that all runs name. If they differ, there is no simple region."""
-    distinct = {json.dumps(one, sort_keys=True): one for one in listed if one is not None}
+    distinct = {json.dumps(region, sort_keys=True): region for region in listed if region is not None}
     if len(distinct) > 1:
         return {"name": "", "words": NO_REGION}
     return next(iter(distinct.values()), None)
