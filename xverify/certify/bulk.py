@@ -178,7 +178,7 @@ class Bulk:
         self.oracle, self.through = oracle, through
         self.patience = FIRST_SECONDS
         self._limits = limits
-        self._fresh_since = (0, 0)  # restarts of the worker, and what it had answered then
+        self._fresh_since = (0, 0)  # number of restarts, and calls answered before the last one
         self._file, path = _shared(SLOTS * through.room(), directory)
         self._memory = np.memmap(path, np.uint8, "r+")
         patient = replace(limits, call=limits.call + self.patience)

@@ -192,7 +192,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         names = [name for name in {**old[part], **new[part]} if old[part].get(name) != new[part].get(name)]
         if part == "machine":
             names = [name for name in names if name != "cores"]
-        if part == "versions":  # what a kernel imports late need not be there yet
+        if part == "versions":  # a kernel may import packages later
             names = [name for name in names if name in old[part] and name in new[part]]
         if part == "subject":
             words += [f"the code of the subject ({name})" for name in changed_files(old[part], new[part])]

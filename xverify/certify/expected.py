@@ -66,7 +66,7 @@ def bits_of(dtype: str) -> int:
 def values(dtype: str, codes: Codes) -> F64:
     """Return the exact values of codes."""
     if dtype == "float32":
-        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is converted
+        with np.errstate(invalid="ignore"):  # converting a signalling NaN raises the invalid flag
             return codes.view(np.float32).astype(np.float64)
     return np.asarray(_table(dtype)[codes])
 
@@ -111,12 +111,12 @@ def rounded(numbers: F64, dtype: str) -> Codes:
     magnitude = bits & np.int64((1 << 63) - 1)
     exponent = magnitude >> 52
     lowest = 1024 - form.bias  # float64's exponent of the smallest normal number
-    # Of the 53 bits so many go, more where the result is subnormal; of what is below half of the smallest, all.
+    # Number of the 53 bits to drop: more for subnormal results, and all below half of the smallest number.
     drop = np.minimum(52 - form.mantissa_bits + np.maximum(lowest - exponent, 0), 54)
     significand = (magnitude & np.int64((1 << 52) - 1)) | np.int64(1 << 52)
     even = (significand >> drop) & 1
     kept = (significand + (np.int64(1) << (drop - 1)) - 1 + even) >> drop
-    # A carry goes into the exponent by itself: codes are in the order of the values.
+    # A carry increments the exponent by itself, because codes are in the order of the values.
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     codes = np.minimum(((np.maximum(exponent, lowest) - lowest) << form.mantissa_bits) + kept, infinity)
     codes[magnitude > np.int64(0x7FF << 52)] = infinity | 1 << (form.mantissa_bits - 1)

@@ -204,6 +204,6 @@ def different(got: Codes, due: Codes, dtype: str) -> Mask:
 def _tabulated(recipe: Recipe, domain: Pairs, out: str) -> _Table:
     x = values(domain.x_dtype, np.arange(domain.codes))[None, :]
     away = difference(recipe, x, x.reshape(-1, 1) if domain.has_zero_point else None, out)
-    # By bits: +0 and -0 are two differences.
+    # Compare bits, because +0 and -0 are two differences.
     bits, index = np.unique(np.ascontiguousarray(away).view(np.int64), return_inverse=True)
     return _Table(bits.view(np.float64), index.reshape(away.shape).astype(np.intp))

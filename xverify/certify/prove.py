@@ -124,7 +124,7 @@ def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
     if not is_tensor(outcome):
         return Estimate(0.0, 0.0)
     outcome, y, took = _timed(bulk, columns)
-    if took < ONCE_SECONDS:  # then what was compiled for this shape is much of it
+    if took < ONCE_SECONDS:  # it may have been mostly compilation for this shape
         outcome, y, took = _timed(bulk, columns)
     begin = time.perf_counter()
     if is_tensor(outcome):
@@ -269,7 +269,7 @@ class _Run:
             self.stop.set()
             self.faults[part, units] = fault
             return
-        while under_way:  # a counterexample is made smaller by a worker that does nothing else
+        while under_way:  # only an idle worker can shrink a counterexample
             self._collect(bulk, under_way)
         self._refute(bulk, part, units, fault)
 

@@ -116,7 +116,7 @@ def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
         return ""
     verdict = VERDICTS.get(entry["kind"], entry["kind"])
     words = ["xverify", "replay", entry["call"], "--kernel", target, "--was", verdict]
-    # A refusal of any kind counts in a proof; and of values that are mixed none is wrong by itself.
+    # Every refusal counts in a proof, whereas replay without --strict excuses NotImplementedError.
     words += ["--strict"] if verdict == "wrongly-rejected" else []
     return shlex.join(words + (["--contract", contract] if contract else []))
 
@@ -145,7 +145,7 @@ def _shrunk(
         one = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
         if shows(one):
             return one, smallest
-        # As it was asked: by calls of so many columns.
+        # The fault may need the whole call, so start again from the call that contains it.
         first = wrong.column // bulk.through.each * bulk.through.each
         call = columns.some(slice(first, first + bulk.through.each), slice(None))
         if not shows(call):

@@ -12,7 +12,7 @@ from xverify.verify.findings import Finding
 from xverify.verify.verdicts import FAULTS
 
 if TYPE_CHECKING:
-    from xverify.gate.gate import GateOptions  # which calls `decided`
+    from xverify.gate.gate import GateOptions  # it calls `decided`
 
 PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
@@ -34,7 +34,7 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
-    # A gate that the first fault ended has no more to say; but one that ended so and fails on nothing is no pass.
+    # A gate that stopped at the first fault needs no reason. If it then fails on nothing, it is no pass either.
     reason = "" if failing and run.ended() else _unable(run, options, walked)
     outcome = FINDINGS if failing else UNABLE if reason else PASS
     mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))

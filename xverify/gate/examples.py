@@ -112,7 +112,7 @@ class Examples:
                 return
             falsifies = _Falsifies(run, contract, self.kernel, self.allow_mixed, limit)
             narrow = replace(texts[contract.id], domain=self.within.get(contract.id, contract.domain))
-            with suppress(HypothesisException):  # nothing fails, or nothing can be drawn
+            with suppress(HypothesisException):  # no call fails, or none can be drawn
                 self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
             cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])

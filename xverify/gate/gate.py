@@ -221,7 +221,7 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
         run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = run.ask(walk, limit, patience=PATIENCE)
-        # Of a kernel that supports little the walk met little: the second is all about what it supports.
+        # The walk says little about a kernel that supports little, so a second walk covers only what it supports.
         supported = {name: _supported(run, options, domains[name], name) for name in texts}
         again = {
             name: walk_batches(text, supported[name], options.seed, 1)

@@ -37,7 +37,7 @@ def announce(report: Json, console: Console, html: Path, environment: Mapping[st
         environment: Environment variables. The default is those of this process.
     """
     for line in annotation_lines(report, os.environ if environment is None else environment):
-        # Not by rich, which folds lines and takes characters out of them.
+        # Without rich, which folds lines and removes characters.
         console.file.write(line + "\n")
     print_decision(report, console, html)
 

@@ -86,7 +86,7 @@ def outcome(report: Json) -> str:
 def verdict(report: Json) -> str:
     """Return the decision as one sentence, to be printed after `outcome`. It begins with the kernel's name."""
     target, sentence = report["gate"]["target"], predicate(report)
-    # A reason may go on from the kernel's name, as in "kernel.py:f could not be run".
+    # A reason may begin with the kernel's name, as in "kernel.py:f could not be run".
     return f"{target}{' ' if _begins_with_name(report) else ': '}{sentence}"
 
 
@@ -162,7 +162,7 @@ def unsupported(report: Json) -> list[str]:
 
     Types and granularities that it never answers come first, then the number of other cells.
     """
-    # Cells that a text leaves open say nothing: there any refusal is as good as any other.
+    # Cells that the text leaves open say nothing, because every refusal is legal there.
     judged = {key: statuses - {"unspecified"} for key, statuses in _cells(report).items()}
     cells = {key: statuses for key, statuses in judged.items() if statuses}
     left = {key for key, statuses in cells.items() if statuses == {"unsupported"}}
@@ -173,7 +173,7 @@ def unsupported(report: Json) -> list[str]:
     whole = _never(cells, left)
     values: dict[str, list[str]] = defaultdict(list)
     while whole:
-        # What explains most goes first: a type met in unsupported blocks alone is not why they are unsupported.
+        # Take the largest explanation first. Otherwise a type that occurs only in unsupported blocks would explain them.
         (field, value), most = max(whole.items(), key=lambda item: (len(item[1] & left), -_FIELDS.index(item[0][0])))
         if not most & left:
             break

@@ -33,7 +33,7 @@ def render(report: Json) -> str:
     for cell in report["coverage"]["cells"]:
         suites[cell["contract"], cell["subject"]].append(cell)
     for finding in report["findings"]:
-        # A forbidden call lies in no cell: what was seen there is a case of its own. Of a gate each finding must be somewhere.
+        # A finding on a forbidden call has no cell, so it is a test case of its own. A gate's findings must all appear.
         shown = finding["cells"] if gate is None else _places(finding) & rows
         if at_fault(finding) and not shown:
             suites[finding["contract"], summary.label(finding["subject"])].append(finding)
@@ -102,7 +102,7 @@ def _in_words(report: Json, finding: Json) -> str:
     lines = (f"{finding['verdict']}: {finding['summary']}", finding["clause"], finding["id"], finding["reproduce"])
     where = summary.region(finding)
     words = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
-    # Short, since it stands in every cell that the finding was seen in.
+    # Short, because it is repeated in every cell that shows the finding.
     return f"{words}\n{replay_line(report, finding, most=SHORT_LINE)}" if "gate" in report else words
 
 

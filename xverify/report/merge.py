@@ -143,7 +143,7 @@ def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
             "version": version,
             "options": ", ".join(sorted(paths)),
             "calls": sum(worker["calls"] for worker in listed),
-            # In hundredths, so that the order of adding does not matter.
+            # Hundredths are whole numbers, so the order of the sum does not matter.
             "seconds": sum(round(100 * worker["seconds"]) for worker in listed) / 100,
             "status": "; ".join(troubles) or "answered",
         }
@@ -172,7 +172,7 @@ def _editions(reports: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def _edition(listed: Sequence[Json]) -> dict[str, Any]:
-    # Of an edition that packages carry in several versions, the newest document is quoted.
+    # Packages may carry several versions of an edition: quote the newest document.
     newest = max(listed, key=lambda e: (natural(e["document"]), natural(e["title"])))
     clauses: dict[str, list[Json]] = defaultdict(list)
     for edition in listed:
@@ -181,7 +181,7 @@ def _edition(listed: Sequence[Json]) -> dict[str, Any]:
     words: dict[str, str] = {}
     for reading in (reading for edition in listed for reading in edition["readings"]):
         words[reading["name"]] = max(words.get(reading["name"], ""), reading["words"])
-    # The in-house kernel's reading is the first; where runs know others besides, their order is that of their names.
+    # The in-house kernel's reading comes first. The others are in the order of their names.
     firsts = [edition["readings"][0]["name"] for edition in listed if edition["readings"]]
     names = sorted(words, key=lambda name: (name != min(firsts), name))
     return {
@@ -305,7 +305,7 @@ def _joined(listed: Sequence[Json]) -> dict[str, Any]:
     if left:
         return cell_entry | _attributed(described, left, more, cell_entry["reading"])
     if len(apart) > 1:
-        # Runs name different recipes, and none is that of all.
+        # Runs name different recipes, and no recipe is common to all.
         cell_entry["status"] = min(status, "mixed", key=STATUSES.index)
     if apart or (described and status in _SILENT):
         cell_entry["across_runs"] = apart
@@ -385,7 +385,7 @@ def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted:
     """
     named_by_runs = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
     admitted = [_simplest_name(cells[0], name) for name in admitted]
-    # One that the text admits before others, and one that a run named before others.
+    # Prefer a recipe that the text admits, then one that a run named.
     chosen = min(left, key=lambda name: (name not in admitted, name not in named_by_runs, left.index(name)))
     agreeing = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
     shown = [

@@ -77,7 +77,7 @@ def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
     if "anyOf" in rule:
         tried = [list(errors(choice, value, where)) for choice in rule["anyOf"]]
         if all(tried):
-            # The choice that came furthest says best what is wrong.
+            # The choice with the deepest error is probably the intended one.
             yield max((sentences[0] for sentences in tried), key=lambda sentence: sentence.count("."))
         return
     if "const" in rule and value != rule["const"]:
