@@ -55,7 +55,9 @@ def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
 
 
 def issue_body(report: Mapping[str, Any], finding: str) -> str:
-    """Return an issue body about one finding, in Markdown, for the maintainers of the implementation or document.
+    """Return an issue body about one finding, in Markdown.
+
+    It is written for the maintainers of the implementation or document.
 
     Args:
         report: The report that holds the finding.

@@ -84,7 +84,7 @@ def outcome(report: Json) -> str:
 
 
 def verdict(report: Json) -> str:
-    """Return the decision as one sentence, to be printed after `outcome`. It begins with the kernel's name."""
+    """Return the decision as one sentence that begins with the kernel's name, to follow `outcome`."""
     target, sentence = report["gate"]["target"], predicate(report)
     # A reason may begin with the kernel's name, as in "kernel.py:f could not be run".
     return f"{target}{' ' if _begins_with_name(report) else ': '}{sentence}"

@@ -164,7 +164,10 @@ def _quotes(case: Case) -> list[str]:
 
 
 def _allowed(case: Case) -> list[str]:
-    """Return a table of the elements that are wrong or ambiguous, with the allowed results and how each is computed."""
+    """Return a table of the wrong or ambiguous elements, with the allowed results.
+
+    Each allowed result names the ways of computing that give it.
+    """
     finding = case.finding
     entries = finding["witness"]["legal"] if finding["witness"] else []
     if not entries:
@@ -203,7 +206,7 @@ def _more(count: int, noun: str) -> list[str]:
 
 
 def _instead(case: Case) -> list[str]:
-    """Describe the arithmetic that explains the results, or the distance from the allowed results if none does."""
+    """Describe the arithmetic that explains the results, or their distance from allowed ones."""
     finding, by = case.finding, case.finding["attribution"]
     if finding["verdict"] not in ("violation", "mixed", "ambiguity"):
         return []
@@ -285,7 +288,7 @@ def _cells(cells: list[Json]) -> list[str]:
 
 
 def _others(case: Case) -> list[str]:
-    """What other implementations give for the call, and which of two documents each follows."""
+    """Describe the results of other implementations, and the document that each follows."""
     finding = case.finding
     lines = []
     if finding["others"]:

@@ -346,7 +346,10 @@ def _candidates(cell: Json) -> tuple[list[str], int]:
 
 
 def _simplest_name(cell: Json, name: str) -> str:
-    """Return the name of a recipe's simplified form on the types of a cell; an unknown name stays as it is."""
+    """Return the name of a recipe's simplified form on the types of a cell.
+
+    An unknown name stays as it is.
+    """
     try:
         types = Types(cell["x_dtype"], cell["zero_point_dtype"], cell["scale_dtype"], cell["out_dtype"])
         return simplified(readings.by_name(name), types).name

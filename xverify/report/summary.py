@@ -276,7 +276,11 @@ def worst(statuses: Iterable[str]) -> str:
 
 
 def operators(report: Json) -> dict[str, list[str]]:
-    """Return the editions of each operator: {"ai.onnx/DequantizeLinear": ["ai.onnx/DequantizeLinear-21", ...]}."""
+    """Return the editions of each operator.
+
+    Example:
+        {"ai.onnx/DequantizeLinear": ["ai.onnx/DequantizeLinear-21", ...]}
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for contract in contracts(report):
         domain, _, name = contract.rpartition("/")
