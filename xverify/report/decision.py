@@ -237,7 +237,7 @@ def _tensor(tensor: Json) -> str:
     if "hex" not in tensor:
         return f"{kind} {tensor['generator']}".rstrip()
     pairs = [f"{data} ({code})" for data, code in zip(tensor["data"], tensor["hex"], strict=False)]
-    return f"{kind} {', '.join(pairs[:MOST_SHOWN])}" + (", ..." if len(pairs) > MOST_SHOWN else "")
+    return f"{kind} {', '.join(pairs[:MOST_SHOWN])}".rstrip() + (", ..." if len(pairs) > MOST_SHOWN else "")
 
 
 def results(finding: Json) -> list[str]:

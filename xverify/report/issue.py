@@ -135,7 +135,7 @@ def _outcome(case: Case) -> list[str]:
     lines = ["## What it gives", ""]
     if got["tensor"] is None:
         ending = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
-        error = f" {code(got['error'])}" if got["error"] else ""
+        error = f" {'with ' * (finding['verdict'] == 'crash')}{code(got['error'])}" if got["error"] else ""
         lines += [f"{ending}{error}{':' if got['message'] else '.'}", ""]
         return lines + (fence(got["message"][:4000], "text") if got["message"] else [])
     tensor = got["tensor"]
@@ -215,12 +215,12 @@ def _instead(case: Case) -> list[str]:
         lines = [
             "## What it computes" + (" instead" if finding["verdict"] == "violation" else ""),
             "",
-            f"Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}, on "
-            f"{summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}.",
+            f"Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}. "
+            f"This covers {summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}.",
         ]
         elsewhere = by.get("elsewhere")
         if elsewhere:
-            lines.append(f"On all other values they are those of one that {text(elsewhere['words'])}.")
+            lines.append(f"On all other values they equal those of an implementation that {text(elsewhere['words'])}.")
         return [*lines, ""]
     if finding["verdict"] == "ambiguity":
         return []
@@ -578,7 +578,7 @@ def lead(case: Case) -> str:
         case "nondeterministic":
             return f"{who} received the same call several times, and the results differ in their bits."
         case "memory":
-            return f"{who} {_noted(case)}: so values may change without the caller's knowledge."
+            return f"{who} {_noted(case)}, so values may change without the caller's knowledge."
     return str(finding["summary"])
 
 
