@@ -60,8 +60,8 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "DequantizeLinear-21 in onnx.defs of onnx 1.23.2",
         "- (a) rounds the exact value of (x - zero point) \\* scale once",
         "- (b) rounds difference and product to float32, then casts",
-        "bit-identical to those of an implementation that subtracts in int32 with wrap-around, rounds the product to float32, "
-        "on 88 204 of 88 204 wrong values.",
+        "bit-identical to those of an implementation that subtracts in int32 with wrap-around, rounds the product to float32. "
+        "This covers 88 204 of 88 204 wrong values.",
         "On all other values they are those of one that rounds the exact value of",
         "88 204 values in 412 calls",
         "All values with `|x - zero point| >= 2^31` are affected",
