@@ -62,7 +62,7 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "- (b) rounds difference and product to float32, then casts",
         "bit-identical to those of an implementation that subtracts in int32 with wrap-around, rounds the product to float32. "
         "This covers 88 204 of 88 204 wrong values.",
-        "On all other values they are those of one that rounds the exact value of",
+        "On all other values they equal those of an implementation that rounds the exact value of",
         "88 204 values in 412 calls",
         "All values with `|x - zero point| >= 2^31` are affected",
         "| int32 | float32 | int32 | float32 | per axis |",

@@ -56,50 +56,39 @@ KEPT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class GateOptions:
-    """Options of a gate."""
+    """What a gate was asked for.
+
+    kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
+    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds. shrink:
+    whether the smallest call is sought that shows what was found. left_out: a sentence for each edition that was named and that
+    the kernel is not held to.
+    worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
+    asks what comes after the walk, in place of rounds of Hypothesis without end.
+    """
 
     kernel: Oracle
-    """The kernel under test."""
     contracts: tuple[Contract, ...]
-    """Editions that the kernel must satisfy."""
     directory: Path
-    """Folder of the run's files."""
     run_id: str
     command: str
-    """The command line, for the report."""
     contract_files: tuple[str, ...] = ()
-    """Python files with the user's own editions, as typed."""
     target: str = ""
-    """The kernel as the user named it."""
     like: Oracle | None = None
-    """Implementation whose bits the kernel must give, on the calls of the contracts."""
     within: Mapping[str, Domain] = field(default_factory=dict)
-    """Narrower domains, by contract."""
     ledger: Ledger = field(default_factory=Ledger)
     ledger_path: str = ""
-    """File of the ledger, for the report."""
     today: date = date(1970, 1, 1)
-    """Date that decides which ledger entries are expired."""
     seed: int = 0
     budget: float = 60.0
-    """Time for the whole run, in seconds."""
     keep_subnormals: bool = True
-    """False if subnormal results may also be zero."""
     allow_mixed: bool = False
-    """True if legal values of a cell may follow several readings."""
     fail_fast: bool = False
-    """True to stop at the first fault that is not in the ledger."""
     shrink: bool = True
-    """True to search for the smallest call that shows each finding."""
     limits: Limits = field(default_factory=Limits)
     left_out: tuple[str, ...] = ()
-    """A sentence for each named edition that the kernel does not implement."""
     worker: MakeWorker = Worker
-    """Factory of workers."""
     first: Callable[[Sweep], bool] = lambda run: False
-    """Makes calls before all others, and returns True if the run is then over."""
     draw: Callable[[Sweep, Limit], None] | None = None
-    """Makes the calls after the walk, instead of endless rounds of Hypothesis."""
 
 
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
