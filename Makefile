@@ -26,6 +26,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/support/prose_lint.py
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,7 @@
-"""pytest's side: ``--xverify-kernel TARGET``, and a fixture for suites that test whatever kernel is named there.
+"""The pytest plugin: option ``--xverify-kernel``, and a fixture for the kernel that it names.
 
-pytest loads this in every run of every project that has xverify installed: it imports nothing of xverify until a test asks.
+pytest loads this module in every project where xverify is installed. So it imports nothing of xverify before a test
+needs it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ import pytest
 
 @dataclass(frozen=True)
 class NamedKernel:
-    """The kernel under test. target: as it was named, see README.md; budget: the time for each `verify`."""
+    """The kernel under test."""
 
     target: str
+    """The kernel as the user named it: module:function, file.py:function or library.so:symbol."""
     budget: str
+    """Time for each `verify`, such as 60s."""
 
     def verify(self, contract: str | None = None, **options: Any) -> None:
-        """Hold the kernel to an edition, as `xverify.testing.verify_kernel` does, which says what the options are."""
+        """Test the kernel against an edition, and raise if it fails.
+
+        Args:
+            contract: The edition. The default is the newest ONNX edition.
+            options: Options of `xverify.testing.verify_kernel`.
+        """
         __tracebackhide__ = True
         from xverify.testing import verify_kernel
 
@@ -27,6 +35,7 @@ class NamedKernel:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options and ini values of the plugin."""
     group = parser.getgroup("xverify", "bit-for-bit verification of dequantization kernels")
     group.addoption(
         "--xverify-kernel",
@@ -41,7 +50,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def xverify_kernel(pytestconfig: pytest.Config) -> NamedKernel:
-    """The kernel that --xverify-kernel names, or the ini value xverify_kernel; without either the test is skipped."""
+    """The kernel that --xverify-kernel or the ini value xverify_kernel names.
+
+    Without either, the test is skipped.
+    """
     target = pytestconfig.getoption("--xverify-kernel") or pytestconfig.getini("xverify_kernel")
     if not target:
         pytest.skip("no kernel is named: give --xverify-kernel TARGET, or set xverify_kernel in pytest's ini file")

@@ -5,7 +5,7 @@
     def test_my_dequantize():
         verify_kernel(my_dequantize, "ai.onnx/DequantizeLinear-25", budget="60s")
 
-Works under pytest, under any other test runner, and without one.
+It works under pytest, under other test runners, and without one.
 """
 
 from __future__ import annotations
@@ -38,30 +38,38 @@ from xverify.gate.gate import GateOptions, gate, narrowed
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
-from xverify.report.replay_line import MOST_ARGUMENT, replay_line
+from xverify.report.decision import MOST_ARGUMENT, replay_line
 from xverify.workers.in_process import Inline
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 Kernel = str | Callable[..., Any]
-"""A TARGET ("package.module:function", "path/file.py:function", "path/library.so:symbol", or the name of an in-house kernel),
-or a function with the signature that README.md gives."""
+"""A TARGET or a function.
+
+A TARGET is "package.module:function", "path/file.py:function", "path/library.so:symbol", or the name of an in-house
+kernel. README.md gives the signature of a function.
+"""
 
 Json = Mapping[str, Any]
 
 CALL_SECONDS = 10.0
-"""A call of a kernel in a process of its own that takes longer hangs."""
+"""Time limit of a call, in seconds, for a kernel in its own process."""
 
 MEMORY = 4096 << 20
-"""Bytes that a kernel in a process of its own may take."""
+"""Memory limit, in bytes, for a kernel in its own process."""
 
 MOST_FINDINGS = 12
+"""Number of findings in an error."""
 MOST_CLAUSE = 240
-"""Findings, and characters of a quoted clause, that an error shows."""
+"""Longest quotation of a clause in an error, in characters."""
 
 
 class KernelError(AssertionError):
-    """The kernel is wrong. findings: what was found, as in a report (see ``xverify/report/schema.json``)."""
+    """The kernel is wrong.
+
+    Attributes:
+        findings: The findings, as in a report (see ``xverify/report/schema.json``).
+    """
 
     def __init__(self, text: str, findings: Sequence[Json] = ()) -> None:
         super().__init__(text)
@@ -69,7 +77,7 @@ class KernelError(AssertionError):
 
 
 class NotVerifiedError(AssertionError):
-    """Nothing can be said of the kernel: it could not be started, refused everything, or there was too little time."""
+    """The gate cannot decide: the kernel did not start, refused everything, or had too little time."""
 
 
 def verify_kernel(
@@ -88,35 +96,55 @@ def verify_kernel(
     seed: int = 0,
     settings: hypothesis.settings | None = None,
 ) -> None:
-    """Hold a kernel to an edition, bit for bit, and raise if it departs from it.
+    """Test a kernel against an edition, bit for bit, and raise if it departs from it.
 
-    First come the calls that failed in an earlier run, from Hypothesis' database, and if one still fails nothing else is asked;
-    then the witnesses of the ledger; then the walk, which meets every type, structure and clause; then what Hypothesis
-    draws, as the settings of the test suite say (max_examples of each edition, derandomize, database, verbosity, phases). Calls
-    that fail are shrunk, and kept in that database. Nothing is printed and no report is written.
+    The calls come in this order:
 
-    kernel: the TARGET of one runs in a process of its own, as in ``xverify gate``. A function object runs in this process: it is
-    not protected from one that crashes, hangs, or takes all memory. But its floating-point environment is its own: a kernel
-    that turns on flush-to-zero falsifies neither what is computed here nor the tests after this one.
+    1. Calls that failed in an earlier run, from Hypothesis' database. If one still fails, nothing else is tested.
+    2. Calls of the accepted findings in the ledger.
+    3. The walk, which meets every type, structure and clause.
+    4. Calls that Hypothesis draws, by the settings of the test suite (max_examples for each edition, derandomize, database,
+       verbosity, phases).
 
-    contract: the id of an edition, a glob pattern, a Python file with editions, or several of them; without, the newest ONNX
-    edition. budget: the most that all of it may take, "60s", "2m", or a number of seconds. like: an implementation that is to be
-    matched instead of the text. x_dtypes, scale_dtypes, granularity: only these. denormals: "flush" if subnormal results may
-    come out as zero. strict: NotImplementedError is a refusal like any other. allow_mixed: legal values may follow several
-    readings in one cell. ledger: the file of known findings, reports/ledger.toml if not given. seed: of the walk; what
-    Hypothesis draws follows its own. settings: instead of Hypothesis' current default profile.
+    Failing calls are shrunk and kept in that database. Nothing is printed, and no report is written.
 
-    Raises KernelError with the smallest call for each thing that is wrong; NotVerifiedError where a pass would say nothing; a
-    ValueError (UsageError) with one sentence for an argument that names nothing.
+    Args:
+        kernel: A TARGET runs in its own process, as in ``xverify gate``. A function object runs in this process, without
+            protection from a crash, a hang or memory exhaustion. It gets its own floating-point environment, so a kernel
+            that turns on flush-to-zero spoils neither the expected values nor later tests.
+        contract: Id of an edition, a glob pattern, a Python file with editions, or a list of these. The default is the
+            newest ONNX edition.
+        budget: Time for the whole run: "60s", "2m", or a number of seconds.
+        like: Name of an implementation whose bits the kernel must give, instead of those that the edition allows.
+        x_dtypes: Test only these types of x.
+        scale_dtypes: Test only these types of scale.
+        granularity: Test only these granularities.
+        denormals: "flush" if subnormal results may also be zero.
+        strict: Count NotImplementedError as a refusal, not as an unsupported feature.
+        allow_mixed: Accept legal values of a cell that no single reading explains.
+        ledger: File of accepted findings. The default is reports/ledger.toml.
+        seed: Seed of the walk. Hypothesis has its own.
+        settings: Hypothesis settings. The default is the current profile.
+
+    Raises:
+        KernelError: The kernel is wrong. The message holds the smallest call for each fault.
+        NotVerifiedError: The gate cannot decide.
+        UsageError: An argument names nothing. It is a ValueError.
     """
     __tracebackhide__ = True
     held = _held(
         kernel, [contract] if isinstance(contract, str) else contract or (), like, denormals, strict, allow_mixed
     )
     profile = settings or hypothesis.settings()
-    named = (x_dtypes, scale_dtypes, granularity)
-    within = _within(held.contracts, *named)
-    identity = [like or "", denormals, str(strict), str(allow_mixed), *(",".join(sorted(one)) for one in named)]
+    restrictions = (x_dtypes, scale_dtypes, granularity)
+    within = _within(held.contracts, *restrictions)
+    identity = [
+        like or "",
+        denormals,
+        str(strict),
+        str(allow_mixed),
+        *(",".join(sorted(names)) for names in restrictions),
+    ]
     examples = Examples(profile, held.oracle.name, identity, within, allow_mixed)
     path = select.LEDGER if ledger is None else Path(ledger)
     if ledger is not None and not path.is_file():
@@ -131,10 +159,10 @@ def verify_kernel(
         first=examples.first,
         draw=examples.draw,
     )
-    found = decision.failing(report)
-    for finding in found:
+    findings = decision.failing(report)
+    for finding in findings:
         examples.remember(finding["contract"], finding["line"])
-    _raise_findings(held, report, found)
+    _raise_findings(held, report, findings)
     if examples.falsified:
         raise KernelError(_wavers(held, examples.falsified[0]))
     if report["gate"]["outcome"] == UNABLE:
@@ -151,10 +179,21 @@ def verify_call(
     strict: bool = False,
     allow_mixed: bool = False,
 ) -> None:
-    """Hold a kernel to an edition on one call, which is asked several times and from several threads.
+    """Test a kernel on one call, which is repeated and also made from several threads.
 
-    line: as `verify_kernel` and ``xverify gate`` show it. contract: an edition of the user's own, where it is not the one in the
-    line. The rest is as for `verify_kernel`, and so is what is raised.
+    Args:
+        kernel: As for `verify_kernel`.
+        line: A call, as `verify_kernel` and ``xverify gate`` print it.
+        contract: An edition of the user's own, instead of the one in the line.
+        like: As for `verify_kernel`.
+        denormals: As for `verify_kernel`.
+        strict: As for `verify_kernel`.
+        allow_mixed: As for `verify_kernel`.
+
+    Raises:
+        KernelError: The kernel is wrong on this call.
+        NotVerifiedError: The gate cannot decide.
+        UsageError: An argument names nothing. It is a ValueError.
     """
     __tracebackhide__ = True
     try:
@@ -166,7 +205,8 @@ def verify_call(
 
     def first(run: Sweep) -> bool:
         held_to = next(
-            (one for one in run.options.contracts if one.asked_as == call.contract), run.options.contracts[0]
+            (contract for contract in run.options.contracts if contract.asked_as == call.contract),
+            run.options.contracts[0],
         )
         ask_fully(run, held_to, call.under(held_to.id))
         if not run.fleet.failures:
@@ -183,7 +223,7 @@ def verify_call(
 
 @dataclass(frozen=True)
 class _Held:
-    """A kernel and what it is held to."""
+    """A kernel and the requirements that it must satisfy."""
 
     kernel: Kernel
     oracle: Oracle
@@ -220,7 +260,7 @@ def _held(
 
 
 def _oracle(function: Callable[..., Any]) -> Oracle:
-    """The description of a function of this process; a finding of it has the name that its TARGET would have."""
+    """Describe a function of this process. Its findings have the name that its TARGET would have."""
     of = function if hasattr(function, "__qualname__") else type(function)
     return replace(USERS, name=f"{of.__module__}:{of.__qualname__}", module="", version="in this process")
 
@@ -234,7 +274,11 @@ def _within(held_to: Sequence[Contract], *named: Sequence[str]) -> dict[str, Dom
 
 
 def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
-    """The gate's report, which is written nowhere. Raises KeyboardInterrupt after ^C."""
+    """Run the gate, and return its report, which is written nowhere.
+
+    Raises:
+        KeyboardInterrupt: The user interrupted.
+    """
     theirs = fenv.current()
     with fenv.standard(), tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         report = gate(
@@ -268,18 +312,18 @@ def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Pa
     return Inline(held.kernel, theirs, bell=options["bell"], strict=held.strict)
 
 
-# -- what is said ----------------------------------------------------------------------------------------------
+# -- messages -----------------------------------------------------------------------------------------------------
 
 
-def _raise_findings(held: _Held, report: Json, found: Sequence[Json]) -> None:
+def _raise_findings(held: _Held, report: Json, findings: Sequence[Json]) -> None:
     __tracebackhide__ = True
-    if not found:
+    if not findings:
         return
     parts = [decision.plain(decision.verdict(report))]
-    parts += ["\n".join(_lines(held, report, finding)) for finding in found[:MOST_FINDINGS]]
-    if len(found) > MOST_FINDINGS:
-        parts.append(f"and {len(found) - MOST_FINDINGS} more")
-    raise KernelError("\n\n".join(parts), found)
+    parts += ["\n".join(_lines(held, report, finding)) for finding in findings[:MOST_FINDINGS]]
+    if len(findings) > MOST_FINDINGS:
+        parts.append(f"and {len(findings) - MOST_FINDINGS} more")
+    raise KernelError("\n\n".join(parts), findings)
 
 
 def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
@@ -293,10 +337,10 @@ def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
         *(("result", line) for line in decision.results(finding)),
         ("seen in", decision.seen(finding)),
     ]
-    said = [f"  {label:8}{decision.plain(text)}" for label, text in rows if text]
+    details = [f"  {label:8}{decision.plain(text)}" for label, text in rows if text]
     return [
         decision.plain(f"{finding['verdict']}: {finding['summary']}"),
-        *said,
+        *details,
         f"  {'again':8}{_again(held, report, finding)}",
     ]
 
@@ -304,7 +348,7 @@ def _lines(held: _Held, report: Json, finding: Json) -> list[str]:
 def _again(held: _Held, report: Json, finding: Json) -> str:
     line = finding["line"]
     if not line or len(line) > MOST_ARGUMENT:
-        return "the call is too large for a line; run the whole test"
+        return "the call is too large for one line; run the whole test again"
     if isinstance(held.kernel, str):
         return replay_line(report, finding)
     built_in = finding["contract"] in editions.ids()
@@ -321,12 +365,12 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
 
 def _wavers(held: _Held, call: Call) -> str:
     return (
-        f"{held.name} gave a wrong answer, and when asked again a right one: it is not deterministic\n\n"
+        f"{held.name} gave a wrong result, and a right one when the call was repeated: it is not deterministic\n\n"
         f"  {'call':8}{call_to_line(call)}"
     )
 
 
 def _nothing(held: _Held, report: Json) -> str:
-    """Why nothing is verified; what the gate calls by the names of its options is called by the names of ours."""
+    """Explain why the gate cannot decide, with the names of our arguments instead of command-line options."""
     reason = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_"), report["gate"]["reason"])
     return f"nothing is verified of {held.name}: {reason}"

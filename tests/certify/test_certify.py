@@ -239,7 +239,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     code, said = broken_off(path, "0:512", signal.SIGINT)
     assert code == 3
     assert "interrupted; " in said
-    assert "The same command goes on from there" in said
+    assert "Repeat the command to continue" in said
     assert 0 < load(path)["counts"]["proven"] < 512 * 16
 
 
@@ -264,7 +264,7 @@ def test_ranges_are_proven_one_after_the_other_and_a_budget_that_ends_is_told(tm
     ]
     code, said = certify(*kernel, "--budget", "0.01s")
     assert code == 3
-    assert "The same command goes on from there" in said
+    assert "Repeat the command to continue" in said
 
 
 def test_another_kernel_or_another_way_does_not_go_on_with_a_certificate(proven, tmp_path):
@@ -350,12 +350,12 @@ def test_an_oracle_is_proven_by_its_name_and_version(tmp_path):
         (["--domain", "int8-float61"], "did you mean int8-float16"),
         ([], "--domain is missing"),
         (["--domain", "int16-float32"], "add --scale"),
-        (["--domain", "int8-float16", "--scale", "3"], "scales of its own"),
+        (["--domain", "int8-float16", "--scale", "3"], "already contains its scales"),
         (["--domain", "int8-float16", "--range", "9:3"], "--range takes A:B"),
-        (["--domain", "int8-float16", "--difference", "3"], "no slices by difference"),
+        (["--domain", "int8-float16", "--difference", "3"], "is not divided by differences"),
         (["--domain", "int8-float32", "--difference", "256"], "--difference takes A:B"),
-        (["--domain", "int8-float32", "--zero-point", "absent"], "no form without a zero point"),
-        (["--domain", "int4-float16", "--contract", "ai.onnx/DequantizeLinear-13"], "has no x of int4"),
+        (["--domain", "int8-float32", "--zero-point", "absent"], "--zero-point absent does not apply"),
+        (["--domain", "int4-float16", "--contract", "ai.onnx/DequantizeLinear-13"], "does not allow int4 for x"),
         (["--domain", "int8-float32", "--contract", "tensorflow/Dequantize@seed"], "linear editions only"),
         (
             ["--domain", "int8-float32", "--contract", "ai.onnx/DequantizeLinear-10"],

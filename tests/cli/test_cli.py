@@ -1,4 +1,4 @@
-"""The commands as a user types them: what they print, and with which exit code they end."""
+"""The commands as a user types them: their output and exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply",
 
 
 def xverify(*words: object, code: int) -> str:
-    """What the command prints; it must end with the exit code, and never with a traceback."""
+    """Run a command, check its exit code and the absence of a traceback, and return its output."""
     result = CliRunner().invoke(cli.main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -32,7 +32,7 @@ def xverify(*words: object, code: int) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A small run's directory."""
+    """The directory of a small run."""
     runs = tmp_path_factory.mktemp("runs")
     output = xverify(*QUICK, "--runs", runs, "--seed", 4, code=0)
     (directory,) = runs.iterdir()
@@ -100,14 +100,14 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["sweep", "--kernel", "mine.py:f"], "there is no file mine.py"),
         (["gate", "--kernel", "mine"], "'mine' is no kernel: name package.module:function"),
         (["gate", "--kernel", "xverify-nump"], "did you mean xverify-numpy?"),
-        (["gate", "--x-dtypes", "int7"], "'int7' is no type of x here; there are int8"),
-        (["gate", "--granularity", "per_row"], "'per_row' is no granularity here"),
+        (["gate", "--x-dtypes", "int7"], "'int7' is not a type of x of this edition; choose from int8"),
+        (["gate", "--granularity", "per_row"], "'per_row' is not a granularity of this edition"),
         (["gate", "--like", "onnxruntim"], "did you mean onnxruntime?"),
         (["gate", "--contract", "nothing/*"], "no contract matches"),
         (["sweep", "--budget", "soon"], "a time is a number above zero"),
         (["sweep", "--budget", "0s"], "a time is a number above zero"),
         (["sweep", "--cases", "0"], "0 is not in the range"),
-        (["sweep", "--fail-on", "bugs"], "no verdict is called 'bugs'"),
+        (["sweep", "--fail-on", "bugs"], "'bugs' is not a verdict"),
         (["sweep", "--runs", "/proc/nowhere"], "nothing can be written to /proc/nowhere"),
         (["sweep", "--json", "/proc/nowhere/x.json"], "nothing can be written to /proc/nowhere"),
         (["contracts", "torch/*"], "no contract matches 'torch/*'"),
@@ -189,7 +189,7 @@ def test_an_interrupted_sweep_reports_what_it_has(tmp_path):
     process.send_signal(signal.SIGINT)
     output = process.communicate(timeout=30)[0]
     assert process.returncode == 3, output
-    assert "interrupted; the report holds what was done" in output
+    assert "interrupted; the report covers the calls made so far" in output
     (directory,) = tmp_path.iterdir()
     report = load(directory / "report.json")
     assert report["run"]["complete"] is False
@@ -207,7 +207,7 @@ def test_a_file_that_is_not_there_is_told_as_such():
 
 
 def test_a_reader_that_leaves_changes_no_exit_code():
-    """`| head -1`: what is found decides, and 1 would say that something is."""
+    """As with `| head -1`. Exit code 1 would mean findings."""
     command = [sys.executable, "-m", "xverify", "certify", "--list"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
         listing.stdout.close()
@@ -215,7 +215,7 @@ def test_a_reader_that_leaves_changes_no_exit_code():
 
 
 def test_interrupted_while_a_command_is_imported(monkeypatch):
-    """Not 1, which says that there are findings."""
+    """Exit code 1 would mean findings."""
 
     def interrupted(name: str) -> object:
         raise KeyboardInterrupt

@@ -107,7 +107,7 @@ def test_the_example_is_explained():
 
 def test_the_example_is_listed_and_explained_with_its_clauses():
     shown = xverify("contracts", EXAMPLE)
-    assert "implementations are asked as for ai.onnx/DequantizeLinear-21" in shown
+    assert "implementations run it as calls of ai.onnx/DequantizeLinear-21" in shown
     assert "A block has 32 elements along axis" in shown
     said = xverify("explain", "--contract", EXAMPLE, "--x", 3, "--scale", 1, "--no-oracles")
     assert 'formula, Acme NPU operator manual, revision C, section 4.2: "y = (x - x_zero_point) * x_scale' in said

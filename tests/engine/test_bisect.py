@@ -230,7 +230,7 @@ def test_the_command_prints_a_table_and_the_answer(run, registry, tmp_path):
         "fake-package: 1.3 is the first version that shows it; 1.1 does not (1.2 between them could not be tried)."
         in output
     )
-    assert "Could not be tried: 1.2, 1.5." in output
+    assert "These could not be tested: 1.2, 1.5." in output
     assert "6 versions of fake-package, 1.0 to 1.5" in output
     assert json.loads(file.read_text())["package"] == "fake-package"
     output = xverify(
@@ -242,7 +242,7 @@ def test_the_command_prints_a_table_and_the_answer(run, registry, tmp_path):
 def test_mistakes_are_one_clear_sentence(run, registry, tmp_path):
     assert "has no finding 'nothing'" in xverify("bisect", "nothing", "--runs", run.parent, code=2)
     sentence = xverify("bisect", run / "report.json", code=2)
-    assert "findings, and one is wanted" in sentence
+    assert "findings, but bisect takes one" in sentence
     finding = entry_of(run, "violation")["id"]
     assert "not a version" in xverify("bisect", finding, "--runs", run.parent, "--from", "x", code=2)
     output = xverify("bisect", finding, "--runs", run.parent, "--from", "1.5", code=3)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from folders import SUPPORT
 
 from xverify import cli
-from xverify.report.check import check
+from xverify.report.schema import check
 
 HERE = SUPPORT
 KERNELS = HERE / "gate_kernels.py"

@@ -12,7 +12,7 @@ from sample_report import ONNX
 
 from xverify.engine import events
 from xverify.gate.ledger import Condition, Entry, Ledger, Recipes
-from xverify.gate.outputs import print_ledger
+from xverify.gate.ledger_list import print_ledger
 from xverify.report.console import ConsoleProgress
 
 

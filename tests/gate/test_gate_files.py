@@ -19,11 +19,11 @@ from sample_report import sample_report
 from xverify.cli.gate import gate
 from xverify.engine import select
 from xverify.gate import markdown
-from xverify.gate.outputs import append_markdown
-from xverify.report import check, decision, render
-from xverify.report.check import schema
+from xverify.gate.markdown import append_markdown
+from xverify.report import schema, decision, render
+from xverify.report.decision import replay_line
 from xverify.report.markdown import text as marked
-from xverify.report.replay_line import replay_line
+from xverify.report.schema import schema
 
 
 def test_the_summary_is_appended_and_has_what_ci_shows(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_the_html_begins_with_the_decision_and_marks_findings() -> None:
     for said in (
         f"FAIL {KERNEL}",
         "2 new findings (1 crash, 1 violation), 1 expired, 1 changed, 1 known",
-        "Besides: the budget ended",
-        "blocked-int8 is expired",
+        "Also: the budget ended",
+        "blocked-int8 has expired",
         "writes-input",
         "old-one did not come up any more",
         "Unsupported blocked",

@@ -15,10 +15,9 @@ from sample_report import ONNX
 
 from xverify.cli.replay import replay
 from xverify.gate.annotations import MOST, annotation_lines
-from xverify.gate.outputs import announce
-from xverify.gate.terminal import MOST_FINDINGS
+from xverify.gate.terminal import MOST_FINDINGS, announce
 from xverify.report import decision
-from xverify.report.replay_line import replay_line
+from xverify.report.decision import replay_line
 
 HTML = Path("reports/runs/20260803-141502-7f3a/report.html")
 
@@ -93,8 +92,8 @@ def test_a_log_has_each_new_finding_with_what_came_what_was_due_and_its_line() -
         assert any(said in line for line in block), said
     heads = [line.split("  ")[0] for line in lines if re.match(r"[a-z ]+  [a-z-]+-[0-9a-f]{10}$", line)]
     assert heads == ["crash", "violation", "nondeterministic", "wrongly rejected"], "the worst first"
-    assert any("blocked-int8 is expired" in line for line in lines)
-    assert any("threads is about these calls, but what gives the values has changed" in line for line in lines)
+    assert any("blocked-int8 has expired" in line for line in lines)
+    assert any("threads covers these calls, but another recipe now gives their values" in line for line in lines)
 
 
 def test_the_log_says_what_is_known_stale_and_to_be_done_and_ends_with_the_verdict() -> None:
@@ -133,7 +132,7 @@ def test_pass_and_unable_are_a_few_calm_lines() -> None:
     *_, last = announced(gate_report("unable", "the budget ended", calls=7)).splitlines()
     assert last.startswith(f"UNABLE {KERNEL}: the budget ended; {ONNX}, 7 calls")
     failed = announced(gate_report("findings", "the budget ended"))
-    assert "besides: the budget ended" in failed
+    assert "also: the budget ended" in failed
 
 
 def test_a_terminal_is_not_flooded_and_its_lines_are_folded_but_for_those_to_paste() -> None:
@@ -180,7 +179,7 @@ def test_what_is_unsupported_is_said_by_what_explains_it() -> None:
     assert besides not in decision.unsupported(report), "one of its paths answers"
     for cell in cells:
         cell["status"] = "unsupported"
-    assert decision.unsupported(report) == ["everything that was asked"]
+    assert decision.unsupported(report) == ["every call that was made"]
 
 
 # -- annotations -------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def suite(tmp_path):
 def test_without_a_kernel_the_test_is_skipped_with_a_sentence(suite):
     came, text = suite()
     assert came == {"passed": False, "failed": False, "skipped": True}, text
-    assert "no kernel is named: give --xverify-kernel TARGET" in text
+    assert "no kernel is named: add --xverify-kernel TARGET" in text
 
 
 def test_the_option_names_the_kernel(suite):

@@ -70,9 +70,9 @@ def test_what_is_not_verified_does_not_pass():
         time.sleep(0.02)
         return sound(*operands, **attributes)
 
-    with pytest.raises(NotVerifiedError, match="answered no call"):
+    with pytest.raises(NotVerifiedError, match="gave no result for any call"):
         verify_kernel(unfinished, EDITION, settings=profile(), **NARROW)
-    with pytest.raises(NotVerifiedError, match=r"give more time \(budget\)"):
+    with pytest.raises(NotVerifiedError, match="raise budget"):
         verify_kernel(slow, EDITION, budget=1.5, settings=profile(), **NARROW)
     with pytest.raises(NotVerifiedError, match="does not implement"):
         verify_call(unfinished, TO_128)
@@ -133,7 +133,7 @@ def test_what_the_ledger_knows_passes_and_what_it_does_not_fails(tmp_path):
         ((3,), {}, "a TARGET or a function, not int"),
         ((sound, "ai.onnx/Nothing"), {}, "no contract matches"),
         ((sound,), {"budget": "soon"}, "a time is a number"),
-        ((sound,), {"x_dtypes": ["int7"]}, "'int7' is no type of x"),
+        ((sound,), {"x_dtypes": ["int7"]}, "'int7' is not a type of x"),
         ((sound,), {"denormals": "no"}, "'keep' or 'flush'"),
         ((sound,), {"ledger": "none.toml"}, "there is no ledger none.toml"),
     ],

@@ -1,4 +1,4 @@
-"""Bodies of issues: what a stranger must find in each, that text stays text, and that the short scripts say the truth."""
+"""Issue bodies: their content for outsiders, escaping, and the short scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from xverify.report.short_script import MOST_SPELLED, operand, short_script
 
 
 def found(verdict: str, report: dict[str, Any] | None = None) -> str:
-    """The id of the sample's first finding of a verdict."""
+    """Return the id of the sample's first finding of a verdict."""
     return str(next(f["id"] for f in (report or sample_report())["findings"] if f["verdict"] == verdict))
 
 
@@ -59,11 +59,11 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "DequantizeLinear-21 in onnx.defs of onnx 1.23.2",
         "- (a) rounds the exact value of (x - zero point) \\* scale once",
         "- (b) rounds difference and product to float32, then casts",
-        "bit-identical to those of an implementation that subtracts in int32 with wrap-around, rounds the product to float32, "
-        "on 88 204 of 88 204 wrong values.",
-        "On all other values they are those of one that rounds the exact value of",
+        "bit-identical to those of an implementation that subtracts in int32 with wrap-around, rounds the product to float32. "
+        "This covers 88 204 of 88 204 wrong values.",
+        "On all other values they equal those of an implementation that rounds the exact value of",
         "88 204 values in 412 calls",
-        "Affected are the values with `|x - zero point| >= 2^31`",
+        "All values with `|x - zero point| >= 2^31` are affected",
         "| int32 | float32 | int32 | float32 | per axis |",
         "xverify's NumPy kernel: float32 \\[-2147483648.0",
         "ONNX Runtime 1.27.0",
@@ -80,14 +80,14 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
     ("verdict", "parts"),
     [
         ("mixed", ("no single rule of rounding", "One rule for all values", "they are unexplained", "| 2 to 3 | 8 203 |",
-                   "NaN where a number is due", "No simple condition on the inputs")),
+                   "NaN instead of a number", "No simple condition on the inputs")),
         ("ambiguity", ("no sentence covers a 1-D scale of one element", "and implementations differ",
                        "This need not be a fault of the ONNX reference evaluator", "Nothing: no sentence covers")),
-        ("wrongly-accepted", ("computes a call that the text forbids (zero point type)", "an error is due",
+        ("wrongly-accepted", ("computes a call that the text forbids (zero point type)", "instead of an error",
                               "A result of type `float32`", "must have the same type")),
         ("wrongly-rejected", ("refuses a call that the text allows (int8, blocked)", "raises Fail", "ORT_DISABLE_ALL",
                               "[ONNXRuntimeError] : 1 : FAIL", "with graph optimizations off")),
-        ("crash", ("ends the process on a call that the text allows", "an error that the caller can handle is expected",
+        ("crash", ("ends the process on a call that the text allows", "An error that the caller can handle is expected",
                    "# The process ends here instead of raising an exception.", "Fatal Python error: Aborted")),
         ("hang", ("does not return from a call", "# This does not return.", "no answer in 10 s")),
         ("nondeterministic", ("answers the same call with different bits", "too large to be shown here",
@@ -111,7 +111,7 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
     ],
 )
 def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
-    """And not by a short script, which would run it as usually; of one way alone it can, where that is no variable."""
+    """A short script would run the default setting, so it exists only for settings that are no variable."""
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")
     ours = name.partition("[")[2].removesuffix("]")
@@ -126,7 +126,7 @@ def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str,
     text = issue_body(report, one["id"])
     assert text.splitlines()[0].endswith(f": {who} answers with {setting} what it refuses without it")
     for part in (
-        f"\n{who} answers with {setting} what it refuses without it. What callers get depends on the machine",
+        f"\n{who} answers with {setting} what it refuses without it. The result depends on the machine",
         "<details><summary>A stand-alone script</summary>",
         f"- {who} with {setting}: rejected: Error\n",
         f"- {who} {one['subject']['version']} with {setting}\n",
@@ -211,14 +211,14 @@ def test_a_wrong_id_names_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--format", "html"], ["--format", "json"], ["--format", "junit"]])
 def test_other_formats_have_no_issue(tmp_path: Path, words: list[str]) -> None:
     code, output = run_command(tmp_path, *words, "--finding", found("violation"))
-    assert (code, "goes with --format markdown" in output) == (2, True)
+    assert (code, "add --format markdown" in output) == (2, True)
 
 
 # The scripts
 
 
 def evaluated(lines: list[str]) -> Any:
-    """The tensor that lines of a script make."""
+    """Return the tensor that lines of a script make."""
     import base64
     import zlib
 
@@ -286,7 +286,7 @@ def made(name: str, options: str = "", x: dict[str, Any] | None = None, **change
 
 
 def outcome(script: str | None, directory: Path) -> str:
-    """What a script prints, run elsewhere with nothing of ours on the path."""
+    """Return the output of a script that runs in another directory, without xverify on the path."""
     assert script is not None
     path = directory / "script.py"
     path.write_text(script)

@@ -1,4 +1,4 @@
-"""Several reports as one: counts add up, what no run excludes remains, and the order of merging does not matter."""
+"""Merging of reports: counts, remaining recipes, and independence of the order."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sample_report import ONNX, sample_report
 
 from xverify import cli
 from xverify.report import render
-from xverify.report.check import check
 from xverify.report.merge import merged
+from xverify.report.schema import check
 
 
 def another(number: int, **changes: Any) -> dict[str, Any]:
-    """The sample as another run."""
+    """Return the sample as another run."""
     report = sample_report()
     report["run"] |= {
         "id": f"run-{number}",
@@ -31,7 +31,7 @@ def another(number: int, **changes: Any) -> dict[str, Any]:
 def of(
     report: dict[str, Any], subject: str, x_dtype: str = "int8", granularity: str = "per_tensor"
 ) -> list[dict[str, Any]]:
-    """The cells of an implementation for one type."""
+    """Return the cells of an implementation for one type."""
     return [
         cell
         for cell in report["coverage"]["cells"]
@@ -41,7 +41,7 @@ def of(
 
 
 def telling(report: dict[str, Any], own: str, others: list[str], more: int = 0, subject: str = "xverify-numpy") -> None:
-    """Change what a cell's values say of the recipe."""
+    """Change the recipes of a cell."""
     (cell,) = of(report, subject)
     cell["attribution"] = {"reading": own, "words": f"does {own}", "values": 100, "legal": True}
     cell["remaining"] = {"equal": 3, "others": others, "more": more}
@@ -49,7 +49,7 @@ def telling(report: dict[str, Any], own: str, others: list[str], more: int = 0, 
 
 
 def different() -> list[dict[str, Any]]:
-    """Three runs that differ in what they found, in their versions and in what they left out."""
+    """Return three runs with different findings, versions and omissions."""
     one, two, three = another(1), another(2), another(3, complete=False)
     telling(one, "one", ["two", "three"])
     telling(two, "one", ["three"], more=2)
@@ -242,7 +242,7 @@ def test_the_command_takes_several_runs(tmp_path):
     assert json.loads(out.read_text()) == json.loads(json.dumps(merged([another(1), another(2)])))
     result = CliRunner().invoke(cli.main, ["report", *map(str, paths), "-o", str(paths[1])])
     assert result.exit_code == 2
-    assert "would be overwritten" in result.output
+    assert "would overwrite the report" in result.output
     assert json.loads(paths[1].read_text()) == another(2)
     result = CliRunner().invoke(cli.main, ["report", str(paths[0]), str(paths[0])])
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""The formats of a report: the schema and its check, what each format shows, and that no text in it can do harm."""
+"""The formats of a report: the schema, the content of each format, and escaping."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from xverify import cli
 from xverify.core.verdict import Verdict
 from xverify.engine import events
 from xverify.report import FORMATS, check, load, markdown, render, summary
-from xverify.report.check import schema
 from xverify.report.console import ConsoleProgress, print_summary
+from xverify.report.schema import schema
 
 
 def test_the_schema_is_one_and_the_sample_follows_it() -> None:
@@ -40,7 +40,7 @@ def test_every_verdict_and_status_is_in_the_schema_and_has_its_order() -> None:
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside a report; of long lists to the first two entries."""
+    """Yield the path to every value of a report, for long lists to the first two entries."""
     found = [path] if path else []
     if isinstance(value, dict):
         return found + [p for name, item in value.items() for p in paths(item, (*path, name))]
@@ -50,7 +50,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def sentence_of(report: object) -> str:
-    """What `check` says of a report; nothing when it is one."""
+    """Return the complaint of `check`, or nothing."""
     try:
         check(report)
     except ValueError as error:
@@ -163,7 +163,7 @@ def test_reports_that_lack_what_was_added_are_read_and_rendered() -> None:
     for name in FORMATS:
         render(report, name)
     page = render(report, "html")
-    assert "do not onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"
+    assert "not followed by onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"
     printed(report)
 
 
@@ -177,7 +177,7 @@ def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> 
 def test_the_console_fits_80_columns() -> None:
     text = printed(sample_report(), terminal=True)
     assert max(map(len, text.splitlines())) <= 80
-    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "12 findings", "not met: rank 6"):
+    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "12 findings", "not tested: rank 6"):
         assert part in text, part
 
 
@@ -253,7 +253,7 @@ def test_markdown_lists_clauses_recipes_and_regions() -> None:
     identity = report["findings"][0]["id"]
     assert (
         f"- `formula`: tested by 21 400 calls; followed by xverify-numpy; not by onnxruntime (`{identity}`); "
-        "cannot be told: onnx-reference (not told apart)"
+        "unknown: onnx-reference (not told apart)"
     ) in text
     assert "- `subnormal`: **untested**" in text
     assert "Where: `|x - zero point| >= 2^31`." in text
@@ -306,7 +306,7 @@ def test_a_report_is_not_written_over_by_its_own_html(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(sample_report()))
     result = CliRunner().invoke(cli.main, ["report", str(path), "-o", str(path)])
-    assert (result.exit_code, "would be overwritten" in result.output) == (2, True)
+    assert (result.exit_code, "would overwrite the report" in result.output) == (2, True)
     assert load(path)["run"]["seed"] == 0
 
 
@@ -340,7 +340,7 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
         assert "\x1b" not in text
         assert text.splitlines() == [
             "sweep run-1: 1 editions, onnxruntime",
-            "onnxruntime 1.27.0 answers",
+            "onnxruntime 1.27.0 is ready",
             "openvino cannot be imported: [no] module",
             "12 s walk: 1 000 calls, 2.0M values, 1 finding",
             "shrinking 1 finding",
@@ -352,7 +352,7 @@ def test_how_operands_of_a_witness_lie_in_memory() -> None:
         "witness": {"call": {"tensors": {"x": {"layout": "C"}, "scale": {"layout": "strided"}}}},
         "shrunk": "minimal",
     }
-    assert summary.in_memory(finding) == "scale strided; where every operand lies in C order it does not show"
+    assert summary.in_memory(finding) == "scale strided; with every operand in C order the fault disappears"
     assert summary.in_memory({**finding, "shrunk": "not reached"}) == "scale strided"
     assert summary.in_memory({"witness": None, "shrunk": "minimal"}) == ""
     assert summary.in_memory({"witness": {"call": {"tensors": {"x": {"layout": "C"}}}}, "shrunk": "minimal"}) == ""

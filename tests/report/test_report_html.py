@@ -1,4 +1,4 @@
-"""The HTML report: whole, harmless, and with what each part is there to show."""
+"""The HTML report: complete, harmless, and with the content of each part."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_each_clause_has_a_section_that_says_who_follows_it() -> None:
         assert ("untested" in text) == (not clause["tested"])
     formula = section(page, f"{ONNX}/formula")
     assert "tested by 21 400 calls" in formula.replace("\N{NO-BREAK SPACE}", " ")
-    assert "follow it xverify-numpy do not onnxruntime cannot be told onnx-reference (not told apart)" in formula
+    assert "followed by xverify-numpy not followed by onnxruntime unknown onnx-reference (not told apart)" in formula
     start = page.index(f'id="c-{ONNX}/formula"')
     assert f'href="#f-{report["findings"][0]["id"]}"' in page[start : page.index("</section>", start)]
     assert f'<a href="#c-{ONNX}/formula">' in page
@@ -125,7 +125,7 @@ def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
 
 
 def test_of_what_has_findings_alone_no_cells_are_counted() -> None:
-    """Of a variant, which is compared with the usual way and not judged."""
+    """A variant is compared with the default and not judged."""
     report = sample_report()
     one = next(finding for finding in report["findings"] if finding["verdict"] == "violation")
     subject = {**one["subject"], "name": "onnxruntime[threads=8]"}

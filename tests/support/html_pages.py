@@ -1,4 +1,4 @@
-"""What an HTML page consists of."""
+"""A parser of HTML pages for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 
 class Page(HTMLParser):
-    """What an HTML file consists of, with unclosed and stray tags counted."""
+    """The tags, text and scripts of an HTML file, with unclosed and stray tags."""
 
     VOID = frozenset(["meta", "input", "br", "wbr", "img", "link"])
 
@@ -36,6 +36,6 @@ class Page(HTMLParser):
 
 
 def section(page: str, identity: str) -> str:
-    """The text of one clause's section, on one line."""
+    """Return the text of one clause's section, on one line."""
     start = page.index(f'<section class="clause" id="c-{identity}">')
     return " ".join(" ".join(Page(page[start : page.index("</section>", start)]).text).split())

@@ -1,4 +1,4 @@
-"""A report made by hand, as realistic as a sweep's: every status, every verdict, text findings and large witnesses."""
+"""A report made by hand, with every status, every verdict, text findings and large calls."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def workers() -> list[dict[str, Any]]:
 
 
 def sample_report() -> dict[str, Any]:
-    """A fresh report, to be changed at will."""
+    """Return a fresh report that a test may change."""
     report = {
         "schema": "xverify.report/1",
         "run": {
@@ -355,7 +355,7 @@ HOSTILE = (
 
 
 def hostile_report() -> dict[str, Any]:
-    """The sample with every free string replaced by hostile text; ids and names get it too, so nothing is trusted."""
+    """Return the sample with hostile text added to every free string, ids and names included."""
     kept = {"schema", "verdict", "role", "kind", "status", "shrunk", "hex", "dtype", "layout"}
 
     def soil(value: Any, name: str = "") -> Any:

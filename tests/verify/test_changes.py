@@ -24,8 +24,8 @@ from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle
 from xverify.report import markdown, render
 from xverify.report.changes import histories
-from xverify.report.check import check
 from xverify.report.console import print_summary
+from xverify.report.schema import check
 from xverify.report.script import script_for
 from xverify.verify.changes import Changes, steps, successions, unchanged
 from xverify.verify.findings import Finding, Subject

@@ -1,4 +1,4 @@
-"""A worker that is asked in bulk: columns of triples go in, and results come out, through memory that both processes map."""
+"""A worker for bulk requests, which exchanges operands and results through shared memory."""
 
 from __future__ import annotations
 
@@ -27,32 +27,39 @@ from xverify.workers.worker import Worker
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
 
 SLOTS = 2
-"""Requests under way in one worker: while one is compared, the next is answered."""
+"""Number of requests in progress in one worker: while one is compared, the next is computed."""
 
 CALL_VALUES = 1 << 18
-"""Values of one call at most, which stay in the cache; a request is several calls."""
+"""Largest number of values in one call, so that they stay in the cache. A request is several calls."""
 
 REQUEST_VALUES = 1 << 21
+"""Largest number of values in one request."""
 FIRST_SECONDS = 60.0
-"""See `Bulk`, before anything was measured."""
+"""Initial value of `Bulk.patience`, before any measurement."""
 
 POLL_SECONDS = 0.5
+"""Seconds between two checks for an answer."""
 
 REQUEST_CALLS = 1 << 8
-"""Of one request, at most."""
+"""Largest number of calls in one request."""
 
 
 @dataclass(frozen=True)
 class Through:
-    """How triples become calls of a contract. out: the type of the result. each: columns of one call."""
+    """The form in which triples become calls of a contract."""
 
     contract: Contract
+    """The edition."""
     domain: Domain
+    """The domain that the triples are from."""
     granularity: Granularity
+    """Granularity of the calls."""
     out: str
+    """Type of the result."""
 
     @property
     def each(self) -> int:
+        """Number of columns in one call."""
         return 1 if self.granularity == "per_tensor" else max(1, CALL_VALUES // self.domain.codes)
 
     @property
@@ -64,7 +71,7 @@ class Through:
         return max(1, self.columns_of_request // self.domain.columns_of_unit)
 
     def template(self, codes: int) -> Call:
-        """A call without tensors: the attributes of calls whose columns have so many codes."""
+        """Return a call without tensors: the attributes of calls whose columns have this number of codes."""
         axis = 0 if codes > 1 else 1
         attributes: dict[str, Attribute] = {}
         if self.contract.id.startswith("onednn/"):
@@ -80,7 +87,12 @@ class Through:
         return Call(self.contract.asked_as, {}, attributes)
 
     def request(self, columns: Columns, place: int = 0) -> Request:
-        """What a worker is asked for columns whose arrays lie from byte ``place`` on."""
+        """Return the request for some columns.
+
+        Args:
+            columns: The columns.
+            place: Offset of their arrays in the shared memory, in bytes.
+        """
         count, codes = columns.shape
         domain, rows = self.domain, len(columns.x)
         sizes = [rows * codes * _bytes(domain.x_dtype), count * _bytes(domain.scale_dtype), 0]
@@ -96,17 +108,17 @@ class Through:
         return Request(count, codes, self.each, self.granularity, rank, rows, dtypes, at)
 
     def room(self) -> int:
-        """Bytes that the arrays of the largest request need."""
+        """Return the size of the arrays of the largest request, in bytes."""
         columns, codes = self.units_of_request * self.domain.columns_of_unit, self.domain.codes
         return _aligned(columns * codes * (_bytes(self.domain.x_dtype) + 4) + columns * 8 + 4096)
 
     def call(self, columns: Columns) -> Call:
-        """The one call of columns that are few enough for one."""
+        """Return the call of columns that fit into one call."""
         request = self.request(columns)
         return call_of(self.template(request.codes), request, columns.x, columns.scale, columns.zero_point)
 
     def words(self) -> str:
-        """The shapes of the calls."""
+        """Describe the shapes of the calls."""
         codes = self.domain.codes
         if self.granularity == "per_tensor":
             return f"x[{codes}], one scale and zero point in a call"
@@ -118,8 +130,11 @@ class Through:
 
 
 def _shared(size: int, directory: Path) -> tuple[int, str]:
-    """The descriptor and path of a new file of so many bytes. In memory where the system has such files, which end with this
-    process: what is written to one on a disk is written there again and again."""
+    """Create a file of this size, and return its descriptor and path.
+
+    The file is in memory where the system has such files (memfd), and ends with this process. The system would keep writing
+    the changes of a file on a disk.
+    """
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("xverify")
         path = f"/proc/{os.getpid()}/fd/{file}"
@@ -138,23 +153,32 @@ def _aligned(place: int) -> int:
 
 
 class Sources(NamedTuple):
-    """Of what a kernel is made: its files by their names, and the versions of what it imported."""
+    """The files and packages that a kernel consists of."""
 
     files: Mapping[str, Path]
+    """Its files, by name."""
     versions: Mapping[str, str]
+    """Versions of the packages that it imported."""
 
 
 class Bulk:
-    """One worker. Requests are answered in order; at most `SLOTS` are under way. Used by one thread at a time.
+    """One worker, used by one thread at a time. It answers requests in order, at most `SLOTS` in progress.
 
-    patience: seconds that the first request of a process may take beyond those of the others, since kernels compile then.
+    Args:
+        oracle: The implementation.
+        through: The form of the calls.
+        directory: Folder for the worker's files.
+        limits: Limits of each request.
+
+    Attributes:
+        patience: Additional seconds for the first request of a process, because kernels compile then.
     """
 
     def __init__(self, oracle: Oracle, through: Through, directory: Path, limits: Limits) -> None:
         self.oracle, self.through = oracle, through
         self.patience = FIRST_SECONDS
         self._limits = limits
-        self._fresh_since = (0, 0)  # restarts of the worker, and what it had answered then
+        self._fresh_since = (0, 0)  # number of restarts, and calls answered before the last one
         self._file, path = _shared(SLOTS * through.room(), directory)
         self._memory = np.memmap(path, np.uint8, "r+")
         patient = replace(limits, call=limits.call + self.patience)
@@ -174,7 +198,7 @@ class Bulk:
         return len(self._under_way) >= SLOTS
 
     def submit(self, columns: Columns) -> None:
-        """Have columns asked; no more of them than a request has."""
+        """Send columns, at most as many as a request holds."""
         request = self.through.request(columns, self._turn * self.through.room())
         self._turn = (self._turn + 1) % SLOTS
         at: Mapping[str, Any] = views(self._memory, request)
@@ -185,8 +209,15 @@ class Bulk:
         self.worker.submit([(encode_call(self.through.template(request.codes)), request.text())])
 
     def collect(self) -> tuple[Outcome, NDArray[Any]]:
-        """The outcome of the oldest request, and its results if that is a tensor: codes of shape (columns, codes), to be read
-        before as many more are submitted. Raises WorkerFailedError when there is no worker."""
+        """Wait for the oldest request.
+
+        Returns:
+            The outcome, and the result codes of shape (columns, codes) if it is a tensor. They are views: read them before
+            `SLOTS` more requests are submitted.
+
+        Raises:
+            WorkerFailedError: There is no worker.
+        """
         outcome = None
         while outcome is None:
             if self.worker.restarts != self._fresh_since[0]:
@@ -198,17 +229,17 @@ class Bulk:
         return outcome, views(self._memory, self._under_way.popleft())["y"]
 
     def ask(self, columns: Columns) -> tuple[Outcome, NDArray[Any]]:
-        """The same for columns that are asked at once, when nothing is under way."""
+        """Submit columns and collect their results, when nothing is in progress."""
         self.submit(columns)
         return self.collect()
 
     def sources(self) -> Sources:
-        """Of what a user's Python kernel is made by now, asked when nothing is under way."""
+        """Return the files and packages that a Python kernel has loaded so far, when nothing is in progress."""
         outcome = self.worker.ask(encode_call(Call(self.through.contract.asked_as, {})), SOURCES)
         if outcome.tensor is None:
             return Sources({}, {})
-        said = json.loads(outcome.tensor.codes.tobytes())
-        return Sources({name: Path(path) for name, path in said["files"].items()}, said["versions"])
+        reply = json.loads(outcome.tensor.codes.tobytes())
+        return Sources({name: Path(path) for name, path in reply["files"].items()}, reply["versions"])
 
     def stop(self) -> None:
         self.worker.stop()

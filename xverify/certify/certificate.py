@@ -1,4 +1,4 @@
-"""The certificate: a JSON file that says at every moment what is proven so far."""
+"""The certificate: a JSON file that always records what is proven so far."""
 
 from __future__ import annotations
 
@@ -22,36 +22,46 @@ from xverify.certify.identity import changed_files
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import read_json
 from xverify.core.errors import DamagedFileError, UsageError
-from xverify.report.check import errors
+from xverify.report.schema import errors
 
 SCHEMA = "xverify.certificate/2"
+"""Name of the certificate format that this version reads and writes."""
 MOST_BYTES = 16 << 20
+"""Largest certificate that is read, in bytes."""
 MOST_COUNTEREXAMPLES = 64
+"""Number of counterexamples that a certificate keeps."""
 EQUALITY = "bit for bit; any NaN is any NaN, -0 is not +0, subnormals are kept"
+"""Definition of equality in the certificate."""
 
 IDENTITY = ("subject", "contract", "domain", "through", "versions", "machine")
-"""The parts that must be the same for a run to go on with a certificate."""
+"""Parts of a certificate that must be unchanged when a run continues it."""
 
 
 @cache
 def schema() -> Mapping[str, Any]:
-    """The JSON Schema of a certificate, as it is published."""
+    """Return the JSON Schema of a certificate."""
     loaded: dict[str, Any] = json.loads(files("xverify.certify").joinpath("schema.json").read_text("utf-8"))
     return loaded
 
 
 def is_certificate(path: Path) -> bool:
-    """Whether a file says of itself that it is one."""
+    """Return True if a file names a certificate's schema."""
     try:
-        found = read_json(path, MOST_BYTES)
+        content = read_json(path, MOST_BYTES)
     except DamagedFileError:
         return False
-    return isinstance(found, dict) and str(found.get("schema", "")).startswith("xverify.certificate/")
+    return isinstance(content, dict) and str(content.get("schema", "")).startswith("xverify.certificate/")
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Inside, no other run writes this certificate. Raises UsageError when one does; a run that was killed holds nothing."""
+    """Lock a certificate: no other run writes it inside this context.
+
+    A killed run leaves no lock.
+
+    Raises:
+        UsageError: Another run is writing the certificate.
+    """
     lock = path.with_name(path.name + ".lock")
     with lock.open("w") as file:
         try:
@@ -65,16 +75,19 @@ def held(path: Path) -> Iterator[None]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The certificate in a file. Raises DamagedFileError, with one sentence, when it is too large, damaged, or of another
-    version of xverify."""
-    found = read_json(path, MOST_BYTES)
-    name = found.get("schema") if isinstance(found, dict) else None
+    """Read and validate a certificate.
+
+    Raises:
+        DamagedFileError: The file is too large, damaged, or from another version of xverify.
+    """
+    content = read_json(path, MOST_BYTES)
+    name = content.get("schema") if isinstance(content, dict) else None
     if name != SCHEMA:
         shown = f"its schema is {name!r}"[:100] if name is not None else "it names no schema"
         raise DamagedFileError(f"{path} is no certificate that this version reads: {shown}; expected is {SCHEMA!r}")
-    for sentence in errors(schema(), found, "the certificate"):
+    for sentence in errors(schema(), content, "the certificate"):
         raise DamagedFileError(f"{path} is damaged: {sentence}")
-    certificate: dict[str, Any] = found
+    certificate: dict[str, Any] = content
     sentence = _contradiction(certificate)
     if sentence:
         raise DamagedFileError(f"{path} is damaged: {sentence}")
@@ -82,18 +95,18 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _contradiction(certificate: Mapping[str, Any]) -> str:
-    """How a certificate contradicts itself, as one sentence; "" when it does not."""
+    """Return a sentence about a contradiction inside a certificate; empty if there is none."""
     try:
         domain = domain_of(certificate["domain"])
     except (KeyError, ValueError):
         return f"there is no domain {certificate['domain']['name']!r} with such zero points"
-    told = certificate["domain"]
-    if told != domain_to_json(domain, told["out_dtype"]):
+    domain_entry = certificate["domain"]
+    if domain_entry != domain_to_json(domain, domain_entry["out_dtype"]):
         return f"the domain {domain.name} is not described as it is"
     proven = proven_of(certificate)
     entries = certificate["proven"]
     if len(proven) != len(entries) or any(
-        [list(one) for one in proven[entry["slice"]]] != entry["ranges"] for entry in entries
+        [list(units) for units in proven[entry["slice"]]] != entry["ranges"] for entry in entries
     ):
         return "its proven ranges are not in order, or empty"
     if set(proven) - set(domain.slices) or any(r[-1][1] > domain.units for r in proven.values()):
@@ -116,6 +129,7 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
 
 
 def domain_to_json(domain: Domain, out: str) -> dict[str, Any]:
+    """Return the domain as it stands in a certificate."""
     return {
         "name": domain.name,
         "words": domain.words,
@@ -132,7 +146,12 @@ def domain_to_json(domain: Domain, out: str) -> dict[str, Any]:
 
 
 def domain_of(entry: Mapping[str, Any]) -> Domain:
-    """Inverse of `domain_to_json`. KeyError or ValueError when there is none such."""
+    """Return the domain of a certificate: the inverse of `domain_to_json`.
+
+    Raises:
+        KeyError: There is no domain of this name.
+        ValueError: The domain has no such zero points or scales.
+    """
     domain = named(entry["name"], entry["zero_points"] == "all", entry["slices"])
     if isinstance(domain, GivenScales) and not domain.slices:
         raise ValueError("no scale")
@@ -142,9 +161,9 @@ def domain_of(entry: Mapping[str, Any]) -> Domain:
 
 
 def proven_of(certificate: Mapping[str, Any]) -> dict[int, Ranges]:
-    """What a certificate says is proven, by slice; empty ranges left out."""
-    found = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
-    return {part: united for part, united in found.items() if united}
+    """Return the proven units of a certificate, by slice, without empty entries."""
+    proven = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
+    return {part: united for part, united in proven.items() if united}
 
 
 def _pairs(entries: Sequence[Sequence[int]]) -> list[Range]:
@@ -152,18 +171,19 @@ def _pairs(entries: Sequence[Sequence[int]]) -> list[Range]:
 
 
 def triples(domain: Domain, proven: Mapping[int, Ranges]) -> int:
-    """How many triples ranges of units hold."""
+    """Return the number of triples in ranges of units."""
     return sum(map(ranges.count, proven.values())) * triples_of_unit(domain)
 
 
 def status(domain: Domain, proven: Mapping[int, Ranges], counterexamples: Sequence[Any]) -> str:
+    """Return "proven", "partial" or "refuted"."""
     if counterexamples:
         return "refuted"
     return "proven" if triples(domain, proven) == size(domain) else "partial"
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between the identities of two certificates, each in a few words."""
+    """Describe the differences between the identities of two certificates, a few words each."""
     words = []
     for part in IDENTITY:
         if old[part] == new[part] or not isinstance(new[part], dict):
@@ -172,7 +192,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         names = [name for name in {**old[part], **new[part]} if old[part].get(name) != new[part].get(name)]
         if part == "machine":
             names = [name for name in names if name != "cores"]
-        if part == "versions":  # what a kernel imports late need not be there yet
+        if part == "versions":  # a kernel may import packages later
             names = [name for name in names if name in old[part] and name in new[part]]
         if part == "subject":
             words += [f"the code of the subject ({name})" for name in changed_files(old[part], new[part])]
@@ -194,20 +214,26 @@ def _difference(part: str, name: str, old: Any, new: Any) -> str:
 
 @dataclass(eq=False)
 class Book:
-    """A certificate that is being made; written to its file after everything that is added. Used by several threads.
-
-    head: the parts of `IDENTITY`. admitted: the readings of the edition; explaining: those that give all that is proven.
-    """
+    """A certificate in progress, shared by several threads. Every change is written to its file."""
 
     path: Path
+    """File of the certificate."""
     head: Mapping[str, Any]
+    """Values of the parts in `IDENTITY`."""
     through: Through
+    """The form of the calls."""
     admitted: tuple[str, ...]
+    """Names of the readings that the edition admits."""
     workers: int
+    """Number of workers of this run."""
     explaining: tuple[str, ...] = ()
+    """Names of the readings that give everything proven so far."""
     proven: dict[int, Ranges] = field(default_factory=dict)
+    """Proven units, by slice."""
     counterexamples: list[dict[str, Any]] = field(default_factory=list)
+    """Entries of the certificate, in order of slice and range."""
     runs: list[dict[str, Any]] = field(default_factory=list)
+    """Entries of earlier runs."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _began: float = field(default_factory=time.time)
     _before: int = 0
@@ -220,7 +246,7 @@ class Book:
         return self.through.domain
 
     def go_on(self, certificate: Mapping[str, Any]) -> None:
-        """Take over what an earlier run has proven."""
+        """Continue the certificate of an earlier run."""
         self.proven = proven_of(certificate)
         self.explaining = tuple(certificate["readings"]["explain"])
         self.counterexamples = list(certificate["counterexamples"])
@@ -228,16 +254,24 @@ class Book:
         self._before = self.triples()
 
     def triples(self) -> int:
-        """How many are proven."""
+        """Return the number of proven triples."""
         return triples(self.domain, self.proven)
 
     def refuted(self, part: int) -> Ranges:
-        """Units of a slice in which there is a counterexample."""
+        """Return the units of a slice that contain a counterexample."""
         return ranges.united(entry["range"] for entry in self.counterexamples if entry["slice"] == part)
 
     def add(self, part: int, units: Range, explaining: Sequence[str]) -> bool:
-        """Units whose values those readings give, each all of them. False, and nothing added, when none of them gives everything
-        that was proven before."""
+        """Record units as proven.
+
+        Args:
+            part: The slice.
+            units: Range of units.
+            explaining: Names of the readings that each give all values of these units.
+
+        Returns:
+            False, with nothing recorded, if none of the readings gives everything that was proven before.
+        """
         with self._lock:
             left = tuple(name for name in self.explaining if name in explaining)
             if not left:
@@ -248,6 +282,7 @@ class Book:
             return True
 
     def refute(self, counterexample: dict[str, Any]) -> None:
+        """Record a counterexample."""
         with self._lock:
             if len(self.counterexamples) < MOST_COUNTEREXAMPLES:
                 self.counterexamples.append(counterexample)
@@ -255,14 +290,14 @@ class Book:
             self.write()
 
     def write(self) -> None:
-        """Write the file: it is the old one or the whole new one at every moment."""
+        """Write the file. At every moment it is the complete old file or the complete new one."""
         with self._lock:
             partial = self.path.with_name(self.path.name + ".partial")
             partial.write_text(json.dumps(self.to_json(), allow_nan=False) + "\n", encoding="utf-8")
             os.replace(partial, self.path)
 
     def take_back(self, before: Mapping[str, Any] | None) -> None:
-        """The file as it was before the run: that certificate, or none."""
+        """Restore the certificate as it was before the run, or remove it if there was none."""
         with self._lock:
             if before is None:
                 self.path.unlink(missing_ok=True)
@@ -272,6 +307,7 @@ class Book:
             os.replace(partial, self.path)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the certificate as JSON data."""
         now = {
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
             "seconds": round(time.time() - self._began, 1),

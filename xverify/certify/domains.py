@@ -1,7 +1,8 @@
-"""The closed domains: which triples (x, zero point, scale) they hold, in which order, and under which names.
+"""The closed domains: their triples (x, zero point, scale), the order of these, and their names.
 
-A domain is cut into *slices*, a slice into *units* that are numbered from 0, and a unit into triples: what is proven of it is
-said in ranges of units. Of a range of units come *columns*: each has a scale and a zero point, and some codes of x.
+A domain is divided into *slices*, a slice into *units* that are numbered from 0, and a unit into triples. Proven parts
+are recorded as ranges of units. A range of units is computed as *columns*: each column has one scale, one zero point,
+and some codes of x.
 """
 
 from __future__ import annotations
@@ -19,26 +20,33 @@ from xverify.certify.expected import FORMATS, SIGNED, UNSIGNED, bits_of
 Codes = NDArray[Any]
 
 NARROW = (*(t for t, bits in (SIGNED | UNSIGNED).items() if bits <= 8), *(t for t, f in FORMATS.items() if f.bits <= 8))
-"""Types of x of 8 bits or fewer."""
+"""Types of x with 8 bits or fewer."""
 
 WIDE = ("int16", "uint16")
+"""Types of x with 16 bits."""
 INTEGERS = (*SIGNED, *UNSIGNED)
+"""Integer types of x."""
 SCALES = ("float16", "bfloat16", "float8_e8m0fnu")
-"""Types of scale that are taken whole."""
+"""Types of scale whose codes a domain contains completely."""
 
 FLOAT32 = 1 << 32
+"""Number of float32 codes."""
 SPREAD = 1 << 17
+"""Number of scales in a domain TYPE-float32-spread."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Codes of scale and zero point of each column, shape (columns,), and of x, (columns, codes) or (1, codes) where all
-    columns have the same. zero_point is None where there is none. difference: x - zero point where all have the same."""
+    """Operands of some columns, as codes."""
 
     x: Codes
+    """Codes of x: shape (columns, codes), or (1, codes) if all columns have the same."""
     scale: Codes
+    """Code of the scale of each column: shape (columns,)."""
     zero_point: Codes | None
+    """Code of the zero point of each column: shape (columns,). None for calls without a zero point."""
     difference: float | None = None
+    """x - zero point, if it is the same everywhere."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,50 +57,82 @@ class Columns:
         return int(self.scale.size * self.x.shape[1])
 
     def some(self, columns: slice, codes: slice) -> Columns:
-        """Those columns and codes of x only."""
+        """Return a selection of columns and of codes of x."""
         x = self.x[:, codes] if len(self.x) == 1 else self.x[columns, codes]
         zero_point = None if self.zero_point is None else self.zero_point[columns]
         return Columns(x, self.scale[columns], zero_point, self.difference)
 
 
 class Domain(Protocol):
-    """What all domains have. name: also on the command line. codes: of x in a column. slices, units: see the module.
-    slice_words: what a slice's number is, "" where there is one only. unit: what a unit's number is. words: for people.
-    """
+    """The interface of a domain."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name on the command line."""
+        ...
+
     @property
-    def x_dtype(self) -> str: ...
+    def x_dtype(self) -> str:
+        """Type of x and of the zero point."""
+        ...
+
     @property
-    def scale_dtype(self) -> str: ...
+    def scale_dtype(self) -> str:
+        """Type of the scale."""
+        ...
+
     @property
-    def has_zero_point(self) -> bool: ...
+    def has_zero_point(self) -> bool:
+        """True if the calls have a zero point."""
+        ...
+
     @property
-    def slices(self) -> Sequence[int]: ...
+    def slices(self) -> Sequence[int]:
+        """Numbers of the slices."""
+        ...
+
     @property
-    def slice_words(self) -> str: ...
+    def slice_words(self) -> str:
+        """Meaning of a slice's number; "" if there is only one slice."""
+        ...
+
     @property
-    def units(self) -> int: ...
+    def units(self) -> int:
+        """Number of units in a slice."""
+        ...
+
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str:
+        """Meaning of a unit's number."""
+        ...
+
     @property
-    def columns_of_unit(self) -> int: ...
+    def columns_of_unit(self) -> int:
+        """Number of columns in a unit."""
+        ...
+
     @property
-    def codes(self) -> int: ...
+    def codes(self) -> int:
+        """Number of codes of x in a column."""
+        ...
+
     @property
-    def words(self) -> str: ...
+    def words(self) -> str:
+        """Description for people."""
+        ...
+
     def columns(self, part: int, start: int, stop: int) -> Columns:
-        """The columns of units ``start`` to ``stop`` of slice ``part``."""
+        """Return the columns of units ``start`` to ``stop`` - 1 of slice ``part``."""
         ...
 
 
 def triples_of_unit(domain: Domain) -> int:
+    """Return the number of triples in a unit."""
     return domain.columns_of_unit * domain.codes
 
 
 def size(domain: Domain) -> int:
-    """How many triples the domain holds."""
+    """Return the number of triples in a domain."""
     return len(domain.slices) * domain.units * triples_of_unit(domain)
 
 
@@ -102,8 +142,11 @@ def _all_codes(dtype: str) -> Codes:
 
 
 def spread_scales(numbers: NDArray[np.int64]) -> Codes:
-    """float32 scales of every sign, exponent and upper 7 bits of the mantissa: the even numbers have zeros below, the odd ones
-    16 more bits, number * 40503 modulo 2^16 with the last one set."""
+    """Return float32 scales of every sign, exponent and upper 7 bits of the mantissa.
+
+    For even numbers the lower 16 bits are zero. For odd numbers they are number // 2 * 40503 modulo 2^16, with the last
+    bit set.
+    """
     high = numbers >> 1
     low = np.where(numbers & 1, (high * 40503) & 0xFFFF | 1, 0)
     return (high << 16 | low).astype(np.uint32)
@@ -111,8 +154,10 @@ def spread_scales(numbers: NDArray[np.int64]) -> Codes:
 
 @dataclass(frozen=True)
 class Pairs:
-    """All codes of x with all zero points, or with none, under each scale of a list: all of its type, or `spread_scales`. A unit
-    is a scale."""
+    """All codes of x with all zero points (or none), under each scale of a list.
+
+    The scales are all codes of their type, or `spread_scales`. A unit is a scale.
+    """
 
     x_dtype: str
     scale_dtype: str
@@ -168,8 +213,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Differences:
-    """All float32 scales with each difference of two codes of an integer type of 8 bits or fewer: one slice for each difference,
-    a unit is a scale, with one pair of codes."""
+    """All float32 scales with each difference of two codes of an integer type of 8 bits or fewer.
+
+    A slice is a difference. A unit is a scale, with one pair of codes that have the difference.
+    """
 
     x_dtype: str
 
@@ -211,8 +258,10 @@ class Differences:
 
 @lru_cache(maxsize=4)
 def _pairs_of(dtype: str, difference: int, length: int) -> tuple[Codes, Codes]:
-    """The codes of zero points and of x of all pairs with that difference, in the order of the zero points, over and over: as
-    many as are needed wherever one begins."""
+    """Return the codes of zero points and of x of all pairs with a difference.
+
+    They are in the order of the zero points, and repeated as often as needed wherever a range begins.
+    """
     count = 1 << bits_of(dtype)
     pairs = count - abs(difference)
     lowest = max(0, -difference) - (count // 2 if dtype in SIGNED else 0)
@@ -229,8 +278,10 @@ def _counted(length: int) -> Codes:
 
 @dataclass(frozen=True)
 class GivenScales:
-    """All codes of a 16-bit integer type with all zero points, under given scales: a slice for each, its number being the code
-    of the scale; a unit is a zero point."""
+    """All codes of a 16-bit integer type with all zero points, under the scales that the user names.
+
+    A slice is a scale, numbered by its code. A unit is a zero point.
+    """
 
     x_dtype: str
     scale_dtype: str
@@ -267,7 +318,7 @@ class GivenScales:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all domains."""
+    """Return the names of all domains."""
     return (
         *(f"{x}-{scale}" for x in NARROW for scale in SCALES),
         *(f"{x}-float32" for x in NARROW if x in INTEGERS),
@@ -277,9 +328,16 @@ def names() -> tuple[str, ...]:
 
 
 def named(name: str, has_zero_point: bool = True, scales: Sequence[int] = ()) -> Domain:
-    """The domain of that name. scales: the codes of those that are given where the domain has one slice for each.
+    """Return the domain of a name.
 
-    KeyError when there is none of that name; ValueError when it cannot be had without a zero point.
+    Args:
+        name: One of `names`.
+        has_zero_point: False for calls without a zero point.
+        scales: Codes of the scales, for domains of 16-bit types.
+
+    Raises:
+        KeyError: There is no domain of this name.
+        ValueError: The domain needs zero points.
     """
     if name not in names():
         raise KeyError(name)

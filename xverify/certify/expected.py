@@ -1,9 +1,10 @@
-"""What y = (x - zero point) * scale must be, by a second author: neither the kernels nor the contracts' readings are imported.
+"""The values of y = (x - zero point) * scale, by a second author.
 
-Every operand is decoded to float64 by the formula of its format, which is exact. A recipe says where a text lets a result be
-rounded on the way; everything else is exact in float64, by the bits that it needs, and is rounded once: to float32 by the
-processor's conversion (IEEE 754, 5.4.2), to float16 and bfloat16 in integers, so that no library's conversion is trusted.
-Nearest, ties to even; subnormals kept; overflow to infinity; signs of zeros, infinities and NaN by IEEE 754, 6.
+Neither kernels nor readings are imported. Every operand is decoded to float64 by the formula of its format, which is
+exact. A recipe says where a text lets an intermediate result be rounded. Everything else is exact in float64 and is
+rounded once. The processor rounds to float32 (IEEE 754, 5.4.2). Integer arithmetic rounds to float16 and bfloat16, so
+that no library's conversion is trusted. Rounding is to nearest, ties to even. Subnormals are kept, and overflow gives
+infinity. Signs of zeros, infinities and NaN follow IEEE 754, clause 6.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ UNSIGNED = {"uint2": 2, "uint4": 4, "uint8": 8, "uint16": 16}
 
 @dataclass(frozen=True)
 class Format:
-    """A binary format. specials: what the codes with the highest exponent (IEEE 754), with all bits set ("fn"), or with the sign
-    bit alone ("fnuz") are: not finite. "none": all are finite."""
+    """A binary floating-point format."""
 
     exponent_bits: int
     mantissa_bits: int
     bias: int
     specials: Literal["ieee", "fn", "fnuz", "none"]
+    """Codes that are not finite.
+
+    "ieee": those with the highest exponent. "fn": those with all bits set except the sign. "fnuz": the sign bit alone.
+    "none": no code.
+    """
 
     @property
     def bits(self) -> int:
@@ -48,20 +53,20 @@ FORMATS: Mapping[str, Format] = {
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float4_e2m1fn": Format(2, 1, 1, "none"),
 }
-"""IEEE 754-2019, 3.6; OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; fnuz: arXiv 2206.02915."""
+"""Source: IEEE 754-2019, 3.6; OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; fnuz: arXiv 2206.02915."""
 
 
 def bits_of(dtype: str) -> int:
-    """The width of a dtype."""
+    """Return the width of a dtype, in bits."""
     if dtype == "float8_e8m0fnu":
         return 8
     return FORMATS[dtype].bits if dtype in FORMATS else {**SIGNED, **UNSIGNED}[dtype]
 
 
 def values(dtype: str, codes: Codes) -> F64:
-    """The values of codes, exact."""
+    """Return the exact values of codes."""
     if dtype == "float32":
-        with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is converted
+        with np.errstate(invalid="ignore"):  # converting a signalling NaN raises the invalid flag
             return codes.view(np.float32).astype(np.float64)
     return np.asarray(_table(dtype)[codes])
 
@@ -97,7 +102,7 @@ def _decoded(form: Format, codes: NDArray[np.int64]) -> F64:
 
 
 def rounded(numbers: F64, dtype: str) -> Codes:
-    """The codes of numbers in float32, float16 or bfloat16, rounded once. Every NaN is one."""
+    """Round numbers once to float32, float16 or bfloat16, and return the codes. All NaN have one code."""
     if dtype == "float32":
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             return np.asarray(numbers.astype(np.float32)).view(np.uint32)
@@ -106,12 +111,12 @@ def rounded(numbers: F64, dtype: str) -> Codes:
     magnitude = bits & np.int64((1 << 63) - 1)
     exponent = magnitude >> 52
     lowest = 1024 - form.bias  # float64's exponent of the smallest normal number
-    # Of the 53 bits so many go, more where the result is subnormal; of what is below half of the smallest, all.
+    # Number of the 53 bits to drop: more for subnormal results, and all below half of the smallest number.
     drop = np.minimum(52 - form.mantissa_bits + np.maximum(lowest - exponent, 0), 54)
     significand = (magnitude & np.int64((1 << 52) - 1)) | np.int64(1 << 52)
     even = (significand >> drop) & 1
     kept = (significand + (np.int64(1) << (drop - 1)) - 1 + even) >> drop
-    # A carry goes into the exponent by itself: codes are in the order of the values.
+    # A carry increments the exponent by itself, because codes are in the order of the values.
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     codes = np.minimum(((np.maximum(exponent, lowest) - lowest) << form.mantissa_bits) + kept, infinity)
     codes[magnitude > np.int64(0x7FF << 52)] = infinity | 1 << (form.mantissa_bits - 1)
@@ -121,17 +126,21 @@ def rounded(numbers: F64, dtype: str) -> Codes:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Where a text lets an intermediate result be rounded, and to what: "float32", or "output", the type of the result.
+    """The places where a text lets an intermediate result be rounded.
 
-    operands: x and zero point, each. difference: x - zero point. scale: the scale. product: before the last rounding.
-    divide: by the scale, instead of multiplying.
+    Each field names the type it is rounded to: "float32", or "output" for the type of the result. "" means exact.
     """
 
     operands: Literal["", "output"] = ""
+    """Rounding of x and of the zero point."""
     difference: Literal["", "float32", "output"] = ""
+    """Rounding of x - zero point."""
     scale: Literal["", "output"] = ""
+    """Rounding of the scale."""
     product: Literal["", "float32"] = ""
+    """Rounding of the product, before it is rounded to the output type."""
     divide: bool = False
+    """True to divide by the scale instead of multiplying."""
 
 
 RECIPES: Mapping[str, Recipe] = {
@@ -144,12 +153,14 @@ RECIPES: Mapping[str, Recipe] = {
     "exact-quotient": Recipe(divide=True),
     "float32-quotient": Recipe(difference="float32", product="float32", divide=True),
 }
-"""By the names of the readings that some text admits."""
+"""Recipes by the names of the readings that some text admits."""
 
 
 def difference(recipe: Recipe, x: F64, zero_point: F64 | None, out: str) -> F64:
-    """x - zero point as the recipe takes it; x where there is no zero point. Exact: no two codes here are more than 2^34 units
-    of the smallest apart."""
+    """Return x - zero point as the recipe computes it, or x without a zero point.
+
+    It is exact where the recipe does not round: no two codes are more than 2^34 units of the smallest apart.
+    """
     if recipe.operands:
         x = _through(x, out)
         zero_point = None if zero_point is None else _through(zero_point, out)
@@ -160,11 +171,14 @@ def difference(recipe: Recipe, x: F64, zero_point: F64 | None, out: str) -> F64:
 
 
 def result(recipe: Recipe, difference: F64, scale: F64, out: str) -> Codes:
-    """The codes of difference * scale, or of difference / scale, by the recipe; operands that broadcast.
+    """Return the codes of difference * scale (or of difference / scale) by the recipe.
 
-    A product of more than 53 bits is rounded to odd first, which is harmless with two bits to spare (Boldo and Melquiond,
-    "Emulation of a FMA and correctly rounded sums", theorem 2). A quotient of a difference by a mantissa of 24 bits that is no
-    number of 25 bits is at least 2^-49 of itself away from any, so its rounding to float64 is harmless too.
+    The operands broadcast. A product of more than 53 bits is first rounded to odd. This is harmless with two bits to spare.
+    The quotient of a difference by a mantissa of 24 bits is either a number of 25 bits, or at least 2^-49 of itself away
+    from any. So its rounding to float64 is harmless too.
+
+    Source:
+        Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", theorem 2.
     """
     if recipe.scale:
         scale = _through(scale, out)
@@ -187,20 +201,21 @@ def _through(numbers: F64, dtype: str) -> F64:
 
 
 def _is_wide(difference: F64, scale: F64) -> bool:
-    """Whether some product may need more than 53 bits: where the differences, or the scales, fill less than half, none does."""
+    """Return True if some product may need more than 53 bits."""
     return _significant(difference) + _significant(scale) > 53
 
 
 def _significant(numbers: F64) -> int:
-    """How many significant bits the longest of the mantissas has, up to the next of 8, 11, 24, 35 and 53."""
+    """Return the number of significant bits of the longest mantissa, rounded up to 8, 11, 24, 35 or 53."""
     bits = int(np.bitwise_or.reduce(np.asarray(numbers).view(np.int64), axis=None))
     return next((n for n in (8, 11, 24, 35) if not bits & ((1 << (53 - n)) - 1)), 53)
 
 
 def _to_odd(difference: F64, scale: F64, product: F64) -> F64:
-    """The exact product, truncated to fewer than 53 bits with the last one set where something was cut off.
+    """Return the exact product, truncated to fewer than 53 bits.
 
-    A difference has at most 35 significant bits, a scale 24: their integers' product fits into int64.
+    The last bit is set if something was cut off. A difference has at most 35 significant bits and a scale 24, so the
+    product of their integers fits into int64.
     """
     regular = np.isfinite(product) & (product != 0)
     left, left_exponent = np.frexp(np.where(np.isfinite(difference), difference, 0.0))
@@ -212,7 +227,10 @@ def _to_odd(difference: F64, scale: F64, product: F64) -> F64:
 
 
 def simplified(recipe: Recipe, x_dtype: str, zero_points: bool, scale_dtype: str, out: str) -> Recipe:
-    """A recipe that gives the same for all operands of those types, without roundings that change none of them: tried on all."""
+    """Return a recipe that gives the same on these types, without roundings that change nothing.
+
+    Each rounding of x and of differences is tried on all values.
+    """
     codes = np.arange(1 << bits_of(x_dtype), dtype=np.int64)
     x = values(x_dtype, codes)
     if recipe.operands and _keeps(x, out):

@@ -1,4 +1,7 @@
-"""What a certificate is of: whose code, at which version, on which machine. With another of these it is another proof."""
+"""The identity of a proof: the code of the subject, the versions and the machine.
+
+A run continues a certificate only if these are unchanged.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,20 @@ IN_HOUSE = "xverify"
 
 _PACKAGES = ("numpy", "ml_dtypes", "numba")
 _CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy")
-"""By the CUDA that it was built for."""
+"""Names of CuPy's packages, one for each CUDA version."""
 
 
 def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str] = {}) -> dict[str, Any]:
-    """The implementation, with a digest of its code: of the files of a user's kernel (``files`` for one in Python, its library
-    for a native one), of our own kernels; "" for an implementation that its name and version identify. earlier: the digests of
-    files that it was found to be made of before."""
+    """Describe the implementation, with a digest of its code.
+
+    The digest covers the files of a Python kernel, the library of a native kernel, or our own kernels. It is "" for an
+    implementation that its name and version identify.
+
+    Args:
+        oracle: The implementation.
+        files: Files of a Python kernel, by name.
+        earlier: Digests of files that it loaded before, by name.
+    """
     named = files
     if oracle.module == NATIVE_KERNEL:
         named = _by_name([Path(oracle.arguments[0])])
@@ -50,7 +60,7 @@ def _in_house(oracle: Oracle) -> list[Path]:
 
 
 def _by_name(files: Sequence[Path]) -> dict[str, Path]:
-    """The files by their names below the folder that holds them all, wherever that lies."""
+    """Name each file by its path below the folder that contains all of them."""
     if not files:
         return {}
     root = Path(os.path.commonpath([file.resolve().parent for file in files]))
@@ -58,8 +68,10 @@ def _by_name(files: Sequence[Path]) -> dict[str, Path]:
 
 
 def changed_files(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Names of the files of which two subjects have other contents. A file that only one has may have been imported, or not, by
-    what was asked of it: if the code that imports it is the same, so is the subject."""
+    """Return the names of the files whose contents differ between two subjects.
+
+    A file that only one of them has does not count: a kernel imports files when it needs them.
+    """
     return [name for name, digest in old["sources"].items() if new["sources"].get(name, digest) != digest]
 
 
@@ -68,15 +80,19 @@ def _digest(file: Path) -> str:
 
 
 def _digest_of_all(digests: Mapping[str, str]) -> str:
-    """Of the files' names and contents."""
+    """Return a digest of the names and contents of files."""
     return "sha256:" + hashlib.sha256("\n".join(f"{n}:{d}" for n, d in sorted(digests.items())).encode()).hexdigest()
 
 
 def versions(worker: Mapping[str, Any], imported: Mapping[str, str]) -> dict[str, str]:
-    """Of ourselves and of what takes part in the arithmetic; worker: what the worker said of itself; imported: what the kernel
-    imports."""
-    found = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
-    found["checked with"] = f"python {platform.python_version()}"
+    """Return the versions of xverify and of everything that takes part in the arithmetic.
+
+    Args:
+        worker: Facts that the worker reported.
+        imported: Versions of the packages that the kernel imported.
+    """
+    own = {"xverify": xverify.__version__, "python": str(worker["python"]), "numpy": str(worker["numpy"])}
+    own["checked with"] = f"python {platform.python_version()}"
     cupy = machine.versions(_CUPY)
     installed = {name: version for name, version in cupy.items() if version != machine.MISSING}
-    return {**imported, **machine.versions(_PACKAGES), **(installed or {_CUPY[0]: machine.MISSING}), **found}
+    return {**imported, **machine.versions(_PACKAGES), **(installed or {_CUPY[0]: machine.MISSING}), **own}

@@ -1,4 +1,4 @@
-"""Whether results are what they must be, and the smallest triple of which one is not."""
+"""Comparison of results with the expected values, and the smallest triple with a wrong result."""
 
 from __future__ import annotations
 
@@ -17,44 +17,55 @@ Codes = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 AT_ONCE = 1 << 15
-"""Values that are computed together: what is made of them on the way stays in the cache."""
+"""Number of values computed together, so that intermediate results stay in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """For all pairs of codes the number of their difference: index, shape (zero points, codes of x); and the differences."""
+    """Differences of all pairs of codes, each once."""
 
     differences: NDArray[np.float64]
+    """The distinct differences."""
     index: NDArray[np.intp]
+    """Index into `differences` for each pair, shape (zero points, codes of x)."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A result that is none of those that are due: the codes of the triple, what came, what each reading gives, and where it
-    stands among the columns that were asked together. wrong: how many results of those columns are."""
+    """A result that no reading gives."""
 
     x: int
+    """Code of x."""
     zero_point: int | None
+    """Code of the zero point, or None."""
     scale: int
+    """Code of the scale."""
     got: int
+    """Code of the result."""
     due: Mapping[str, int]
+    """Code that each reading gives, by name."""
     column: int
+    """Index of its column in the request."""
     code: int
+    """Index of x in its column."""
     wrong: int
+    """Number of wrong results in the request."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Compares the results of columns of a domain with what the readings of those names give in the output type."""
+    """Comparison of results in a domain with the values that the readings give."""
 
     domain: Domain
     out: str
+    """Type of the results."""
     readings: tuple[str, ...]
+    """Names of the readings."""
     _tables: dict[Recipe, _Table] = field(default_factory=dict)
 
     @cached_property
     def recipes(self) -> Mapping[str, Recipe]:
-        """By reading; those that cannot differ in this domain have the same."""
+        """The recipe of each reading. Readings that cannot differ in this domain have the same recipe."""
         domain = self.domain
         return {
             name: simplified(RECIPES[name], domain.x_dtype, domain.has_zero_point, domain.scale_dtype, self.out)
@@ -62,14 +73,20 @@ class Judge:
         }
 
     def prepare(self) -> None:
-        """Make what all comparisons need, before several threads do."""
+        """Compute the tables that all comparisons need, before several threads use them."""
         if isinstance(self.domain, Pairs):
             for recipe in set(self.recipes.values()):
                 self._tables[recipe] = _tabulated(recipe, self.domain, self.out)
 
     def explaining(self, names: Sequence[str], columns: Columns, y: Codes, whole: bool) -> tuple[str, ...]:
-        """Those of the readings that give every result; y: codes, shape (columns, codes). whole: whether these are the columns of
-        whole units."""
+        """Return the names of the readings that give every result.
+
+        Args:
+            names: Readings to compare with.
+            columns: The operands.
+            y: Codes of the results, shape (columns, codes).
+            whole: True if the columns are those of complete units.
+        """
         right = {
             recipe: self._differing(recipe, columns, y, whole) is None
             for recipe in dict.fromkeys(self.recipes[name] for name in names)
@@ -77,20 +94,23 @@ class Judge:
         return tuple(name for name in names if right[self.recipes[name]])
 
     def smallest(self, names: Sequence[str], columns: Columns, y: Codes) -> Wrong:
-        """The smallest triple whose result no reading of those names gives; if each result is given by some of them, the
-        smallest that the first does not give: zero point, then x, then scale nearest 0. Some result must be wrong."""
+        """Return the smallest triple whose result no reading gives.
+
+        If some reading gives each result, it is the smallest triple that the first reading does not give. Triples are ordered
+        by zero point, then x, then scale, each by its distance from 0. Some result must be wrong.
+        """
         recipes = list(dict.fromkeys(self.recipes[name] for name in names))
         masks = [self._mask(recipe, columns, y) for recipe in recipes]
         nowhere: Mask = np.logical_and.reduce(masks)
         mask = nowhere if nowhere.any() else masks[0]
         column, code = self._least(mask, columns)
-        one = columns.some(slice(column, column + 1), slice(code, code + 1))
+        triple = columns.some(slice(column, column + 1), slice(code, code + 1))
         return Wrong(
-            x=int(one.x[0, 0]),
-            zero_point=None if one.zero_point is None else int(one.zero_point[0]),
-            scale=int(one.scale[0]),
+            x=int(triple.x[0, 0]),
+            zero_point=None if triple.zero_point is None else int(triple.zero_point[0]),
+            scale=int(triple.scale[0]),
             got=int(y[column, code]),
-            due={name: int(next(self._elementwise(self.recipes[name], one))[1][0, 0]) for name in self.readings},
+            due={name: int(next(self._elementwise(self.recipes[name], triple))[1][0, 0]) for name in self.readings},
             column=column,
             code=code,
             wrong=int(mask.sum()),
@@ -99,7 +119,7 @@ class Judge:
     # -- comparing ----------------------------------------------------------------------------------------
 
     def _differing(self, recipe: Recipe, columns: Columns, y: Codes, whole: bool) -> slice | None:
-        """The first columns of which some result is not the recipe's."""
+        """Return the first columns with a result that is not the recipe's, or None."""
         for place, due in self._due(recipe, columns, whole):
             got = y[place]
             if not np.array_equal(got, due) and different(got, due, self.out).any():
@@ -158,7 +178,7 @@ class Judge:
 
 
 def _from_zero(dtype: str, codes: Codes) -> NDArray[np.int64]:
-    """The order in which codes are taken for small: by magnitude, positive before negative; what is not finite comes last."""
+    """Return sort keys of codes: by magnitude, positive before negative, not finite last."""
     wide = codes.astype(np.int64)
     if dtype == "float8_e8m0fnu":
         return np.abs(wide - 127)
@@ -170,20 +190,20 @@ def _from_zero(dtype: str, codes: Codes) -> NDArray[np.int64]:
 
 
 def different(got: Codes, due: Codes, dtype: str) -> Mask:
-    """Where codes differ; any NaN is any NaN."""
+    """Return a mask of the codes that differ. Any NaN equals any NaN."""
     form = FORMATS[dtype]
     unsigned = due.dtype.type
     magnitude = unsigned((1 << (form.bits - 1)) - 1)
     infinity = unsigned(((1 << form.exponent_bits) - 1) << form.mantissa_bits)
-    found: Mask = got != due
-    if found.any():
-        found &= ~(((got & magnitude) > infinity) & ((due & magnitude) > infinity))
-    return found
+    mask: Mask = got != due
+    if mask.any():
+        mask &= ~(((got & magnitude) > infinity) & ((due & magnitude) > infinity))
+    return mask
 
 
 def _tabulated(recipe: Recipe, domain: Pairs, out: str) -> _Table:
     x = values(domain.x_dtype, np.arange(domain.codes))[None, :]
     away = difference(recipe, x, x.reshape(-1, 1) if domain.has_zero_point else None, out)
-    # By bits: +0 and -0 are two differences.
+    # Compare bits, because +0 and -0 are two differences.
     bits, index = np.unique(np.ascontiguousarray(away).view(np.int64), return_inverse=True)
     return _Table(bits.view(np.float64), index.reshape(away.shape).astype(np.intp))

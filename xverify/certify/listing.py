@@ -1,4 +1,4 @@
-"""The domains in a terminal, and progress while a proof is under way."""
+"""The list of domains, and the progress of a proof, in a terminal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.text import Text
 from xverify.certify.domains import FLOAT32, WIDE, named, names, size
 
 RATE = 100e6
-"""Triples that a core answers and compares in a second: what was measured of a compiled kernel, on the slow side."""
+"""Triples that one core computes and compares in a second, measured with a slow compiled kernel."""
 
 QUIET_SECONDS = 10.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress where the output is not a terminal."""
 
 
 def print_domains(console: Console, workers: int) -> None:
-    """Every domain with its units, triples and how long a compiled kernel takes for it."""
+    """Print every domain with its units, its triples and the time that a compiled kernel takes."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("domain", "units", "triples", f"{workers} workers"):
         table.add_column(heading, no_wrap=True, justify="left" if heading == "domain" else "right")
@@ -43,7 +43,7 @@ def print_domains(console: Console, workers: int) -> None:
 
 
 def grouped(number: int) -> str:
-    """A whole number with a space before every three digits."""
+    """Return a whole number with a space between thousands."""
     return f"{number:_}".replace("_", " ")
 
 
@@ -56,7 +56,15 @@ def _length(seconds: float) -> str:
 
 @contextmanager
 def progress(console: Console, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that takes how many triples are proven, and shows it."""
+    """Show progress inside this context.
+
+    Args:
+        console: Where to print.
+        total: Number of triples to prove.
+
+    Yields:
+        A function that takes the number of triples proven so far.
+    """
     if not console.is_terminal:
         yield _Lines(console, total)
         return
@@ -78,7 +86,7 @@ def progress(console: Console, total: int) -> Iterator[Callable[[int], None]]:
 
 
 class _Lines:
-    """Progress as lines, one now and then."""
+    """Progress as a line now and then."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console

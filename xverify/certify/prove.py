@@ -1,7 +1,8 @@
-"""The proof: workers are asked for range after range of units, and what they give is compared, until all is proven.
+"""The proof: workers compute range after range of units, and results are compared.
 
-One thread for each worker hands out, compares and writes down; comparing is NumPy, which lets the other threads run. Ranges are
-handed out in order and end at fixed places, so a run that was broken off and gone on with makes the same certificate.
+Each worker has a thread that sends requests, compares results and records them. NumPy compares without holding the
+interpreter's lock, so the threads run in parallel. Ranges are sent in order and end at fixed places. So an interrupted
+and continued run makes the same certificate.
 """
 
 from __future__ import annotations
@@ -33,62 +34,79 @@ from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
 
 Shard = tuple[int, Range]
-"""A slice, and units of it."""
+"""A slice, and a range of its units."""
 
 FIRST_TIMES = 4.0
-"""How much longer than the first call of one process that of another may take."""
+"""Ratio between the longest first call of other processes and the measured first call."""
 
 READY_SECONDS = 0.05
+"""Seconds between two checks for a started worker."""
 
 ONCE_SECONDS = 0.1
+"""Shortest measurement, in seconds, that is not repeated."""
 
 LEAST_COLUMNS = 16
-"""What a worker is asked first: whether it answers at all."""
+"""Number of columns in the first request, which shows if a worker answers at all."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one core for one triple: to be answered (with the way there and back), and to be compared."""
+    """Seconds that one core takes for one triple."""
 
     answered: float
+    """Time to compute it, with the exchange of operands and results."""
     compared: float
+    """Time to compare it."""
 
     def seconds(self, triples: int, cores: int) -> float:
-        """How long it takes on so many cores."""
+        """Return the time for a number of triples, in seconds."""
         return triples * (self.answered + self.compared) / cores
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be proven: units by slice. keep_going: after a counterexample too. until: when to stop (time.monotonic())."""
+    """A proof to make."""
 
     book: Book
+    """The certificate."""
     judge: Judge
     asked: Mapping[int, Ranges]
+    """Units to prove, by slice."""
     keep_going: bool = False
+    """True to continue after a counterexample."""
     until: float = float("inf")
+    """Time to stop at, by time.monotonic()."""
 
 
 def left(task: Task) -> dict[int, Ranges]:
-    """What was asked and is neither proven nor refuted."""
+    """Return the requested units that are neither proven nor refuted, by slice."""
     book = task.book
-    found = {}
+    units = {}
     for part, wanted in task.asked.items():
         done = ranges.united([*book.proven.get(part, ()), *book.refuted(part)])
         if remaining := ranges.without(wanted, done):
-            found[part] = remaining
-    return found
+            units[part] = remaining
+    return units
 
 
 def triples_left(task: Task) -> int:
+    """Return the number of triples that are neither proven nor refuted."""
     return sum(map(ranges.count, left(task).values())) * triples_of_unit(task.book.domain)
 
 
 def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
-    """Ask a few columns of a worker that was started, then a request of what is asked, and time it.
+    """Send a few columns to a started worker, then one request, and measure the time.
 
-    RefusedError when a refusal is all that comes; WorkerFailedError when there is no worker. A crash, a hang or wrong values are
-    left for the proof to find: then the estimate is 0.
+    A crash, a hang or wrong values are left for the proof to find. Then the estimate is 0.
+
+    Args:
+        bulk: The worker.
+        judge: The comparison.
+        asked: Units to prove, by slice.
+
+    Raises:
+        RefusedError: The implementation refuses all calls.
+        WorkerFailedError: There is no worker.
     """
     through, domain = bulk.through, bulk.through.domain
     part, ((start, stop), *_) = next(iter(asked.items()))
@@ -106,7 +124,7 @@ def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
     if not is_tensor(outcome):
         return Estimate(0.0, 0.0)
     outcome, y, took = _timed(bulk, columns)
-    if took < ONCE_SECONDS:  # then what was compiled for this shape is much of it
+    if took < ONCE_SECONDS:  # it may have been mostly compilation for this shape
         outcome, y, took = _timed(bulk, columns)
     begin = time.perf_counter()
     if is_tensor(outcome):
@@ -116,7 +134,10 @@ def try_out(bulk: Bulk, judge: Judge, asked: Mapping[int, Ranges]) -> Estimate:
 
 
 def _others(through: Through, asked: Mapping[int, Ranges]) -> Iterator[Columns]:
-    """A few columns of the middle of what is asked, and of its end: a refusal of some is a counterexample, not one of all."""
+    """Yield a few columns from the middle and from the end of the requested units.
+
+    A refusal of only some columns is a counterexample, not a refusal of the domain.
+    """
     part, units = list(asked.items())[-1]
     for unit in ((units[0][0] + units[-1][1]) // 2, units[-1][1] - 1):
         columns = through.domain.columns(part, unit, unit + 1)
@@ -130,9 +151,17 @@ def _timed(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], float]:
 
 
 def prove(task: Task, workers: list[Bulk], show: Callable[[int], None] = lambda triples: None) -> None:
-    """Prove what is left of the task. ``show`` is called with the number of triples proven in all, by any thread.
+    """Prove the remaining units of a task.
 
-    Raises WorkerFailedError when there is no worker, FlushingError, and KeyboardInterrupt after what was under way is written.
+    Args:
+        task: The proof.
+        workers: Started workers.
+        show: Called by any thread with the number of triples proven in all.
+
+    Raises:
+        WorkerFailedError: There is no worker.
+        FlushingError: This process takes subnormal numbers for zero, so its comparisons prove nothing.
+        KeyboardInterrupt: The user interrupted. Requests in progress are recorded first.
     """
     if not subnormals_work():
         raise FlushingError("this process takes subnormal numbers for zero: something that it loaded was built so")
@@ -158,7 +187,7 @@ def prove(task: Task, workers: list[Bulk], show: Callable[[int], None] = lambda 
 
 @dataclass(frozen=True, eq=False)
 class _Fault:
-    """Columns, and what came of them."""
+    """Columns with their outcome."""
 
     columns: Columns
     outcome: Outcome
@@ -166,20 +195,24 @@ class _Fault:
 
 
 def _by_calls(bulk: Bulk, columns: Columns) -> tuple[Outcome, NDArray[Any], Columns]:
-    """The same, a call at a time, with the time for each that a request has: many calls may take long and not hang. Of calls that
-    do not all answer the first that does not, and its columns."""
-    found = []
+    """Repeat columns one call at a time, each with the time limit of a request.
+
+    Many calls may take long without a hang. If some call gives no tensor, return the first of these and its columns.
+    """
+    results = []
     for first in range(0, columns.scale.size, bulk.through.each):
         some = columns.some(slice(first, first + bulk.through.each), slice(None))
         outcome, y = bulk.ask(some)
         if not is_tensor(outcome):
             return outcome, y, some
-        found.append(y.copy())
-    return outcome, np.concatenate(found), columns
+        results.append(y.copy())
+    return outcome, np.concatenate(results), columns
 
 
 @dataclass(eq=False)
 class _Run:
+    """The state of a proof that the threads share."""
+
     task: Task
     show: Callable[[int], None]
     stop: threading.Event = field(default_factory=threading.Event)
@@ -203,7 +236,7 @@ class _Run:
             return next(self._shards, None)
 
     def work(self, bulk: Bulk) -> None:
-        """One worker's part."""
+        """Prove ranges with one worker until none is left."""
         under_way: deque[tuple[Shard, Columns]] = deque()
         try:
             while True:
@@ -236,12 +269,12 @@ class _Run:
             self.stop.set()
             self.faults[part, units] = fault
             return
-        while under_way:  # a counterexample is made smaller by a worker that does nothing else
+        while under_way:  # only an idle worker can shrink a counterexample
             self._collect(bulk, under_way)
         self._refute(bulk, part, units, fault)
 
     def conclude(self, bulk: Bulk) -> None:
-        """Write down the first of the faults that ended the run: what else was under way does not matter for which that is."""
+        """Record the first of the faults that stopped the run, whatever else was in progress."""
         if self.faults:
             order = {part: number for number, part in enumerate(self.task.book.domain.slices)}
             part, units = min(self.faults, key=lambda shard: (order[shard[0]], shard[1]))
@@ -249,19 +282,28 @@ class _Run:
 
     def _refute(self, bulk: Bulk, part: int, units: Range, fault: _Fault) -> None:
         book, judge = self.task.book, self.task.judge
-        found = counterexample(bulk, judge, book.explaining, part, units, fault.columns, fault.outcome, fault.y)
-        book.refute(found)
+        entry = counterexample(bulk, judge, book.explaining, part, units, fault.columns, fault.outcome, fault.y)
+        book.refute(entry)
 
 
-def seal(book: Book, oracle: Oracle, found: Sources, workers: Sequence[Bulk], before: Mapping[str, Any] | None) -> None:
-    """Write down what the subject was made of in the end, since it may import what it needs when it needs it.
+def seal(
+    book: Book, oracle: Oracle, sources: Sources, workers: Sequence[Bulk], before: Mapping[str, Any] | None
+) -> None:
+    """Record the files that the subject has loaded by the end of the run.
 
-    Raises UnableError, with the certificate as it was before the run, where a file changed meanwhile: a worker that was started
-    again has imported the new one. found: what it was made of when the run began. workers: those that have nothing to do. before:
-    the certificate that the run went on with.
+    Args:
+        book: The certificate.
+        oracle: The subject.
+        sources: Files and packages at the beginning of the run.
+        workers: Idle workers.
+        before: The certificate that the run continued, or None.
+
+    Raises:
+        UnableError: A file changed during the run. A restarted worker may have imported the new one, so the certificate
+            is restored.
     """
     began = book.head["subject"]
-    files, imported = dict(found.files), dict(found.versions)
+    files, imported = dict(sources.files), dict(sources.versions)
     for bulk in workers:
         with suppress(WorkerFailedError):
             later = bulk.sources()
@@ -280,7 +322,7 @@ def seal(book: Book, oracle: Oracle, found: Sources, workers: Sequence[Bulk], be
 
 
 def start(oracle: Oracle, through: Through, directory: Path, limits: Limits, count: int) -> list[Bulk]:
-    """Workers that are starting."""
+    """Start workers."""
     workers = [Bulk(oracle, through, directory, limits) for _ in range(count)]
     for bulk in workers:
         bulk.start()

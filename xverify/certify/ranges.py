@@ -1,4 +1,4 @@
-"""Sets of whole numbers as half-open ranges, in order, none touching another."""
+"""Sets of whole numbers as half-open ranges, in order, with gaps between them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ Ranges = tuple[Range, ...]
 
 
 def united(ranges: Iterable[Sequence[int]]) -> Ranges:
-    """All numbers that are in some of the ranges."""
-    found: list[Range] = []
+    """Return all numbers that are in some of the ranges."""
+    merged: list[Range] = []
     for start, stop in sorted((int(a), int(b)) for a, b in ranges):
         if start >= stop:
             continue
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
         else:
-            found.append((start, stop))
-    return tuple(found)
+            merged.append((start, stop))
+    return tuple(merged)
 
 
 def without(ranges: Iterable[Range], taken: Iterable[Range]) -> Ranges:
-    """The numbers in ``ranges`` that are in none of ``taken``; both are in order."""
+    """Return the numbers in ``ranges`` that are in none of ``taken``. Both are in order."""
     left: list[Range] = []
     holes = list(taken)
     for start, stop in ranges:
@@ -38,12 +38,12 @@ def without(ranges: Iterable[Range], taken: Iterable[Range]) -> Ranges:
 
 
 def count(ranges: Iterable[Range]) -> int:
-    """How many numbers there are."""
+    """Return the number of numbers."""
     return sum(stop - start for start, stop in ranges)
 
 
 def in_steps(ranges: Iterable[Range], step: int) -> Iterable[Range]:
-    """The ranges in pieces that end at multiples of ``step``: the same pieces, wherever a run was broken off between them."""
+    """Divide ranges into pieces that end at multiples of ``step``, wherever an earlier run stopped."""
     for start, stop in ranges:
         while start < stop:
             end = min(stop, (start // step + 1) * step)

@@ -1,4 +1,4 @@
-"""A counterexample: the smallest triple that is wrong, and the smallest call that shows it."""
+"""A counterexample: the smallest triple with a wrong result, and the smallest call that shows it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from xverify.certify.ranges import Range
 from xverify.core.call import Outcome
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.line import call_to_line
-from xverify.report.replay_line import SHORT
+from xverify.report.decision import SHORT_LINE
 
 MOST_ASKED = 40
-"""Calls that making one smaller may take; each that does not end costs its whole time."""
+"""Number of calls for shrinking. Each call that hangs costs its whole time limit."""
 
 MOST_HANGING = 6
+"""Number of calls for shrinking a call that hangs."""
 MOST_VALUES = 4096
-"""Of a call that is written as a line."""
+"""Largest call that is written as a line, in values."""
 
 KINDS = {"rejected": "rejected", "unsupported": "rejected", "crash": "crash", "hang": "hang"}
+"""Kind of counterexample for each kind of outcome."""
 VERDICTS = {"rejected": "wrongly-rejected"}
-"""Kinds of counterexamples that `xverify replay` has other words for."""
+"""Kinds of counterexamples for which `xverify replay` has another word."""
 
 
 def counterexample(
@@ -40,8 +42,18 @@ def counterexample(
     outcome: Outcome,
     y: NDArray[Any],
 ) -> dict[str, Any]:
-    """The entry for columns whose outcome, or results, no reading of those names explains. Asks for smaller ones, so nothing may
-    be under way."""
+    """Return the certificate's entry for columns that no reading explains. Nothing may be in progress.
+
+    Args:
+        bulk: The worker, which is used for shrinking.
+        judge: The comparison.
+        names: Readings that explain everything proven so far.
+        part: The slice.
+        units: Range of units of the columns.
+        columns: The operands.
+        outcome: Outcome of the request.
+        y: Codes of the results, shape (columns, codes).
+    """
     order = (*names, *(name for name in judge.readings if name not in names))
     wrong = judge.smallest(order, columns, y.copy()) if is_tensor(outcome) else None
     total = 0 if wrong is None else wrong.wrong
@@ -61,7 +73,7 @@ def counterexample(
 
 
 def is_tensor(outcome: Outcome) -> bool:
-    """Whether results came, and nothing else is to be said."""
+    """Return True if an outcome is a tensor, without notes about memory."""
     return outcome.kind == "tensor" and not outcome.notes
 
 
@@ -99,12 +111,12 @@ def _line(bulk: Bulk, columns: Columns) -> str:
 
 
 def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
-    """The command that asks the smallest call again; "" where that is no line, or one that would bury what is around it."""
-    if not entry["call"] or len(entry["call"]) > SHORT or entry["kind"] == "mixed":
+    """Return the command that repeats the smallest call; empty if that call is too long for a line."""
+    if not entry["call"] or len(entry["call"]) > SHORT_LINE or entry["kind"] == "mixed":
         return ""
     verdict = VERDICTS.get(entry["kind"], entry["kind"])
     words = ["xverify", "replay", entry["call"], "--kernel", target, "--was", verdict]
-    # A refusal of any kind counts in a proof; and of values that are mixed none is wrong by itself.
+    # Every refusal counts in a proof, whereas replay without --strict excuses NotImplementedError.
     words += ["--strict"] if verdict == "wrongly-rejected" else []
     return shlex.join(words + (["--contract", contract] if contract else []))
 
@@ -112,28 +124,28 @@ def replay_line(entry: dict[str, Any], target: str, contract: str) -> str:
 def _shrunk(
     bulk: Bulk, judge: Judge, names: Sequence[str], columns: Columns, outcome: Outcome, wrong: Wrong | None
 ) -> tuple[Columns, Wrong | None]:
-    """The smallest columns that are found to show the same, and the wrong triple among them; the given ones if no smaller do."""
-    asked = 0
+    """Return the smallest columns that show the same fault, with the wrong triple among them."""
+    calls = 0
     most = MOST_HANGING if outcome.kind == "hang" else MOST_ASKED
-    found: Wrong | None = None
+    smallest: Wrong | None = None
 
     def shows(some: Columns) -> bool:
-        nonlocal asked, found
-        asked += 1
+        nonlocal calls, smallest
+        calls += 1
         now, y = bulk.ask(some)
         if wrong is None:
             return now.kind == outcome.kind
         if not is_tensor(now) or judge.explaining(names, some, y, whole=False):
             return False
         order = (*names, *(name for name in judge.readings if name not in names))
-        found = judge.smallest(order, some, y.copy())
+        smallest = judge.smallest(order, some, y.copy())
         return True
 
     if wrong is not None:
         one = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
         if shows(one):
-            return one, found
-        # As it was asked: by calls of so many columns.
+            return one, smallest
+        # The fault may need the whole call, so start again from the call that contains it.
         first = wrong.column // bulk.through.each * bulk.through.each
         call = columns.some(slice(first, first + bulk.through.each), slice(None))
         if not shows(call):
@@ -142,17 +154,17 @@ def _shrunk(
     smaller = True
     while smaller:
         smaller = False
-        for half in _halves(columns, found):
-            if asked >= most:
-                return columns, found
+        for half in _halves(columns, smallest):
+            if calls >= most:
+                return columns, smallest
             if shows(half):
                 columns, smaller = half, True
                 break
-    return columns, found
+    return columns, smallest
 
 
 def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
-    """Half of the columns, then half of the codes; first the half in which something is wrong."""
+    """Yield halves of the columns, then of the codes. The half with the wrong result comes first."""
     count, codes = columns.shape
     everything = slice(None)
     for length, place, along in ((count, wrong.column if wrong else 0, 0), (codes, wrong.code if wrong else 0, 1)):
@@ -164,7 +176,12 @@ def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
 
 
 def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
-    """A counterexample as one line for people; where: with the units in which it was seen."""
+    """Describe a counterexample in one line.
+
+    Args:
+        entry: The certificate's entry.
+        where: Add the units that contain it.
+    """
     units = f" in units {entry['range'][0]} to {entry['range'][1] - 1}" if where else ""
     if entry["triple"] is None:
         first = entry["message"].partition("\n")[0]
@@ -175,6 +192,8 @@ def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
         for role in ("x", "zero_point", "scale")
         if triple[role] is not None
     ]
-    due = " or ".join(f"{one['decimal']} ({one['hex']}, {', '.join(one['readings'])})" for one in entry["expected"])
+    due = " or ".join(
+        f"{result['decimal']} ({result['hex']}, {', '.join(result['readings'])})" for result in entry["expected"]
+    )
     got = f"{entry['got']['decimal']} ({entry['got']['hex']})"
     return f"{entry['kind']}: {', '.join(words)} gives {got}; expected {due}; {grouped(entry['wrong'])} wrong values{units}"

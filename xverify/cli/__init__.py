@@ -1,4 +1,4 @@
-"""The commands: parse, call, print. Exit codes: 0 pass, 1 findings, 2 usage, 3 could not do its work."""
+"""The command line. Each command parses its options, calls the library, and prints the result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from xverify.cli.replay import replay
 from xverify.cli.sweep import report, sweep
 
 COLLECTION = (10_000, 20, 20)
-"""When objects are looked through for cycles: Python's default, for every 700 new ones, is a twentieth of a sweep's work."""
+"""Thresholds of the garbage collector. Python's default (700) takes a twentieth of a sweep's time."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="xverify")
 def main() -> None:
-    """Says, bit for bit, what every implementation of dequantization computes, and where that differs from its
-    specification."""
+    """Compare implementations of dequantization with their specifications, bit for bit.
+
+    Start with "xverify sweep" for installed frameworks, or "xverify gate --kernel file.py:function" for a kernel of
+    your own.
+
+    Exit codes: 0 pass, 1 findings, 2 wrong usage, 3 could not do its work.
+    """
     gc.set_threshold(*COLLECTION)
 
 

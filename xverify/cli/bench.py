@@ -1,4 +1,4 @@
-"""xverify bench."""
+"""The command ``xverify bench``."""
 
 from __future__ import annotations
 
@@ -22,21 +22,27 @@ SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
     default=DTYPES,
     show_default=True,
     metavar="X:OUT,...",
-    help="Types of x (packed-int4: several codes a byte) and of the output, or all.",
+    help="Pairs of types: x and output, or all. A name such as packed-int4 means several codes in a byte.",
 )
 @click.option(
     "--granularity",
     default=GRANULARITY,
     show_default=True,
     metavar="LIST",
-    help="Some of per-tensor, per-axis, per-axis-last, blocked, blocked-first, or all.",
+    help="Any of per-tensor, per-axis, per-axis-last, blocked, blocked-first; or all.",
 )
 @click.option("--sizes", default=SIZES, show_default=True, metavar="LIST", help="Numbers of elements: 1000,64Ki,16Mi.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads of each (default: the usable cores).")
-@click.option("--budget", default="120s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the operands.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every figure to this file.")
-@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write tables and plots to this file.")
+@click.option(
+    "--threads", type=click.IntRange(1), metavar="N", help="Threads of each implementation.  [default: usable cores]"
+)
+@click.option(
+    "--budget", default="120s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random operands.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures (JSON) to this file.")
+@click.option(
+    "--html", "html_file", type=click.Path(path_type=Path), help="Write tables and plots (HTML) to this file."
+)
 @clear
 def bench(
     dtypes: str,
@@ -48,9 +54,13 @@ def bench(
     json_file: Path | None,
     html_file: Path | None,
 ) -> int:
-    """Time the in-house kernels beside every installed implementation, and beside the limit that memory sets.
+    """Time the in-house kernels and the installed implementations.
 
-    Each runs in a process of its own, in turns; figures are medians. Ctrl-C ends it with what was measured so far."""
+    They are compared with each other and with the limit that the memory sets. Each runs in its own process, in turns.
+    Figures are medians. Ctrl-C prints what was measured so far.
+
+    Exit codes: 0 measured, 2 wrong usage, 3 interrupted or nothing measured.
+    """
 
     from xverify.bench import cases as listed
     from xverify.bench.machine import usable_cores
@@ -86,14 +96,15 @@ def bench(
 
         html_file.write_text(page(result), encoding="utf-8")
         if find_spec("matplotlib") is None:
-            click.echo(f"xverify: the page has no plots, since matplotlib is not installed: {INSTALL}", err=True)
+            click.echo(f"xverify: the page has no plots because matplotlib is not installed: {INSTALL}", err=True)
     print_bench(result, console)
     if not any(line["status"] in ("measured", "partial") for case in result["cases"] for line in case["lines"]):
         click.echo(
-            "xverify: nothing was measured: the budget is too short, or nothing is installed that could be", err=True
+            "xverify: nothing was measured: raise --budget, or install an implementation (see: xverify oracles)",
+            err=True,
         )
         return UNABLE
     if not result["run"]["complete"]:
-        click.echo("xverify: interrupted; these are the cases that were measured", err=True)
+        click.echo("xverify: interrupted; the table holds the cases that were measured", err=True)
         return UNABLE
     return PASS

@@ -1,4 +1,4 @@
-"""xverify bisect."""
+"""The command ``xverify bisect``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("finding", metavar="FINDING|FILE")
-@click.option("--package", metavar="NAME", help="Whose versions are tried (default: the implementation's own).")
-@click.option("--from", "first", default="", metavar="VERSION", help="The oldest to try (default: the oldest offered).")
-@click.option("--to", "last", default="", metavar="VERSION", help="The newest to try (default: the newest offered).")
-@click.option("--run", metavar="RUN", help="The run that holds the finding (default: the newest).")
-@click.option("--runs", type=click.Path(path_type=Path), help="Where runs are (default: reports/runs).")
-@click.option("--contract", "files", multiple=True, metavar="FILE", help="An edition of your own.")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the result to this file.")
+@click.option("--package", metavar="NAME", help="Package whose versions to try.  [default: the implementation's own]")
+@click.option(
+    "--from", "first", default="", metavar="VERSION", help="Oldest version to try.  [default: the oldest available]"
+)
+@click.option(
+    "--to", "last", default="", metavar="VERSION", help="Newest version to try.  [default: the newest available]"
+)
+@click.option("--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest]")
+@click.option("--runs", type=click.Path(path_type=Path), help="Folder that holds the runs.  [default: reports/runs]")
+@click.option(
+    "--contract", "files", multiple=True, metavar="FILE", help="Python file with an edition of your own. Repeatable."
+)
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the result (JSON) to this file.")
 @clear
 def bisect(
     finding: str,
@@ -37,11 +43,13 @@ def bisect(
     files: tuple[str, ...],
     json_file: Path | None,
 ) -> int:
-    """Find the first version that shows a finding, or no longer shows it.
+    """Find the version in which a finding appears or disappears.
 
-    FINDING is a finding's id, or a report's FILE that holds one. Versions are tried as a search by halves needs them, each
-    in an environment that is made once and kept. Exits 0 when that was told, also when nothing changes; 3 when no version
-    could be tried."""
+    FINDING is the id of a finding, or the FILE of a report that holds exactly one. The command installs versions as a
+    binary search needs them, each into its own environment, which is kept.
+
+    Exit codes: 0 answered (also if no version differs), 2 wrong usage, 3 no version could be tried.
+    """
 
     from xverify.engine import select, versions
     from xverify.engine.bisect import bisect as search
@@ -49,45 +57,53 @@ def bisect(
     from xverify.report.bisection import bisection_to_json, print_bisection
 
     start = time.monotonic()
-    found = _finding(finding, run, runs or select.RUNS)
-    oracle = versions.implementation(found)
+    target = _finding(finding, run, runs or select.RUNS)
+    oracle = versions.implementation(target)
     package = package or oracle.distribution
     own = [contract for file in files for contract in select.contracts_of_file(file)]
     if json_file is not None:
         select.writable(json_file.resolve().parent)
-    if found.change is not None:
-        first, last = first or found.change.older, last or found.change.newer
+    if target.change is not None:
+        first, last = first or target.change.older, last or target.change.newer
     chosen = versions.between(versions_offered(package), first, last)
-    say(f"{found.id} in {len(chosen)} versions of {package}, {chosen[0]} to {chosen[-1]}")
+    say(f"{target.id} in {len(chosen)} versions of {package}, {chosen[0]} to {chosen[-1]}")
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         make = versions.making(oracle, package, say)
-        probe = versions.probing(found, make, Path(scratch), own, say)
-        result = search(chosen, probe, found.subject.version)
-    print_bisection(result, package, found.id, len(chosen), console_of_output())
+        probe = versions.probing(target, make, Path(scratch), own, say)
+        result = search(chosen, probe, target.subject.version)
+    print_bisection(result, package, target.id, len(chosen), console_of_output())
     if json_file is not None:
-        data = bisection_to_json(result, package, found.id, chosen, time.monotonic() - start)
+        data = bisection_to_json(result, package, target.id, chosen, time.monotonic() - start)
         json_file.write_text(json.dumps(data, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return PASS if result.tried else UNABLE
 
 
 def _finding(finding: str, run: str | None, runs: Path) -> Finding:
-    """The one that is meant. Raises UsageError, and DamagedFileError for one without a witness."""
+    """Load the finding that an argument names.
+
+    Raises:
+        UsageError: There is no such finding, or the file holds several.
+        DamagedFileError: The finding has no call.
+    """
     from xverify import report as reports
     from xverify.engine import select
     from xverify.engine.replay import finding_from_report
 
     is_file = Path(finding).exists()
+    if not is_file and (finding.endswith(".json") or "/" in finding):
+        raise UsageError(f"there is no file {finding}")
     path = select.report_file(finding if is_file else run, runs)
     entries = reports.load(path)["findings"]
     if is_file:
         if len(entries) != 1:
-            some = ", ".join(entry["id"] for entry in entries[:3])
-            listed = f": {some}{', ...' if len(entries) > 3 else ''}" if entries else ""
+            first_ids = ", ".join(entry["id"] for entry in entries[:3])
+            listed = f": {first_ids}{', ...' if len(entries) > 3 else ''}" if entries else ""
             raise UsageError(
-                f"{path} holds {len(entries)} findings, and one is wanted: give its id and --run {path}{listed}"
+                f"{path} holds {len(entries)} findings, but bisect takes one: give its id and --run {path}{listed}"
             )
     else:
         entries = [entry for entry in entries if entry["id"] == finding]
         if not entries:
-            raise UsageError(f"{path} has no finding {finding!r}")
+            known_ids = [entry["id"] for entry in reports.load(path)["findings"]]
+            raise UsageError(f"{path} has no finding {finding!r}{select.nearest(finding, known_ids)}")
     return finding_from_report(entries[0], path.parent)

@@ -1,4 +1,4 @@
-"""xverify certify: an exhaustive proof over a closed domain."""
+"""The command ``xverify certify``: an exhaustive proof over a closed domain."""
 
 from __future__ import annotations
 
@@ -29,42 +29,73 @@ FILE = click.Path(path_type=Path)
     "--oracle",
     "target",
     metavar="TARGET",
-    help="package.module:function, file.py:function, library.so:symbol, or an implementation's NAME[:OPTION][==VERSION].",
+    help="Kernel (package.module:function, file.py:function, library.so:symbol) or implementation "
+    "(NAME[:OPTION][==VERSION]) to check.  [default: xverify-numpy]",
 )
-@click.option("--domain", "domain_name", metavar="DOMAIN", help="What is proven; see --list.")
-@click.option("--list", "listing", is_flag=True, help="List the domains, with sizes and estimates.")
-@click.option("--contract", metavar="ID|FILE", help="The edition (default: newest ONNX).")
-@click.option("--range", "units", metavar="A:B", help="Of the domain's units, those from A up to B (see --list).")
-@click.option("--difference", metavar="D|A:B", help="Of NAME-float32, only this difference, or these.")
-@click.option("--scale", "scales", multiple=True, metavar="NUMBER", help="The scale of a 16-bit domain, e.g. 0x1.8p-3.")
+@click.option("--domain", "domain_name", metavar="DOMAIN", help="Domain to check; --list shows all.")
+@click.option("--list", "listing", is_flag=True, help="List the domains with their sizes and estimated times.")
+@click.option("--contract", metavar="ID|FILE", help="Edition to check against.  [default: the newest ONNX edition]")
+@click.option(
+    "--range",
+    "units",
+    metavar="A:B",
+    help="Check only units A to B-1 of the domain; --list says what a unit is.  [default: all]",
+)
+@click.option(
+    "--difference",
+    metavar="D|A:B",
+    help="Check only this difference x - zero point, or these. For domains TYPE-float32.  [default: all]",
+)
+@click.option(
+    "--scale",
+    "scales",
+    multiple=True,
+    metavar="NUMBER",
+    help="Scale to check, for example 0x1.8p-3. Required for domains of 16-bit types. Repeatable.",
+)
 @click.option(
     "--zero-point",
     type=click.Choice(["all", "absent"]),
     default="all",
     show_default=True,
-    help="All of the type of x, or none.",
+    help="Check all zero points of the type of x, or calls without a zero point.",
 )
 @click.option(
-    "--out-dtype", type=click.Choice(["float32", "float16", "bfloat16"]), help="Where the edition has output_dtype."
+    "--out-dtype",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    help="Output type, for editions that have output_dtype.  [default: the type of the scale]",
 )
 @click.option(
     "--granularity",
     type=click.Choice(["per_axis", "per_tensor", "blocked"]),
     default="per_axis",
     show_default=True,
-    help="Of the calls; per_tensor is much slower.",
+    help="Granularity of the calls; per_tensor is much slower than the others.",
 )
 @click.option(
-    "-n", "--workers", type=click.IntRange(1, 64), help="Processes that run the kernel (default: one a core)."
+    "-n", "--workers", type=click.IntRange(1, 64), help="Processes that run the kernel.  [default: one per core]"
 )
-@click.option("--budget", metavar="TIME", help="Stop after this: 60s, 5m, 1h.")
-@click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="A call that takes longer hangs.")
+@click.option("--budget", metavar="TIME", help="Stop after this time: 60s, 5m, 1h.  [default: no limit]")
 @click.option(
-    "--memory", default=4096, type=click.IntRange(0), show_default=True, metavar="MIB", help="For the kernel."
+    "--timeout", default="10s", show_default=True, metavar="TIME", help="Report a call that takes longer as a hang."
 )
-@click.option("-k", "--keep-going", is_flag=True, help="Do not stop at a counterexample.")
-@click.option("--anew", is_flag=True, help="Do not go on with the certificate that is there: begin again.")
-@click.option("-o", "--output", type=FILE, metavar="CERTIFICATE.json", help="The certificate (default: by its names).")
+@click.option(
+    "--memory",
+    default=4096,
+    type=click.IntRange(0),
+    show_default=True,
+    metavar="MIB",
+    help="Memory limit of each kernel process; 0 for no limit.",
+)
+@click.option("-k", "--keep-going", is_flag=True, help="Continue after a counterexample.")
+@click.option("--anew", is_flag=True, help="Discard the existing certificate and start again.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="CERTIFICATE.json",
+    help="Certificate to write or continue.  [default: reports/runs/certificates/NAMES.json]",
+)
 @clear
 def certify(
     target: str | None,
@@ -85,10 +116,13 @@ def certify(
     anew: bool,
     output: Path | None,
 ) -> int:
-    """Prove a kernel on a closed domain: every triple (x, zero point, scale) of it, bit for bit.
+    """Check every triple (x, zero point, scale) of a domain.
 
-    What is proven so far is in the certificate at every moment: after a break, the same command goes on from there. Exits 0 when
-    all that was asked is proven, 1 with a counterexample, 3 when it did not come to an end."""
+    Results are compared bit for bit with those that the edition allows. The certificate always holds what is proven
+    so far. The same command continues an interrupted proof.
+
+    Exit codes: 0 everything requested is proven, 1 counterexample, 2 wrong usage, 3 unfinished.
+    """
     from xverify.certify.certificate import Book, changed, domain_to_json, held, load
     from xverify.certify.identity import subject, versions
     from xverify.certify.judging import Judge
@@ -105,17 +139,17 @@ def certify(
         print_domains(console, count)
         return PASS
     if domain_name is None:
-        raise UsageError("--domain is missing: what is to be proven; see: xverify certify --list")
+        raise UsageError("--domain is missing: name the domain to check; see: xverify certify --list")
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
     target = select.KERNEL if target is None else target
     oracle = subject_named(target, say)
     domain = domain_named(domain_name, zero_point, scales)
-    asked = parts_asked(domain, units, difference)
+    requested = parts_asked(domain, units, difference)
     through = through_of(oracle, contract, domain, granularity, out_dtype)
     judge = Judge(domain, through.out, readings_of(through))
     limits = Limits(call=select.seconds(timeout), memory=memory << 20)
     if output is not None and not output.name:
-        raise UsageError("-o is empty: it takes the name of a file")
+        raise UsageError("-o is empty: give it the name of a file")
     path = output or select.RUNS / "certificates" / _file_name(
         oracle.name, through.contract.id, domain.name, through.out
     )
@@ -128,26 +162,27 @@ def certify(
         for bulk in bulks:
             stack.callback(bulk.stop)
         judge.prepare()
-        estimate = try_out(bulks[0], judge, asked)
+        estimate = try_out(bulks[0], judge, requested)
         for bulk in bulks[1:]:
             bulk.patience = bulks[0].patience
-        found = bulks[0].sources()
+        sources = bulks[0].sources()
         head = {
-            "subject": subject(oracle, found.files),
+            "subject": subject(oracle, sources.files),
             "contract": through.contract.id,
             "domain": domain_to_json(domain, through.out),
             "through": {"granularity": granularity, "shapes": through.words()},
-            "versions": versions(bulks[0].worker.versions, found.versions),
+            "versions": versions(bulks[0].worker.versions, sources.versions),
             "machine": machine(),
         }
         book = Book(path, head, through, judge.readings, count)
         if before is not None:
             if differences := changed(before, book.head):
                 raise UsageError(
-                    f"{path} is another proof: {'; '.join(differences)}. Begin again with --anew, or write to another file (-o)"
+                    f"{path} holds another proof: {'; '.join(differences)}. "
+                    "Start again with --anew, or write to another file with -o"
                 )
             book.go_on(before)
-        task = Task(book, judge, asked, keep_going, until)
+        task = Task(book, judge, requested, keep_going, until)
         todo = triples_left(task)
         if book.counterexamples and not keep_going:
             todo = 0
@@ -155,16 +190,16 @@ def certify(
         if todo:
             took = estimate.seconds(todo, min(count, os.cpu_count() or 1))
             already = f"{grouped(book.triples())} are proven; " if book.triples() else ""
-            say(f"{already}{grouped(todo)} triples to prove, {_length(took)} with {count} worker{'s' * (count > 1)}")
+            say(f"{already}{grouped(todo)} triples to prove, {_duration(took)} with {count} worker{'s' * (count > 1)}")
             book.write()
             try:
                 _watched(console, task, lambda show: prove(task, bulks, show), todo)
             except KeyboardInterrupt:
-                seal(book, oracle, found, (), before)
-                say(f"interrupted; {_proven(book)}. The same command goes on from there")
+                seal(book, oracle, sources, (), before)
+                say(f"interrupted; {_proven(book)}. Repeat the command to continue")
                 return UNABLE
-            seal(book, oracle, found, bulks, before)
-    return _told(console, task, target, contract if contract and select.is_file(contract) else "")
+            seal(book, oracle, sources, bulks, before)
+    return _print_result(console, task, target, contract if contract and select.is_file(contract) else "")
 
 
 def _file_name(*parts: str) -> str:
@@ -173,7 +208,7 @@ def _file_name(*parts: str) -> str:
     return re.sub(r"[^\w.=@-]+", "_", "-".join(parts)) + ".json"
 
 
-def _length(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"about {max(1, round(seconds))} s"
     return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
@@ -188,7 +223,7 @@ def _proven(book: Book) -> str:
 
 
 def _watched(console: Console, task: Task, run: object, todo: int) -> None:
-    """Run with a progress bar, or lines where there is no terminal."""
+    """Run the proof with a progress bar, or with lines of progress where there is no terminal."""
     from collections.abc import Callable
     from typing import cast
 
@@ -200,8 +235,8 @@ def _watched(console: Console, task: Task, run: object, todo: int) -> None:
         work(lambda triples: advance(triples - begun))
 
 
-def _told(console: Console, task: Task, target: str, contract_file: str) -> int:
-    """Say what came of it; the exit code."""
+def _print_result(console: Console, task: Task, target: str, contract_file: str) -> int:
+    """Print the result. Return the exit code."""
     from xverify.certify.prove import left
     from xverify.certify.witness import in_words, replay_line
 
@@ -214,7 +249,7 @@ def _told(console: Console, task: Task, target: str, contract_file: str) -> int:
         say(f"refuted: {_proven(book)}")
         return FINDINGS
     if left(task):
-        say(f"not all that was asked: {_proven(book)}. The same command goes on from there")
+        say(f"unfinished: {_proven(book)}. Repeat the command to continue")
         return UNABLE
     say(f"proven by the reading {book.explaining[0]}: {_proven(book)}")
     return PASS

@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, and errors as one sentence."""
+"""Exit codes, error messages and the output console of all commands."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PASS, FINDINGS, USAGE, UNABLE = 0, 1, 2, 3
+"""Exit codes: no fault, findings, wrong usage, and could not do its work."""
 
 WIDTH_OF_LOGS = 160
+"""Characters in a line where the output is not a terminal."""
 
 
 def clear(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Turn the errors that a user can do something about into one sentence and the right exit code."""
+    """Decorate a command: print an expected error as one sentence, and exit with its code.
+
+    Args:
+        command: A function that returns an exit code, or None for `PASS`.
+    """
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
         try:
             _run(command, args, options)
-        except KeyboardInterrupt:  # also while what it needs is imported
+        except KeyboardInterrupt:  # also during the imports inside a command
             fail("interrupted", UNABLE)
 
     return run
@@ -55,13 +61,16 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
 
 
 def console_of_output(markup: bool = True) -> Console:
-    """Where results are printed: as wide as the terminal is; what is no terminal, a log or a file, has room for tables. markup:
-    whether what is in square brackets is how to print; not where messages come from elsewhere."""
+    """Return the console for results: as wide as the terminal, or `WIDTH_OF_LOGS` in a log or a file.
+
+    Args:
+        markup: Interpret square brackets as rich's markup. Switch it off for text that is not ours.
+    """
     from rich.console import Console
 
     class Output(Console):
         def on_broken_pipe(self) -> None:
-            """Who reads has left, as `| head` does: the work goes on, since the exit code is still its own."""
+            """Continue without output after the reader has closed the pipe, as `| head` does."""
             self.quiet = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -72,10 +81,11 @@ def console_of_output(markup: bool = True) -> Console:
 
 
 def fail(sentence: str, code: int) -> None:
+    """Print an error, and exit with a code."""
     click.echo(f"xverify: {sentence}", err=True)
     sys.exit(code)
 
 
 def say(sentence: str) -> None:
-    """Tell at once what takes long."""
+    """Print a status message on standard error."""
     click.echo(f"xverify: {sentence}", err=True)

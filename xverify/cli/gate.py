@@ -1,4 +1,4 @@
-"""xverify gate: is this kernel still right?"""
+"""The command ``xverify gate``."""
 
 from __future__ import annotations
 
@@ -22,43 +22,67 @@ FILE = click.Path(path_type=Path)
     "--kernel",
     "target",
     metavar="TARGET",
-    help="The kernel: package.module:function, file.py:function or library.so:symbol (default: xverify-numpy).",
+    help="Kernel to test: package.module:function, file.py:function or library.so:symbol.  [default: xverify-numpy]",
 )
 @click.option(
-    "--contract", "patterns", multiple=True, metavar="GLOB|FILE", help="Held to these editions (default: newest ONNX)."
+    "--contract",
+    "patterns",
+    multiple=True,
+    metavar="GLOB|FILE",
+    help="Edition to test against: an id, a pattern, or a Python file. Repeatable.  [default: the newest ONNX edition]",
 )
-@click.option("--like", "like_name", metavar="ORACLE", help="Held to giving that implementation's bits instead.")
-@click.option("--x-dtypes", metavar="LIST", default="", help="Only these types of x, e.g. int8,uint8.")
-@click.option("--scale-dtypes", metavar="LIST", default="", help="Only these types of scale.")
-@click.option("--granularity", metavar="LIST", default="", help="Only these: per_tensor, per_axis, blocked.")
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
-@click.option("--seed", default=0, show_default=True, help="Seed of everything that is drawn.")
-@click.option("-x", "--fail-fast", is_flag=True, help="End with the first fault that is not in the ledger.")
-@click.option("--walk-only", is_flag=True, help="End with the walk: no Hypothesis until the budget ends.")
-@click.option("--strict", is_flag=True, help="NotImplementedError is a refusal like any other.")
-@click.option("--allow-mixed", is_flag=True, help="Legal values may follow several readings in one cell.")
+@click.option(
+    "--like",
+    "like_name",
+    metavar="ORACLE",
+    help="Require the bits that this implementation gives, instead of those that the edition allows.",
+)
+@click.option("--x-dtypes", metavar="LIST", default="", help="Test only these types of x: int8,uint8.  [default: all]")
+@click.option("--scale-dtypes", metavar="LIST", default="", help="Test only these types of scale.  [default: all]")
+@click.option(
+    "--granularity",
+    metavar="LIST",
+    default="",
+    help="Test only these: per_tensor,per_axis,blocked.  [default: all]",
+)
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
+@click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first fault that is not in the ledger.")
+@click.option(
+    "--walk-only",
+    is_flag=True,
+    help="Stop after the walk (every type with every structure), before Hypothesis draws further calls.",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Count NotImplementedError as a refusal. By default it means that a feature is not supported.",
+)
+@click.option("--allow-mixed", is_flag=True, help="Accept legal values that no single reading of the edition explains.")
 @click.option(
     "--denormals",
     type=click.Choice(["keep", "flush"]),
     default="keep",
     show_default=True,
-    help="Whether subnormal results must be kept, or may come out as zero.",
+    help="Require subnormal results (keep), or also accept zero for them (flush).",
 )
-@click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="A call that takes longer hangs.")
+@click.option(
+    "--timeout", default="10s", show_default=True, metavar="TIME", help="Report a call that takes longer as a hang."
+)
 @click.option(
     "--memory",
     default=4096,
     type=click.IntRange(0),
     show_default=True,
     metavar="MIB",
-    help="What the kernel may take. 0: no limit.",
+    help="Memory limit of the kernel's process; 0 for no limit.",
 )
-@click.option("--ledger", "ledger_path", type=FILE, help="Known findings (default: reports/ledger.toml).")
-@click.option("--runs", type=FILE, help="Where runs are written (default: reports/runs).")
-@click.option("--json", "json_file", type=FILE, help="Also write the report to this file.")
-@click.option("--html", "html_file", type=FILE, help="Also write the HTML to this file.")
-@click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML to this file, a test case for each cell.")
-@click.option("--markdown", "markdown_file", type=FILE, help="Append a summary in Markdown to this file.")
+@click.option("--ledger", "ledger_path", type=FILE, help="File of accepted findings.  [default: reports/ledger.toml]")
+@click.option("--runs", type=FILE, help="Folder for the run's files.  [default: reports/runs]")
+@click.option("--json", "json_file", type=FILE, help="Also write the report (JSON) to this file.")
+@click.option("--html", "html_file", type=FILE, help="Also write the report (HTML) to this file.")
+@click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML to this file: a test case for each cell.")
+@click.option("--markdown", "markdown_file", type=FILE, help="Append a Markdown summary, for example for a CI page.")
 @clear
 def gate(
     target: str | None,
@@ -83,9 +107,12 @@ def gate(
     junit_file: Path | None,
     markdown_file: Path | None,
 ) -> int:
-    """Stop a wrong kernel: try it on everything that an edition says, and show the smallest call that it gets wrong.
+    """Test a kernel against an edition, bit for bit.
 
-    Exits 0 when it passes, 1 on anything that is not in the ledger, 3 when the gate could not do its work."""
+    For each fault, the gate prints the smallest call that shows it and a command that repeats it. No tolerance applies.
+
+    Exit codes: 0 pass, 1 findings that are not in the ledger, 2 wrong usage, 3 no decision (see the message).
+    """
     from datetime import date
 
     from xverify import contracts as editions
@@ -96,10 +123,10 @@ def gate(
     from xverify.gate.decide import UNABLE as UNDECIDED
     from xverify.gate.gate import GateOptions, nothing_more
     from xverify.gate.gate import gate as run_gate
-    from xverify.gate.outputs import announce, append_markdown
-    from xverify.report import render
+    from xverify.gate.markdown import append_markdown
+    from xverify.gate.terminal import announce
+    from xverify.report import render, write_files
     from xverify.report.console import ConsoleProgress
-    from xverify.report.files import write_files
     from xverify.workers.process import Limits
 
     limit = select.seconds(budget)
@@ -159,7 +186,7 @@ def gate(
 
 
 def _narrowed(held_to: tuple[Contract, ...], x: str, scale: str, granularity: str) -> dict[str, Domain]:
-    """The domains of the editions without what was not named."""
+    """Return the domain of each edition, restricted to the named types and granularities."""
     from xverify.core.errors import UsageError
     from xverify.gate.gate import narrowed
 

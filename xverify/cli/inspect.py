@@ -1,4 +1,4 @@
-"""xverify oracles, contracts and explain: looking at what is here."""
+"""The commands ``xverify oracles``, ``contracts`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from xverify.cli.common import PASS, clear, console_of_output, say
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--probe", is_flag=True, help="Start each one and ask what it supports.")
+@click.option("--probe", is_flag=True, help="Start each implementation and find out what it supports.")
 @clear
 def oracles(names: tuple[str, ...], probe: bool) -> int:
-    """Show the implementations, their versions, and what they support.
+    """List the implementations, their versions and their editions.
 
-    NAMES may have options and versions: NAME[:OPTION][==VERSION | @PYTHON]. Another version is installed into an environment of
-    its own, which is kept."""
+    NAMES may carry an option and a version: NAME[:OPTION][==VERSION | @PYTHON]. A version that is not installed gets
+    its own environment, which is kept.
 
+    Exit codes: 0 listed, 2 unknown name, 3 a version could not be installed.
+    """
     from xverify.engine import select
     from xverify.environments import cache
     from xverify.oracles import all_oracles
@@ -44,8 +46,12 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 @click.argument("pattern", required=False)
 @clear
 def contracts(pattern: str | None) -> int:
-    """List the editions; with an id, a glob or the file of your own edition, their clauses and readings."""
+    """List the editions. With PATTERN, print the types and clauses of those that match.
 
+    PATTERN is an id, a glob such as 'ai.onnx/*', or a Python file with editions of your own.
+
+    Exit codes: 0 listed, 2 no edition matches.
+    """
     from xverify.engine import select
     from xverify.report.listing import print_contract, print_contracts
 
@@ -62,25 +68,37 @@ def contracts(pattern: str | None) -> int:
 
 
 @click.command()
-@click.option("--contract", "pattern", metavar="ID|FILE", help="The edition (default: the newest ONNX version).")
-@click.option("--x", required=True, metavar="NUMBER", help="The quantized value: 218, -3, or its code as bits:0xda.")
-@click.option("--scale", metavar="NUMBER", help="0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
-@click.option("--zero-point", metavar="NUMBER", help="The zero point (default: none).")
+@click.option(
+    "--contract", "pattern", metavar="ID|FILE", help="Edition to explain.  [default: the newest ONNX edition]"
+)
+@click.option("--x", required=True, metavar="NUMBER", help="Quantized value: 218, -3, or its code as bits:0xda.")
+@click.option("--scale", metavar="NUMBER", help="Scale: 0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
+@click.option("--zero-point", metavar="NUMBER", help="Zero point.  [default: none]")
 @click.option("--min", "low", metavar="NUMBER", help="TensorFlow's min_range.")
 @click.option("--max", "high", metavar="NUMBER", help="TensorFlow's max_range.")
-@click.option("--mode", default="", metavar="MODE", help="TensorFlow's mode.")
-@click.option("--narrow-range", is_flag=True, help="TensorFlow's narrow_range.")
-@click.option("--x-dtype", default="", metavar="DTYPE", help="Default: the first type of the edition that holds x.")
-@click.option("--scale-dtype", default="", metavar="DTYPE", help="Default: float32, or the first that the edition has.")
-@click.option("--zero-point-dtype", default="", metavar="DTYPE", help="Default: the type of x.")
-@click.option("--out-dtype", default="", metavar="DTYPE", help="Default: what the edition has for it.")
-@click.option("--oracle", "names", multiple=True, metavar="NAME", help="Implementations (default: all installed).")
-@click.option("--no-oracles", is_flag=True, help="Ask no implementation.")
+@click.option("--mode", default="", metavar="MODE", help="TensorFlow's mode: MIN_COMBINED, MIN_FIRST or SCALED.")
+@click.option("--narrow-range", is_flag=True, help="Set TensorFlow's narrow_range.")
 @click.option(
-    "--limit", default="60s", show_default=True, metavar="TIME", help="How long each implementation may take."
+    "--x-dtype", default="", metavar="DTYPE", help="Type of x.  [default: the edition's first type that holds x]"
 )
+@click.option(
+    "--scale-dtype", default="", metavar="DTYPE", help="Type of scale.  [default: float32, or the edition's first]"
+)
+@click.option("--zero-point-dtype", default="", metavar="DTYPE", help="Type of zero point.  [default: the type of x]")
+@click.option("--out-dtype", default="", metavar="DTYPE", help="Output type.  [default: the edition's own]")
+@click.option(
+    "--oracle",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Implementation to run. Repeatable.  [default: all installed]",
+)
+@click.option("--no-oracles", is_flag=True, help="Run no implementation.")
+@click.option("--limit", default="60s", show_default=True, metavar="TIME", help="Time limit of each implementation.")
 @click.option("--all", "every", is_flag=True, help="Show every result, and every reading by name.")
-@click.option("--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "kind", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
+)
 @clear
 def explain(
     pattern: str | None,
@@ -101,9 +119,13 @@ def explain(
     every: bool,
     kind: str,
 ) -> int:
-    """Show what every reading gives for one value, which results are legal by which clause, and who gives what.
+    """Show the legal results of one value, and who gives which.
 
-    A linear edition takes --x, --scale and perhaps --zero-point; TensorFlow's take --x, --min, --max and --mode."""
+    For each result, the command names the readings that give it and the clause that decides.
+    A linear edition takes --x, --scale and optionally --zero-point. TensorFlow's take --x, --min, --max and --mode.
+
+    Exit codes: 0 explained, 2 wrong usage, 3 could not do its work.
+    """
     import json
 
     from xverify import contracts

@@ -1,4 +1,4 @@
-"""xverify ledger: what is known to be wrong, and accepted for a while."""
+"""The commands ``xverify ledger list``, ``accept`` and ``prune``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ FILE = click.Path(path_type=Path)
 
 @click.group()
 def ledger() -> None:
-    """The known findings that a gate does not fail on: list, accept, prune."""
+    """List, accept and remove known findings.
+
+    A gate does not fail on a finding that the ledger accepts, until the entry expires.
+    """
 
 
 @ledger.command("list")
-@click.option("--ledger", "path", type=FILE, help="The file (default: reports/ledger.toml).")
+@click.option("--ledger", "path", type=FILE, help="Ledger to read.  [default: reports/ledger.toml]")
 @clear
 def list_entries(path: Path | None) -> int:
-    """Show every entry: its name, what is known, why it is accepted, and until when."""
+    """Print every entry: its name, the finding, the reason, the owner and the expiry date.
+
+    Exit codes: 0 listed, 2 the file is damaged.
+    """
     from datetime import date
 
     from xverify.engine import select
     from xverify.gate import ledger_file
-    from xverify.gate.outputs import print_ledger
+    from xverify.gate.ledger_list import print_ledger
 
     path = path or select.LEDGER
     print_ledger(ledger_file.read(path), path, date.today(), console_of_output())
@@ -35,17 +41,26 @@ def list_entries(path: Path | None) -> int:
 
 @ledger.command()
 @click.argument("finding")
-@click.option("--reason", required=True, metavar="TEXT", help="Why it is accepted.")
-@click.option("--owner", default="", metavar="NAME", help="Who sees to it.")
-@click.option("--expires", metavar="DATE|DAYS", help="From when it counts again: 2027-02-21, or 90d from today.")
-@click.option("--name", default="", metavar="NAME", help="A short name for the entry (default: the finding's id).")
-@click.option("--run", metavar="RUN", help="The run that holds the finding (default: the newest).")
-@click.option("--ledger", "path", type=FILE, help="The file (default: reports/ledger.toml).")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason for accepting the finding. Required.")
+@click.option("--owner", default="", metavar="NAME", help="Person or team that is responsible.  [default: none]")
+@click.option(
+    "--expires",
+    metavar="DATE|DAYS",
+    help="Day from which the finding fails the gate again: 2027-02-21, or 90d from today.  [default: never]",
+)
+@click.option("--name", default="", metavar="NAME", help="Short name of the entry.  [default: the finding's id]")
+@click.option("--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest]")
+@click.option("--ledger", "path", type=FILE, help="Ledger to change.  [default: reports/ledger.toml]")
 @clear
 def accept(
     finding: str, reason: str, owner: str, expires: str | None, name: str, run: str | None, path: Path | None
 ) -> int:
-    """Add a finding to the ledger, as narrow as it was seen: its recipe, and the cells that it was seen in."""
+    """Accept FINDING, the id of a finding: add it to the ledger.
+
+    The entry covers only the recipe and the cells that were seen. Its scope can be edited in the file.
+
+    Exit codes: 0 accepted, 2 no such finding, or it cannot be accepted.
+    """
     from datetime import date
 
     from xverify import report as reports
@@ -72,28 +87,31 @@ def accept(
 
 
 @ledger.command()
-@click.option("--run", metavar="RUN", help="The gate's run that says what is stale (default: the newest).")
-@click.option("--ledger", "path", type=FILE, help="The file (default: reports/ledger.toml).")
+@click.option("--run", metavar="RUN", help="Run of a gate that lists the stale entries.  [default: the newest]")
+@click.option("--ledger", "path", type=FILE, help="Ledger to change.  [default: reports/ledger.toml]")
 @click.argument("names", nargs=-1)
 @clear
 def prune(names: tuple[str, ...], run: str | None, path: Path | None) -> int:
-    """Remove the entries that the last gate found stale, or those named."""
+    """Remove the entries that the last gate found stale, or the entries NAMES.
+
+    Exit codes: 0 removed, or nothing to remove; 2 wrong usage.
+    """
     from xverify import report as reports
     from xverify.engine import select
     from xverify.gate import ledger_file
 
     path = path or select.LEDGER
-    there = {entry.name for entry in ledger_file.read(path).entries}
+    names_in_file = {entry.name for entry in ledger_file.read(path).entries}
     if names:
-        if missing := [name for name in names if name not in there]:
-            raise UsageError(f"{path} has no entry {missing[0]!r}{select.nearest(missing[0], there)}")
+        if missing := [name for name in names if name not in names_in_file]:
+            raise UsageError(f"{path} has no entry {missing[0]!r}{select.nearest(missing[0], names_in_file)}")
         chosen = list(names)
     else:
         source = select.report_file(run)
         report = reports.load(source)
         if "gate" not in report:
-            raise UsageError(f"{source} is no gate's report: run xverify gate first, or name the entries")
-        chosen = [name for name in report["gate"]["stale"] if name in there]
+            raise UsageError(f"{source} is not the report of a gate: run xverify gate first, or name the entries")
+        chosen = [name for name in report["gate"]["stale"] if name in names_in_file]
     if not chosen:
         click.echo(f"{path}: nothing is stale")
         return PASS

@@ -1,4 +1,4 @@
-"""xverify sweep, and xverify report."""
+"""The commands ``xverify sweep`` and ``xverify report``."""
 
 from __future__ import annotations
 
@@ -19,30 +19,48 @@ from xverify.core.verdict import Verdict
     "patterns",
     multiple=True,
     metavar="GLOB|FILE",
-    help="Editions to sweep: ids, or your own (default: all).",
+    help="Edition to sweep: an id, a pattern, or a Python file. Repeatable.  [default: all]",
 )
 @click.option(
     "--oracle",
     "names",
     multiple=True,
     metavar="NAME",
-    help="Implementations (default: all installed): NAME[:OPTION][==VERSION | @PYTHON].",
+    help="Implementation to run: NAME[:OPTION][==VERSION | @PYTHON]. Repeatable.  [default: all installed]",
 )
-@click.option("--kernel", metavar="NAME", help="The kernel under test (default: xverify-numpy).")
 @click.option(
-    "--vary", default="", metavar="LIST", help="Also ask under other settings: some of isa,threads,denormals,kernels."
+    "--kernel",
+    metavar="NAME",
+    help="Kernel to run as well: a name or a TARGET as for the gate.  [default: xverify-numpy]",
 )
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for all of it: 60s, 5m, 1h.")
 @click.option(
-    "--cases", type=click.IntRange(1), metavar="N", help="Make N calls instead; then a seed gives one report."
+    "--vary",
+    default="",
+    metavar="LIST",
+    help="Also run implementations under other settings: any of isa,threads,denormals,kernels.  [default: none]",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of everything that is drawn.")
-@click.option("--runs", type=click.Path(path_type=Path), help="Where runs are written (default: reports/runs).")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report to this file.")
-@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Also write the HTML to this file.")
-@click.option("--junit", "junit_file", type=click.Path(path_type=Path), help="Write JUnit XML to this file.")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option(
-    "--fail-on", metavar="VERDICTS", default="", help="Exit 1 if there are findings of these, e.g. violation,crash."
+    "--cases",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Make N calls, whatever the time. The same seed and N then give the same report.",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
+@click.option("--runs", type=click.Path(path_type=Path), help="Folder for the run's files.  [default: reports/runs]")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report (JSON) to this file.")
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Also write the report (HTML) to this file.")
+@click.option(
+    "--junit",
+    "junit_file",
+    type=click.Path(path_type=Path),
+    help="Write JUnit XML to this file: a test case for each cell.",
+)
+@click.option(
+    "--fail-on",
+    metavar="VERDICTS",
+    default="",
+    help="Exit with 1 if there are findings of these verdicts, for example violation,crash.  [default: none]",
 )
 @clear
 def sweep(
@@ -59,10 +77,13 @@ def sweep(
     junit_file: Path | None,
     fail_on: str,
 ) -> int:
-    """Ask every implementation everything, and report what differs.
+    """Run every implementation, and report what differs.
 
-    Exits 0 when it finished, whatever it found; see --fail-on."""
+    The calls cover everything that the editions allow and forbid.
 
+    Exit codes: 0 finished (with or without findings; see --fail-on), 1 findings that --fail-on names, 2 wrong usage,
+    3 interrupted or unable.
+    """
     from xverify import report as reports
     from xverify.engine import select
     from xverify.engine import vary as varying
@@ -70,7 +91,6 @@ def sweep(
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.report.console import ConsoleProgress, print_summary
-    from xverify.report.files import write_files
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     limit = select.seconds(budget)
@@ -102,14 +122,14 @@ def sweep(
         report = run_sweep(options, progress)
     finally:
         progress.close()
-    write_files(report, directory)
+    reports.write_files(report, directory)
     for kind, path in outputs.items():
         if path is not None:
             path.write_text(reports.render(report, kind), encoding="utf-8")
     print_summary(report, console)
     console.print(f"report: {directory / 'report.html'}", soft_wrap=True)
     if not report["run"]["complete"]:
-        click.echo("xverify: interrupted; the report holds what was done", err=True)
+        click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
         return UNABLE
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
 
@@ -120,32 +140,40 @@ def _verdicts(listed: str) -> set[str]:
     names = {name.strip() for name in listed.split(",") if name.strip()}
     unknown = names - set(Verdict)
     if unknown:
-        raise UsageError(f"no verdict is called {sorted(unknown)[0]!r}; there are {', '.join(Verdict)}")
+        raise UsageError(f"--fail-on: {sorted(unknown)[0]!r} is not a verdict; use any of {', '.join(Verdict)}")
     return names
 
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
-    "--format", "kind", type=click.Choice(["html", "markdown", "json", "junit"]), default="html", show_default=True
+    "--format",
+    "kind",
+    type=click.Choice(["html", "markdown", "json", "junit"]),
+    default="html",
+    show_default=True,
+    help="Output format.",
 )
-@click.option("--finding", metavar="ID", help="Only this finding, as the body of an issue (with --format markdown).")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write (default: standard output).")
+@click.option("--finding", metavar="ID", help="Write only this finding, as an issue body. Needs --format markdown.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write.  [default: standard output]")
 @clear
 def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path | None) -> int:
-    """Make a run's report in another format, or one report of several runs.
+    """Convert the report of a run, or merge several reports.
 
-    RUN is a run's id, its directory, or a report.json; the newest run when none is named. Of several runs the counts are
-    added up, and each cell has the recipe that all of them admit."""
+    RUN is the id of a run, its folder, or a report.json. The default is the newest run. Merging adds up the counts,
+    and keeps for each cell the recipes that every run admits.
+
+    Exit codes: 0 written, 2 wrong usage.
+    """
     from xverify import report as reports
     from xverify.engine import select
     from xverify.report.merge import merged
 
     if finding is not None and kind != "markdown":
-        raise UsageError(f"the body of an issue is Markdown: --finding goes with --format markdown, not {kind}")
+        raise UsageError(f"--finding writes Markdown, not {kind}: add --format markdown")
     sources = [select.report_file(run) for run in runs or (None,)]
     if output is not None and output.resolve() in [source.resolve() for source in sources]:
-        raise UsageError(f"{output} is the report itself, which would be overwritten; name another file")
+        raise UsageError(f"-o {output} would overwrite the report that is read: name another file")
     each = [reports.load(source) for source in sources]
     loaded = each[0] if len(each) == 1 else merged(each)
     text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)

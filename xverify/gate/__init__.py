@@ -1,1 +1,1 @@
-"""The gate: is this kernel still right? And the ledger of what is known to be wrong and accepted for a while."""
+"""The gate, which tests a kernel against an edition, and the ledger of accepted findings."""

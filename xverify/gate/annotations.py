@@ -1,8 +1,11 @@
-"""Annotations of CI services: what was found, shown beside the code and on the page of the build.
+"""Annotations of findings for CI services, shown beside the code and on the build's page.
 
-Each service takes commands from what a step prints, one a line, in a syntax of its own. Sources of the syntaxes and their
-escapes: GitHub's "Workflow commands", Azure Pipelines' "Logging commands" with its agent's percent encoding, TeamCity's "Service
-messages". GitLab has no such command: it shows the JUnit file of ``artifacts:reports:junit``, and nothing is printed for it.
+A service reads commands from the output of a step, one per line, in its own syntax. GitLab has no such command: it
+shows the JUnit file of ``artifacts:reports:junit``, so nothing is printed for it.
+
+Source:
+    GitHub, "Workflow commands". Azure Pipelines, "Logging commands", and the percent encoding of its agent.
+    TeamCity, "Service messages".
 """
 
 from __future__ import annotations
@@ -14,48 +17,54 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xverify.report import decision, summary
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST = 10
-"""Annotations of one kind that GitHub shows for a step; the rest is counted in one of the other kind."""
+"""Number of annotations of one kind that GitHub shows for a step. The rest is counted in one of the other kind."""
 
 MOST_DESCRIPTION = 4000
-"""Characters of a build problem that TeamCity takes."""
+"""Longest build problem that TeamCity takes, in characters."""
 
 MOST_IDENTITY = 60
-"""Characters of the name of a build problem that TeamCity takes."""
+"""Longest name of a build problem that TeamCity takes, in characters."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """level: "error" or "warning". identity: the same in every run that finds it. file: as the user typed it, "" for none;
-    line: from 1, 0 for none."""
+    """A message about the kernel, in no particular syntax."""
 
     level: str
+    """ "error" or "warning"."""
     title: str
     message: str
     identity: str
+    """Name that is the same in every run that shows the same fault."""
     file: str = ""
+    """Path as the user typed it, or ""."""
     line: int = 0
+    """Line number from 1, or 0."""
 
 
 def of_report(report: Json) -> list[Annotation]:
-    """One for each finding that the gate fails on, the worst `MOST` of them, and one where it could not do its work."""
+    """Return an annotation for each of the `MOST` worst failing findings.
+
+    A gate without a decision gets one annotation.
+    """
     gate = report["gate"]
     file, line = _place(gate["target"])
     if gate["outcome"] == "unable":
         title = f"xverify could not verify {gate['target']}"
         return [Annotation("error", title, decision.plain(gate["reason"]), "unable", file, line)]
-    found = decision.failing(report)
-    made = [
+    findings = decision.failing(report)
+    annotations = [
         Annotation("error", f"xverify: {_title(finding)}", _message(report, finding), finding["id"], file, line)
-        for finding in found[:MOST]
+        for finding in findings[:MOST]
     ]
-    if len(found) > MOST:
-        more = f"and {summary.plural(len(found) - MOST, 'more finding')}, in the report"
-        made.append(Annotation("warning", "xverify", more, "more", file, line))
-    return made
+    if len(findings) > MOST:
+        more = f"and {summary.plural(len(findings) - MOST, 'more finding')}, in the report"
+        annotations.append(Annotation("warning", "xverify", more, "more", file, line))
+    return annotations
 
 
 def _title(finding: Json) -> str:
@@ -67,12 +76,12 @@ def _title(finding: Json) -> str:
 
 def _message(report: Json, finding: Json) -> str:
     where = summary.region(finding)
-    said = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
-    return "\n".join([*map(decision.plain, filter(None, said)), replay_line(report, finding, most=SHORT)])
+    lines = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
+    return "\n".join([*map(decision.plain, filter(None, lines)), replay_line(report, finding, most=SHORT_LINE)])
 
 
 def _place(target: str) -> tuple[str, int]:
-    """The file and line of a kernel that is named by its Python file."""
+    """Return the file and line of a kernel that a Python file defines."""
     file, _, name = target.rpartition(":")
     if not file.endswith(".py"):
         return "", 0
@@ -80,17 +89,17 @@ def _place(target: str) -> tuple[str, int]:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return file, 0
-    found = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
-    return file, text.count("\n", 0, found.start()) + 1 if found else 0
+    match = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
+    return file, text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 # -- services ----------------------------------------------------------------------------------------------------------
 
 
-def _github(one: Annotation) -> str:
-    properties = {"file": one.file, "line": one.line or "", "title": one.title}
+def _github(annotation: Annotation) -> str:
+    properties = {"file": annotation.file, "line": annotation.line or "", "title": annotation.title}
     listed = ",".join(f"{name}={_github_property(str(value))}" for name, value in properties.items() if value)
-    return f"::{one.level} {listed}::{_github_data(one.message)}"
+    return f"::{annotation.level} {listed}::{_github_data(annotation.message)}"
 
 
 def _github_data(text: str) -> str:
@@ -101,11 +110,11 @@ def _github_property(text: str) -> str:
     return _github_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _azure(one: Annotation) -> str:
-    path = os.path.abspath(one.file) if one.file else ""
-    properties = {"type": one.level, "sourcepath": path, "linenumber": one.line or ""}
+def _azure(annotation: Annotation) -> str:
+    path = os.path.abspath(annotation.file) if annotation.file else ""
+    properties = {"type": annotation.level, "sourcepath": path, "linenumber": annotation.line or ""}
     listed = "".join(f"{name}={_azure_property(str(value))};" for name, value in properties.items() if value)
-    return f"##vso[task.logissue {listed}]{_azure_data(f'{one.title}: {one.message}')}"
+    return f"##vso[task.logissue {listed}]{_azure_data(f'{annotation.title}: {annotation.message}')}"
 
 
 def _azure_data(text: str) -> str:
@@ -116,20 +125,20 @@ def _azure_property(text: str) -> str:
     return _azure_data(text).replace("]", "%5D").replace(";", "%3B")
 
 
-def _teamcity(one: Annotation) -> str:
-    where = f"{one.file}{f':{one.line}' if one.line else ''}: " if one.file else ""
-    said = _teamcity_value(f"{one.title}: {where}{one.message}")
-    if one.level == "warning":
-        return f"##teamcity[message text='{said}' status='WARNING']"
-    identity = re.sub(r"\W", "_", f"xverify_{one.identity}", flags=re.ASCII)[:MOST_IDENTITY]
-    return f"##teamcity[buildProblem description='{said}' identity='{identity}']"
+def _teamcity(annotation: Annotation) -> str:
+    where = f"{annotation.file}{f':{annotation.line}' if annotation.line else ''}: " if annotation.file else ""
+    description = _teamcity_value(f"{annotation.title}: {where}{annotation.message}")
+    if annotation.level == "warning":
+        return f"##teamcity[message text='{description}' status='WARNING']"
+    identity = re.sub(r"\W", "_", f"xverify_{annotation.identity}", flags=re.ASCII)[:MOST_IDENTITY]
+    return f"##teamcity[buildProblem description='{description}' identity='{identity}']"
 
 
 _TEAMCITY = {"|": "||", "'": "|'", "[": "|[", "]": "|]", "\n": "|n", "\r": "|r"}
 
 
 def _teamcity_value(text: str) -> str:
-    """The text escaped, cut where it would be too long."""
+    """Escape text for TeamCity, and cut it at `MOST_DESCRIPTION`."""
     escaped, length = [], 0
     for character in text:
         units = character.encode("utf-16-be", "replace")
@@ -147,12 +156,17 @@ SERVICES: tuple[tuple[str, str, Callable[[Annotation], str]], ...] = (
     ("Azure Pipelines", "TF_BUILD", _azure),
     ("TeamCity", "TEAMCITY_VERSION", _teamcity),
 )
-"""Name; the environment variable that is set there; how it takes an annotation: as one line."""
+"""Name, environment variable that the service sets, and formatter of one annotation."""
 
 
 def annotation_lines(report: Json, environment: Mapping[str, str]) -> list[str]:
-    """What is to be printed for the service on which this runs; nothing where it is none."""
-    for _, variable, shown in SERVICES:
+    """Return the lines to print for the CI service that runs this process; none elsewhere.
+
+    Args:
+        report: The report of a gate.
+        environment: Environment variables.
+    """
+    for _, variable, formatted in SERVICES:
         if environment.get(variable, "").lower() not in ("", "false", "0"):
-            return [shown(one) for one in of_report(report)]
+            return [formatted(annotation) for annotation in of_report(report)]
     return []

@@ -1,4 +1,4 @@
-"""From a report to a decision: pass, findings, or that the gate could not do its work."""
+"""The decision of a gate, made from the report of its run: pass, findings, or unable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from xverify.gate.ledger_lookup import Memory, about
 from xverify.verify.findings import Finding
 
 if TYPE_CHECKING:
-    from xverify.gate.gate import GateOptions  # which calls `decided`
+    from xverify.gate.gate import GateOptions  # it calls `decided`
 
 PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
 
 def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Memory, walked: bool) -> None:
-    """Add to a run's report what the gate makes of it: under "gate", and to each finding how it stands to the ledger and a line
-    that replays it."""
+    """Add the decision to a report, under "gate", and to each finding its ledger state and its call line.
+
+    Args:
+        result: The report, changed in place.
+        run: The run that made the report.
+        options: Options of the gate.
+        memory: Ledger entries that came up during the run.
+        walked: True if the whole walk was answered.
+    """
     found = {finding.id: finding for finding in run.findings.sorted()}
     for entry in result["findings"]:
         finding = found[entry["id"]]
@@ -27,7 +34,7 @@ def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Me
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
-    # A gate that the first fault ended has no more to say; but one that ended so and fails on nothing is no pass.
+    # A gate that stopped at the first fault needs no reason. If it then fails on nothing, it is no pass either.
     reason = "" if failing and run.ended() else _unable(run, options, walked)
     outcome = FINDINGS if failing else UNABLE if reason else PASS
     mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
@@ -61,26 +68,26 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
 
 
 def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
-    """Why silence says nothing, in one sentence; "" when it does."""
+    """Explain in one sentence why an absence of findings proves nothing; empty if it proves the kernel."""
     for name, sentence in run.fleet.failures.items():
         if name == options.kernel.name or options.like is not None:
             return sentence
     if not run.complete:
-        return "it was interrupted"
+        return "the run was interrupted"
     cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
     if not run.fleet.was_ready(options.kernel.name):
-        return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
+        return f"the kernel was not loaded within {options.budget:g} s: its import is slow or hangs; raise --budget"
     if not any(tally.answered for tally in cells):
         return (
-            "the kernel answered no call: nothing was verified"
+            "the kernel gave no result for any call: nothing was verified"
             if cells
-            else f"no call was answered within {options.budget:g} s"
+            else f"no call was answered within {options.budget:g} s; raise --budget"
         )
     if run.ended():
-        return "it ended at a fault that came to no finding: run it again without --fail-fast"
+        return "it stopped at a fault that led to no finding: run it again without --fail-fast"
     if not walked:
         return (
-            f"the budget of {options.budget:g} s ended before the walk: give more time (--budget), or a narrower domain "
+            f"the budget of {options.budget:g} s ended before the walk: raise --budget, or test fewer types "
             "(--x-dtypes, --scale-dtypes, --granularity)"
         )
     return ""

@@ -1,7 +1,7 @@
-"""What Hypothesis draws for a kernel in a test suite, with the settings of that suite, and what its database remembers.
+"""Calls that Hypothesis draws for a kernel in a test suite, and its database of failing calls.
 
-Calls that failed are kept as lines (`xverify.core.line`): so one is the same call whatever strategies draw later, and it is
-kept as small as the gate made it, whatever phase found it.
+The draws follow the Hypothesis settings of the suite. Failing calls are kept as lines (`xverify.core.line`). So a kept
+call stays the same when strategies change, and it is as small as the gate made it.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from xverify.verify.findings import Finding, Key
 from xverify.verify.shrink import faults
 
 SHRUNK_BY = 0.6
-"""Share of the budget after which Hypothesis shrinks a failing example no more: the gate then goes on in a way of its own."""
+"""Share of the budget after which Hypothesis stops shrinking. The gate then shrinks in its own way."""
 
 PATIENCE = 2.0
-"""Seconds that a call may take past the end of the asking."""
+"""Seconds that a call may take after the time for calls is over."""
 
 VALID, INVALID, UNSPECIFIED = 12, 2, 1
-"""How many of each are drawn, as in a sweep."""
-
+"""Relative numbers of valid, invalid and unspecified calls, as in a sweep."""
 CYCLE = 32
-"""Of so many calls in a row, the last is asked on every path, and the one after it again when its batch is over."""
+"""Period of extra calls: the last of a period takes every path, and the next one is repeated after its batch."""
 
 AT_THE_END = 1 << 20
-"""From which number on calls are counted of which the ledger may know."""
+"""First number of the calls that the ledger may excuse."""
 
 
 @dataclass(eq=False)
 class Examples:
-    """The examples of one test. profile: the test suite's settings. kernel: the kernel's name. identity: whatever else decides
-    what is asked and what is right, so that no test takes the calls of another for its own. within: as the gate's.
-
-    falsified: the calls that showed a fault when they were drawn.
-    """
+    """The examples of one test."""
 
     profile: settings
+    """Hypothesis settings of the test suite."""
     kernel: str
+    """Name of the kernel."""
     identity: Sequence[str]
+    """Options that change calls or judgement, so that tests with other options do not share examples."""
     within: Mapping[str, Domain]
+    """Narrower domains, by contract, as in the gate."""
     allow_mixed: bool = False
     falsified: list[Call] = field(default_factory=list)
+    """Calls that showed a fault when they were drawn."""
 
     # -- the database -------------------------------------------------------------------------------------
 
     def remember(self, contract: str, line: str) -> None:
-        """Keep a call that fails in the database."""
+        """Save a failing call in the database."""
         if self.profile.database is not None and line:
             self.profile.database.save(self._key(contract), line.encode())
 
@@ -72,7 +72,7 @@ class Examples:
             self.profile.database.delete(self._key(contract), kept)
 
     def _remembered(self, contract: str) -> Iterator[tuple[bytes, Call]]:
-        """What is kept, the shortest first; what is damaged is dropped."""
+        """Yield the saved calls, shortest first, and delete damaged ones."""
         database = self.profile.database
         if database is None or Phase.reuse not in self.profile.phases:
             return
@@ -88,7 +88,11 @@ class Examples:
     # -- asking -------------------------------------------------------------------------------------------
 
     def first(self, run: Sweep) -> bool:
-        """Ask what failed before. Whether some of it still does: then the rest can wait. What no longer fails is forgotten."""
+        """Repeat the calls that failed before, and forget those that pass.
+
+        Returns:
+            True if some still fail. Then the rest of the gate can wait.
+        """
         fails = False
         for contract in run.options.contracts:
             for place, (kept, call) in enumerate(self._remembered(contract.id)):
@@ -101,22 +105,25 @@ class Examples:
         return fails
 
     def draw(self, run: Sweep, limit: Limit) -> None:
-        """Have Hypothesis look for a call that fails, under each edition, as long as nothing has shown a fault."""
+        """Let Hypothesis search for a failing call under each edition, until a fault is seen."""
         texts = {text.id: text for text in run.options.texts or run.options.contracts}
         for contract in run.options.contracts:
             if run.fault_seen or limit() or Phase.generate not in self.profile.phases:
                 return
             falsifies = _Falsifies(run, contract, self.kernel, self.allow_mixed, limit)
             narrow = replace(texts[contract.id], domain=self.within.get(contract.id, contract.domain))
-            with suppress(HypothesisException):  # nothing fails, or nothing can be drawn
+            with suppress(HypothesisException):  # no call fails, or none can be drawn
                 self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
             cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])
             run.ask({contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
 
     def _settings(self) -> settings:
-        """The test suite's, but for what has no meaning here: a deadline, since the gate has one for each call and one for all;
-        its database, which holds lines; and explanations, which would name lines of our own."""
+        """Return the suite's settings without those that do not apply here.
+
+        The gate has its own time limits, so there is no deadline. The database holds lines, not Hypothesis' own examples.
+        Explanations would name lines of xverify.
+        """
         phases = (Phase.generate, Phase.target, Phase.shrink)
         return settings(
             self.profile,
@@ -127,17 +134,23 @@ class Examples:
 
 
 def ask_fully(run: Sweep, contract: Contract, call: Call, place: int = 0) -> None:
-    """Ask a call in every way that the gate has: on each path, and again when its batch is over. place: another for each call."""
+    """Make a call in every way that the gate has: on each path, and once more after its batch.
+
+    Args:
+        run: The run.
+        contract: Edition of the call.
+        call: The call.
+        place: A number that is different for each call.
+    """
     cases = numbered(iter([[Case(call, 0, "hypothesis")] * 2]), DRAWN + CYCLE * (place + 1) - 1)
     run.ask({contract.id: cases}, lambda: bool(run.fleet.failures))
 
 
 @dataclass(eq=False)
 class _Falsifies:
-    """Whether one call alone shows that the kernel is at fault; what was once said of a call stays, also when the time is over,
-    since Hypothesis asks for the smallest one again.
+    """A predicate for Hypothesis: True if one call alone shows that the kernel is at fault.
 
-    undecided: calls of which the ledger may know. What gives their values must be known first, and only many calls tell.
+    The answer for a call never changes, even after the time is over, because Hypothesis repeats the smallest call.
     """
 
     run: Sweep
@@ -146,6 +159,7 @@ class _Falsifies:
     allow_mixed: bool
     limit: Limit | None = None
     undecided: list[Call] = field(default_factory=list)
+    """Calls that the ledger may excuse. Only many calls together can tell."""
     known: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, call: Call) -> bool:

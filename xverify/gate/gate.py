@@ -1,4 +1,4 @@
-"""The gate: ask a kernel what would show a mistake, as fast as it would show, and say whether it may pass."""
+"""The gate: run a kernel on the calls most likely to show a mistake, and decide whether it passes."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 EXPLORE = 0.88
-"""Share of the budget for asking while the kernel looks right."""
+"""Share of the budget for calls while no fault is seen."""
 
 EXPLORE_FAULTY = 0.65
-"""The same once a fault is seen: the rest is for the smallest call that shows it."""
+"""Share of the budget for calls after a fault is seen. The rest is for shrinking."""
 
 SEVERAL_WAYS = 0.08
-"""Share of the budget for the same call asked in several ways, at the end."""
+"""Share of the budget for repeating calls in several ways, at the end."""
 
 PATIENCE = 2.0
-"""Seconds that a call may take past the end of the asking."""
+"""Seconds that a call may take after the time for calls is over."""
 
 SHRINK_SECONDS = 6.0
-"""For shrinking, at most, where the run ends with the first fault."""
+"""Longest shrinking, in seconds, of a run that stops at the first fault."""
 
 MOST_ANSWERS = 4096
-"""Of the implementation to be like that are remembered: more than are under way at once."""
+"""Number of remembered answers of the implementation to match: more than are in progress at once."""
 
 KEPT_SECONDS = 1.0
-"""Kept of the budget for writing."""
+"""Seconds of the budget reserved for writing the report."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,19 @@ class GateOptions:
 
 
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
-    """Run the gate and write ``report.json`` into its directory; the report as data, with what was decided under "gate".
+    """Run the gate, and write ``report.json`` into its directory.
 
-    Each finding is on disk before it is announced. Interrupted by ^C it reports what it has. Raises OSError when the directory
-    cannot be written.
+    Each finding is on disk before its event is emitted. After Ctrl-C, the report covers the calls made so far.
+
+    Args:
+        options: Options of the gate.
+        emit: Consumer of events.
+
+    Returns:
+        The report, with the decision under "gate".
+
+    Raises:
+        OSError: The directory cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
     memory = ledger_lookup.Memory(options.ledger, options.today)
@@ -156,7 +165,10 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
 
 
 class _Answers:
-    """What the implementation to be like has answered lately; what is not known it is asked, unless it is busy."""
+    """A cache of recent answers of the implementation to match.
+
+    A missing answer is requested, unless the implementation is busy.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -183,7 +195,7 @@ class _Answers:
 
 
 def _ask(run: Sweep, options: GateOptions) -> bool:
-    """Ask everything, in order, while the budget lasts. Whether the whole walk was asked and answered."""
+    """Make all calls in order, while the budget lasts. Return True if the whole walk was answered."""
     walked, needed = False, {oracle.name for oracle in run.options.oracles}
 
     def limit() -> bool:
@@ -198,7 +210,7 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
         run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = run.ask(walk, limit, patience=PATIENCE)
-        # Of a kernel that supports little the walk met little: the second is all about what it supports.
+        # The walk says little about a kernel that supports little, so a second walk covers only what it supports.
         supported = {name: _supported(run, options, domains[name], name) for name in texts}
         again = {
             name: walk_batches(text, supported[name], options.seed, 1)
@@ -217,8 +229,10 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
 
 
 def _supported(run: Sweep, options: GateOptions, domain: Domain, contract: str) -> Domain:
-    """The domain without the types and granularities of which the kernel answered no call and said of some that it has not
-    implemented them."""
+    """Return the domain without the types and granularities that the kernel does not implement.
+
+    Those are left out for which no call was answered and some call was unsupported.
+    """
     cells = [
         (cell, tally)
         for (subject, cell), tally in run.tally.cells.items()
@@ -247,13 +261,14 @@ def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:
 
 
 def nothing_more(run: Sweep, limit: Limit) -> None:
-    """In place of what is drawn after the walk."""
+    """Make no calls after the walk."""
 
 
 def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:
-    """The domain with no other types and granularities than those named; what is not named is as it was.
+    """Restrict a domain to the named types and granularities; an empty list restricts nothing.
 
-    Raises ValueError with one sentence when a name is none of the domain's, or nothing is left.
+    Raises:
+        ValueError: A name does not belong to the domain. The message is one sentence.
     """
     changes: dict[str, Any] = {}
     for name, what, wanted in (
@@ -264,7 +279,7 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for one in wanted:
             if one not in admitted:
-                raise ValueError(f"{one!r} is no {what} here; there are {', '.join(admitted)}")
+                raise ValueError(f"{one!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
         if wanted:
             changes[name] = tuple(one for one in admitted if one in wanted)
     return replace(domain, **changes)

@@ -1,34 +1,47 @@
-"""The decision as Markdown, for a CI step's page: short, since the report has the rest."""
+"""The decision of a gate as Markdown, for the page of a CI step. The report has the details."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from xverify.report import decision, summary
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.markdown import code, row, text
-from xverify.report.replay_line import SHORT, replay_line
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 100
-"""New findings that are shown: a step of GitHub's may add 1 MiB to its page."""
+"""Number of new findings shown. GitHub limits the page of a step to 1 MiB."""
 
 
 def render(report: Json) -> str:
-    """A heading with the decision, a table of the findings that the gate fails on, the commands that replay them, and what is
-    known, stale, unsupported or left out. Ends with a newline, and begins a block of its own wherever it is appended."""
+    """Return the decision, the failing findings, the commands that repeat them, and what else is notable.
+
+    The text begins and ends with a newline, so that it can be appended to any page.
+    """
     gate = report["gate"]
     lines = ["", "", f"## {decision.outcome(report)}: xverify gate of {code(gate['target'])}", ""]
     lines += [f"{text(decision.verdict(report))}.", ""]
     lines += _failing(report)
-    said = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
-    said += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
-    said += [f"- stale: {code(name)}, which {code('xverify ledger prune')} removes" for name in gate["stale"]]
+    items = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
+    items += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
+    items += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
     if missing := decision.unsupported(report):
-        said.append(f"- unsupported: {text('; '.join(missing))}")
-    said += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
+        items.append(f"- unsupported: {text('; '.join(missing))}")
+    items += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
-        said.append(f"- besides: {text(reason)}")
-    return "\n".join([*lines, *said, *([""] if said else [])]) + "\n"
+        items.append(f"- also: {text(reason)}")
+    return "\n".join([*lines, *items, *([""] if items else [])]) + "\n"
+
+
+def append_markdown(report: Json, path: Path) -> None:
+    """Append the decision to a page, such as the file that ``$GITHUB_STEP_SUMMARY`` names.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with path.open("a", encoding="utf-8", errors="replace") as file:
+        file.write(render(report))
 
 
 def _item(standing: str, finding: Json) -> str:
@@ -36,24 +49,24 @@ def _item(standing: str, finding: Json) -> str:
 
 
 def _failing(report: Json) -> list[str]:
-    found = decision.failing(report)
-    if not found:
+    findings = decision.failing(report)
+    if not findings:
         return []
     lines = [row(["Verdict", "What", "Where", "Gives"]), "|" + " --- |" * 4]
-    for finding in found[:MOST_FINDINGS]:
+    for finding in findings[:MOST_FINDINGS]:
         standing = decision.standing(finding)
         shown = summary.words(finding["verdict"]) + (f" ({standing})" if standing else "")
         results = decision.results(finding)
         what = decision.plain(finding["summary"])
         lines.append(row([shown, what, summary.region(finding), decision.plain(results[0]) if results else ""]))
-    if len(found) > MOST_FINDINGS:
-        lines += ["", f"And {summary.plural(len(found) - MOST_FINDINGS, 'more finding')}, in the report."]
-    return [*lines, "", *_commands(report, found[:MOST_FINDINGS]), ""]
+    if len(findings) > MOST_FINDINGS:
+        lines += ["", f"And {summary.plural(len(findings) - MOST_FINDINGS, 'more finding')}, in the report."]
+    return [*lines, "", *_commands(report, findings[:MOST_FINDINGS]), ""]
 
 
-def _commands(report: Json, found: list[Json]) -> list[str]:
-    """The commands in a block of code: there they stand as they are, and can be copied at once."""
-    body = [line for f in found for line in (f"# {f['id']}", replay_line(report, f, most=SHORT))]
+def _commands(report: Json, findings: list[Json]) -> list[str]:
+    """Return the commands in a code block, where they can be copied unchanged."""
+    body = [line for f in findings for line in (f"# {f['id']}", replay_line(report, f, most=SHORT_LINE))]
     ticks = max((len(run) for run in re.findall("`+", "\n".join(body))), default=0)
     fence = "`" * max(3, ticks + 1)
-    return ["To see each again:", "", f"{fence}sh", *body, fence]
+    return ["To repeat each call:", "", f"{fence}sh", *body, fence]

@@ -1,9 +1,10 @@
-"""The decision in a terminal or a log: each new finding with the call that shows it, what is known, and what to do next."""
+"""The decision of a gate in a terminal or a log, with a call for each new finding and the next steps."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,33 +12,55 @@ from rich.padding import Padding
 from rich.text import Text
 
 from xverify.engine import select
+from xverify.gate.annotations import annotation_lines
 from xverify.report import decision, summary
-from xverify.report.replay_line import MOST_ARGUMENT, SHORT, replay_line
+from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 12
-"""New findings that are shown in a terminal, the worst; a log gets all."""
+"""Number of new findings shown in a terminal, worst first. A log gets all."""
 
 MOST_CLAUSE = 240
-"""Characters of a quoted clause."""
+"""Longest quotation of a clause, in characters."""
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
 _LABEL = 8
 
 
+def announce(report: Json, console: Console, html: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Print annotations for the CI service, if there is one, and then the decision.
+
+    Args:
+        report: The report of a gate.
+        console: Where to print.
+        html: The HTML report, whose path is printed.
+        environment: Environment variables. The default is those of this process.
+    """
+    for line in annotation_lines(report, os.environ if environment is None else environment):
+        # Without rich, which folds lines and removes characters.
+        console.file.write(line + "\n")
+    print_decision(report, console, html)
+
+
 def print_decision(report: Json, console: Console, html: Path) -> None:
-    """Everything that the gate says at its end; the verdict in the last line. html: the report for a browser."""
-    found = decision.failing(report)
+    """Print the findings and the next steps, with the decision in the last line.
+
+    Args:
+        report: The report of a gate.
+        console: Where to print.
+        html: The HTML report, whose path is printed.
+    """
+    findings = decision.failing(report)
     run = _run(html)
-    shown = found[:MOST_FINDINGS] if console.is_terminal else found
+    shown = findings[:MOST_FINDINGS] if console.is_terminal else findings
     console.print()
     for finding in shown:
         _print_finding(report, finding, run, console)
-    if len(found) > len(shown):
-        _line(console, Text(f"and {summary.plural(len(found) - len(shown), 'more new finding')}, in the report\n"))
+    if len(findings) > len(shown):
+        _line(console, Text(f"and {summary.plural(len(findings) - len(shown), 'more new finding')}, in the report\n"))
     for sentence in _rest(report):
         _line(console, Text(decision.plain(sentence)), 2)
-    for label, command in _next_steps(report, run, found):
+    for label, command in _next_steps(report, run, findings):
         _line(console, Text(label, style="dim"))
         _command(console, command)
     _line(console, Text(f"report: {html}"))
@@ -55,23 +78,23 @@ def _print_finding(report: Json, finding: Json, run: str, console: Console) -> N
         ("where", summary.region(finding)),
         ("clause", quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
         ("call", decision.operands(finding)),
-        *(("result" if place == 0 else "", line) for place, line in enumerate(decision.results(finding))),
+        *(("result" if number == 0 else "", line) for number, line in enumerate(decision.results(finding))),
         ("seen in", decision.seen(finding)),
     ]
-    for label, said in rows:
-        if said:
-            _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(said)), 2, _LABEL)
-    _command(console, replay_line(report, finding, run, SHORT if console.is_terminal else MOST_ARGUMENT))
+    for label, words in rows:
+        if words:
+            _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(words)), 2, _LABEL)
+    _command(console, replay_line(report, finding, run, SHORT_LINE if console.is_terminal else MOST_ARGUMENT))
     console.print()
 
 
 def _cut(quoted: str, identity: str) -> str:
-    """A long quotation without its end; the clause's id tells where the rest is."""
+    """Cut a long quotation, and add the clause's id so that the rest can be found."""
     return f'{quoted[: MOST_CLAUSE - len(identity)].rstrip()}..." ({identity})'
 
 
 def _rest(report: Json) -> Iterable[str]:
-    """What is said besides the new findings, a line each."""
+    """Yield one line for everything besides new findings."""
     gate = report["gate"]
     for finding in decision.known(report):
         yield f"{decision.standing(finding)}: {finding['summary']}"
@@ -83,33 +106,33 @@ def _rest(report: Json) -> Iterable[str]:
     if missing := decision.unsupported(report):
         yield f"unsupported: {'; '.join(missing)}"
     if reason := decision.besides(report):
-        yield f"besides: {reason}"
+        yield f"also: {reason}"
 
 
-def _next_steps(report: Json, run: str, found: list[Json]) -> Iterable[tuple[str, str]]:
+def _next_steps(report: Json, run: str, findings: list[Json]) -> Iterable[tuple[str, str]]:
     where = ["--run", run] if run != report["run"]["id"] else []
     if report["gate"]["ledger"] != str(select.LEDGER):
         where += ["--ledger", report["gate"]["ledger"]]
     if report["gate"]["stale"]:
-        yield "to remove what is stale:", shlex.join(["xverify", "ledger", "prune", *where])
-    if found:
-        accept = shlex.join(["xverify", "ledger", "accept", found[0]["id"], *where])
-        yield "to accept one for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
+        yield "to remove stale entries:", shlex.join(["xverify", "ledger", "prune", *where])
+    if findings:
+        accept = shlex.join(["xverify", "ledger", "accept", findings[0]["id"], *where])
+        yield "to accept a finding for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
 
 
 def _run(html: Path) -> str:
-    """How a command finds the run: by its id where it lies with the others, or by its directory."""
+    """Return the name of the run for commands: its id, or its folder if it is not with the other runs."""
     directory = html.parent
     return directory.name if directory.parent == select.RUNS else str(directory)
 
 
 def _command(console: Console, command: str) -> None:
-    """A line to paste: never folded by us, since a terminal that folds it gives it back whole."""
+    """Print a command without folding it, so that it can be copied."""
     console.print(Text(f"  {command}"), soft_wrap=True)
 
 
 def _line(console: Console, text: Text, indent: int = 0, hanging: int = 0) -> None:
-    """A line; in a terminal folded, all but its first line moved in by ``hanging``."""
+    """Print a line. In a terminal, fold it and indent all but the first line by ``hanging``."""
     if not console.is_terminal:
         console.print(Text(" " * indent).append_text(text), soft_wrap=True)
         return

@@ -1,6 +1,6 @@
-"""Everything that is made from a report, the parsed report.json, and from nothing else.
+"""Formats that are made from a report (the parsed report.json) and from nothing else.
 
-A format is one module of this package and one line of `FORMATS`.
+A format is one module of this package and one name in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,24 @@ from typing import Any
 
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
-from xverify.report.check import SCHEMA, check
+from xverify.report.schema import SCHEMA, check
 
-__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render"]
+__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render", "write_files"]
 
 FORMATS = ("html", "markdown", "json", "junit")
-"""What `render` makes."""
+"""Formats that `render` makes."""
 
 
 def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
-    """The report in a file. Raises DamagedFileError, a ValueError, when it cannot be read, is too large or is not
-    one."""
+    """Read a report from a file.
+
+    Args:
+        path: A report.json.
+        limit: Largest size that is read, in bytes.
+
+    Raises:
+        DamagedFileError: The file cannot be read, is too large, or is not a report. It is a ValueError.
+    """
     report = read_json(path, limit)
     try:
         check(report)
@@ -34,7 +41,11 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
 
 
 def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
-    """The report in one of `FORMATS`."""
+    """Return the report in one of `FORMATS`.
+
+    Raises:
+        ValueError: There is no such format.
+    """
     if format not in FORMATS:
         raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
     if format == "json":
@@ -44,15 +55,33 @@ def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
 
 
 def issue_body(report: Mapping[str, Any], finding: str) -> str:
-    """The body of an issue on one finding, in Markdown, for the people who maintain what it is about.
+    """Return an issue body about one finding, in Markdown.
 
-    Raises UsageError, a ValueError, when the report has no finding of that id.
+    It is written for the maintainers of the implementation or document.
+
+    Args:
+        report: The report that holds the finding.
+        finding: Id of the finding.
+
+    Raises:
+        UsageError: The report has no finding with that id. It is a ValueError.
     """
     from xverify.report.issue import render as make
 
     return _encodable(make(report, finding))
 
 
+def write_files(report: Mapping[str, Any], directory: Path) -> None:
+    """Write ``report.html`` and ``scripts/<finding id>.py`` into a run's directory."""
+    from xverify.report.script import scripts_of
+
+    folder = directory / "scripts"
+    folder.mkdir(parents=True, exist_ok=True)
+    for identity, text in scripts_of(report).items():
+        (folder / f"{identity}.py").write_text(text, encoding="utf-8")
+    (directory / "report.html").write_text(render(report, "html"), encoding="utf-8")
+
+
 def _encodable(text: str) -> str:
-    """Half a surrogate pair, which JSON can spell and UTF-8 cannot hold, becomes a question mark."""
+    """Replace lone surrogates by question marks: JSON can spell them, but UTF-8 cannot hold them."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Which versions show a finding, in the terminal and as JSON."""
+"""The result of a bisection, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from rich.text import Text
 
 from xverify.engine.bisect import Bisection, Edge, Trial
 
-_WORDS = {"shows": "shows it", "does not": "does not", "not tried": "could not be tried"}
+_WORDS = {"shows": "shows it", "does not": "does not", "not tried": "not tested"}
 _STYLES = {"shows": "red", "does not": "green", "not tried": "yellow"}
 
 
-def print_bisection(found: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
-    """A table of the versions that were tried, and the answer in a sentence, with what it rests on."""
+def print_bisection(result: Bisection, package: str, finding: str, offered: int, console: Console) -> None:
+    """Print a table of the tested versions, then the answer and its limits.
+
+    Args:
+        result: The result.
+        package: Name of the package whose versions were tested.
+        finding: Id of the finding.
+        offered: Number of versions that were available.
+        console: Where to print.
+    """
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column(Text(package), no_wrap=True)
     table.add_column(Text(finding), no_wrap=True)
-    table.add_column(Text("what it gives, or why it could not be tried"), overflow="fold")
-    for trial in found.trials:
+    table.add_column(Text("what it gives, or why it could not be tested"), overflow="fold")
+    for trial in result.trials:
         words = " ".join(trial.words.split())
         table.add_row(trial.version, Text(_WORDS[trial.state], style=_STYLES[trial.state]), Text(words))
     console.print(table)
     console.print()
-    _line(console, Text(f"{package}: {found.answer}.", style="bold"))
-    for sentence in _besides(found, offered):
+    _line(console, Text(f"{package}: {result.answer}.", style="bold"))
+    for sentence in _besides(result, offered):
         _line(console, Text(sentence, style="dim"))
 
 
@@ -34,32 +42,40 @@ def _line(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
 
-def _besides(found: Bisection, offered: int) -> list[str]:
-    """What the answer rests on."""
-    said = [f"{len(found.tried)} of {offered} versions were tried."]
-    if found.edges:
-        said.append(
-            "The versions on both sides were tried; the search assumes that it changes once between those it starts from."
+def _besides(result: Bisection, offered: int) -> list[str]:
+    """List the limits of the answer."""
+    sentences = [f"{len(result.tried)} of {offered} versions were tested."]
+    if result.edges:
+        sentences.append(
+            "The versions on both sides of the change were tested. The search assumes that there is only one change."
         )
-    elif len(found.tried) > 1:
-        said.append("Versions between those that were tried were not: they could differ.")
-    if found.failed:
-        said.append("Could not be tried: " + ", ".join(trial.version for trial in found.failed) + ".")
-    return said
+    elif len(result.tried) > 1:
+        sentences.append("The versions between them were not tested and could differ.")
+    if result.failed:
+        sentences.append("These could not be tested: " + ", ".join(trial.version for trial in result.failed) + ".")
+    return sentences
 
 
 def bisection_to_json(
-    found: Bisection, package: str, finding: str, offered: list[str], seconds: float
+    result: Bisection, package: str, finding: str, offered: list[str], seconds: float
 ) -> dict[str, Any]:
-    """The same as data. offered: the versions among which it was searched."""
+    """Return the result as JSON data.
+
+    Args:
+        result: The result.
+        package: Name of the package whose versions were tested.
+        finding: Id of the finding.
+        offered: Versions that were available, oldest first.
+        seconds: Duration of the search.
+    """
     return {
         "schema": "xverify.bisection/1",
         "finding": finding,
         "package": package,
         "offered": offered,
-        "trials": [_trial(trial) for trial in found.trials],
-        "edges": [_edge(edge) for edge in found.edges],
-        "answer": found.answer,
+        "trials": [_trial(trial) for trial in result.trials],
+        "edges": [_edge(edge) for edge in result.edges],
+        "answer": result.answer,
         "seconds": round(seconds, 1),
     }
 

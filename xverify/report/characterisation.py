@@ -1,4 +1,7 @@
-"""What each implementation computes under each edition: its cells, gathered by the recipe that gives every value."""
+"""Recipes that each implementation computes under each edition.
+
+Cells with the same status and the same recipe are shown together.
+"""
 
 from __future__ import annotations
 
@@ -10,56 +13,69 @@ from xverify.report import summary
 from xverify.report.summary import Json
 
 MOST_NAMES = 6
-"""Names of recipes that are listed for a cell; the rest is counted, and in the report."""
+"""Number of recipe names that are listed for a cell. The rest is counted."""
 
 _ROW = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "variant")
+"""Fields of a cell that stand at the head of a row."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cells that differ in granularity only: the head's five fields, and the cell of each granularity or None."""
+    """Cells that differ in granularity only."""
 
     head: tuple[str, ...]
+    """Values of the fields in `_ROW`."""
     cells: tuple[Json | None, ...]
+    """The cell of each granularity, or None."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Cells of one status and one recipe. words: the recipe as a sentence's predicate, empty where there is none."""
+    """Cells that have the same status and the same recipe."""
 
     status: str
     words: str
+    """Description of the recipe, as a predicate; empty if no recipe is known."""
     name: str
+    """Name of the recipe; empty if none is known."""
     legal: bool
+    """True if the edition admits the recipe."""
     equal: int
+    """Number of recipes that are proven equal on these types."""
     granularities: tuple[str, ...]
+    """Granularities of the columns of `rows`."""
     rows: tuple[Row, ...]
     cells: int
+    """Number of cells."""
     values: int
+    """Number of compared values."""
 
 
 @dataclass(frozen=True)
 class Characterised:
-    """One implementation under one edition: its recipes, the worst status first, and of how many cells each is."""
+    """The recipes of one implementation under one edition."""
 
     subject: str
+    """Label of the implementation."""
     recipes: tuple[Recipe, ...]
+    """Recipes, worst status first."""
     statuses: tuple[tuple[str, int], ...]
+    """Number of cells of each status."""
 
 
 def characterise(report: Json) -> dict[str, list[Characterised]]:
-    """Every implementation that has cells, by edition, in the report's order."""
+    """Return the recipes of every implementation that has cells, by edition, in the order of the report."""
     cells: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for cell in report["coverage"]["cells"]:
         cells[cell["contract"], cell["subject"]].append(cell)
     words = {e["id"]: {r["name"]: r["words"] for r in e["readings"]} for e in report["editions"]}
-    found = {}
+    by_contract = {}
     for contract in summary.contracts(report):
         subjects = [subject for subject in summary.subjects(report) if (contract, subject) in cells]
         if subjects:
             readings = words.get(contract, {})
-            found[contract] = [_characterised(s, cells[contract, s], readings) for s in subjects]
-    return found
+            by_contract[contract] = [_characterised(s, cells[contract, s], readings) for s in subjects]
+    return by_contract
 
 
 def _characterised(subject: str, cells: Sequence[Json], readings: Mapping[str, str]) -> Characterised:
@@ -74,8 +90,10 @@ def _characterised(subject: str, cells: Sequence[Json], readings: Mapping[str, s
 
 
 def _recipe(cell: Json, readings: Mapping[str, str]) -> tuple[str, str, bool]:
-    """Name and words of a cell's recipe, and whether the text admits it; of a report that does not say which it is,
-    the first reading that explains every value."""
+    """Return name and words of a cell's recipe, and True if the edition admits it.
+
+    A report that names no recipe may list the readings that explain every value. Then the first of them counts.
+    """
     by = cell.get("attribution")
     if by is not None:
         return by["reading"], by["words"], by["legal"]
@@ -107,7 +125,7 @@ def _gathered(key: tuple[str, str, str, bool, int], cells: Sequence[Json]) -> Re
 
 
 def undistinguished(cell: Json) -> str:
-    """The recipes that the values of a cell did not exclude, named; empty when there is none."""
+    """List the recipes that the values of a cell did not exclude; empty if there is none."""
     left = cell.get("remaining")
     if left is None or not (left["others"] or left["more"]):
         return ""
@@ -118,5 +136,5 @@ def undistinguished(cell: Json) -> str:
 
 
 def indistinguishable(equal: int) -> str:
-    """What is said of recipes that are proven equal on a cell's types; empty when there is none."""
+    """Count the recipes that are proven equal on the types of a cell; empty if there is none."""
     return f"indistinguishable here: {summary.plural(equal, 'equal recipe')}" if equal else ""

@@ -1,4 +1,4 @@
-"""The report in a terminal, and progress while a sweep works."""
+"""The report in a terminal, and the progress of a run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from xverify.report.summary import Json
 _STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
 
 MOST_FINDINGS = 24
-"""Findings that are listed in a terminal, the worst first; a log gets all."""
+"""Number of findings listed in a terminal, worst first. A log gets all."""
 
 QUIET_SECONDS = 10.0
-"""Between two lines of progress where there is no terminal."""
+"""Seconds between two lines of progress where the output is not a terminal."""
 
 
 def print_summary(report: Json, console: Console) -> None:
-    """What each implementation does under each edition, the findings, and how far to trust what was not found."""
+    """Print the matrix of implementations and editions, the findings, and the coverage."""
     console.print()
     for operator, contracts in summary.operators(report).items():
         _print_table(report, operator, contracts, console)
@@ -51,7 +51,7 @@ def print_summary(report: Json, console: Console) -> None:
 
 
 def _print_table(report: Json, operator: str, contracts: list[str], console: Console) -> None:
-    """One operator: its editions down, across the implementations that have something to say of them."""
+    """Print one operator: editions down, and across the implementations that have a result."""
     matrix = summary.matrix(report, merged=True)
     names = list(dict.fromkeys(summary.base(subject) for subject in summary.subjects(report)))
     present = [name for name in names if any((contract, name) in matrix for contract in contracts)]
@@ -79,7 +79,7 @@ def _entry(entry: summary.Entry) -> Text:
 
 
 def _print_history(history: History, console: Console) -> None:
-    """What changed between the versions of one implementation, which stand across."""
+    """Print the changes between versions of one implementation, with the versions across."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
     table.add_column(Text(f"{history.name}: what changed"), overflow="fold")
     for version in history.versions:
@@ -101,7 +101,7 @@ def _print_workers(workers: Iterable[Json], console: Console) -> None:
 
 
 def _print_findings(findings: list[Json], console: Console) -> None:
-    """A finding a line where programs read the output, a table where people do."""
+    """Print a table in a terminal, and one finding per line elsewhere."""
     known = sum(finding["known"] for finding in findings)
     heading = f"{summary.plural(len(findings), 'finding')}" + (f", {known} of them in the ledger" if known else "")
     _line(console, Text(heading, style="bold"))
@@ -135,11 +135,14 @@ def _print_trust(report: Json, console: Console) -> None:
     )
     untested = sum(not clause["tested"] for clause in summary.clauses(report).values())
     if untested:
-        _line(console, Text(f"clauses that no call tested: {untested}", style="yellow"))
+        _line(console, Text(f"clauses without a test: {untested}", style="yellow"))
     for sentence in report["run"].get("left_out", ()):
         _line(console, Text(sentence, style="yellow"))
     missing = ", ".join(trust["not_met"])
-    _line(console, Text(f"not met: {missing}" if missing else "everything on the list was met", style="dim"))
+    _line(
+        console,
+        Text(f"not tested: {missing}" if missing else "everything on the coverage list was tested", style="dim"),
+    )
 
 
 def _line(console: Console, text: Text) -> None:
@@ -147,7 +150,7 @@ def _line(console: Console, text: Text) -> None:
 
 
 def _sentence(finding: Json) -> str:
-    """A finding's summary, and where it holds."""
+    """Return the summary of a finding with its region."""
     where = summary.region(finding)
     return _one_line(finding["summary"] + (f" ({where})" if where else ""))
 
@@ -157,11 +160,15 @@ def _one_line(text: str) -> str:
 
 
 class ConsoleProgress:
-    """A consumer of events: a bar with live counts in a terminal, a plain line now and then elsewhere.
-
-    task: "sweep", or "gate": its user waits for the first fault, which is said at once."""
+    """A consumer of events that shows progress: a bar in a terminal, and a line now and then elsewhere."""
 
     def __init__(self, console: Console | None = None, task: str = "sweep") -> None:
+        """Start without output.
+
+        Args:
+            console: Where to print.
+            task: "sweep" or "gate". A gate announces the first fault at once, because its user waits for it.
+        """
         self._console = console or Console()
         self._name = task
         self._live = self._console.is_terminal
@@ -178,7 +185,7 @@ class ConsoleProgress:
             case SweepStarted():
                 self._start(event)
             case WorkerReady(name, version):
-                self._say(f"{name} {version} answers", quiet=True)
+                self._say(f"{name} {version} is ready", quiet=True)
             case WorkerFailed(name, sentence):
                 self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
             case Progressed():
@@ -197,7 +204,7 @@ class ConsoleProgress:
                 self.close()
 
     def close(self) -> None:
-        """Leave the terminal as it was; also after Ctrl-C, and more than once."""
+        """Restore the terminal. May be called more than once, also after Ctrl-C."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -251,6 +258,6 @@ class ConsoleProgress:
             self._bar.update(self._task, **changes)
 
     def _say(self, sentence: str, quiet: bool = False) -> None:
-        """A line of its own, above the bar where there is one; quiet ones only where there is none."""
+        """Print a line above the bar. Quiet lines are printed only where there is no bar."""
         if not (quiet and self._live):
             self._console.print(Text(_one_line(sentence)), soft_wrap=True)

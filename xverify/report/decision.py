@@ -1,25 +1,27 @@
-"""What every format says of a gate's decision, worked out once: which findings count, in which words, and what was seen."""
+"""Words for a gate's decision, the same in every format."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xverify.report import summary
 from xverify.report.summary import Json
 
 OUTCOMES = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
-"""How an outcome is called, by its name in the report."""
+"""Words for the outcomes in a report."""
 
 MOST_SHOWN = 4
-"""Values of an operand that are shown."""
+"""Number of operand values shown."""
 
 MOST_PLACES = 3
-"""Places of a result that are compared with what is legal there."""
+"""Number of wrong result elements shown."""
 
 MOST_MESSAGE = 200
-"""Characters of a refusal's message, of its first line."""
+"""Number of characters shown of the first line of an error message."""
 
 _COMMAND = re.compile(r"#(?=#)|(?<!\S):(?=:)")
 _FIELDS = ("x_dtype", "granularity", "scale_dtype", "out_dtype", "zero_point_dtype", "variant")
@@ -33,7 +35,7 @@ _KEY = ("contract", *_FIELDS)
 
 
 def plain(text: str) -> str:
-    """Text of others on one line, without anything that a terminal or a CI service takes as a command."""
+    """Return foreign text on one line, without anything that a terminal or a CI service runs."""
     shown = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in _joined(text)
     )
@@ -45,56 +47,56 @@ def _joined(text: str) -> str:
 
 
 def state(finding: Json) -> str:
-    """How a finding stands to the ledger: "new", "known", "expired" or "changed"."""
+    """Return the ledger state of a finding: "new", "known", "expired" or "changed"."""
     return str(finding["ledger"]["state"]) if "ledger" in finding else "known" if finding["known"] else "new"
 
 
 def failing(report: Json) -> list[Json]:
-    """The findings that the gate fails on, worst first."""
+    """List the findings on which the gate fails, worst first."""
     ids = set(report["gate"]["failing"])
     return [finding for finding in summary.findings(report) if finding["id"] in ids]
 
 
 def known(report: Json) -> list[Json]:
-    """The findings that the ledger excuses."""
+    """List the findings that the ledger accepts."""
     return [finding for finding in summary.findings(report) if state(finding) == "known"]
 
 
 def harmless(report: Json) -> list[Json]:
-    """The findings on which no gate fails, though the ledger does not know them: ambiguities, and what was allowed."""
+    """List the findings on which no gate fails and that are not in the ledger, such as ambiguities."""
     apart = set(report["gate"]["failing"]) | {finding["id"] for finding in known(report)}
     return [finding for finding in summary.findings(report) if finding["id"] not in apart]
 
 
 def standing(finding: Json) -> str:
-    """How a finding stands to the ledger, in words; "" for a new one."""
+    """Describe the ledger state of a finding; empty for a new one."""
     entry = finding["ledger"]["entry"] if "ledger" in finding else ""
     return {
         "known": f"known as {entry}",
-        "expired": f"{entry} is expired",
-        "changed": f"{entry} is about these calls, but what gives the values has changed",
+        "expired": f"{entry} has expired",
+        "changed": f"{entry} covers these calls, but another recipe now gives their values",
     }.get(state(finding), "")
 
 
 def outcome(report: Json) -> str:
-    """PASS, FAIL or UNABLE."""
+    """Return PASS, FAIL or UNABLE."""
     return OUTCOMES[report["gate"]["outcome"]]
 
 
 def verdict(report: Json) -> str:
-    """The decision in one sentence that begins with the kernel's name, without its first word: `outcome`."""
-    target, said = report["gate"]["target"], predicate(report)
-    # A reason may go on from the kernel's name, as in "kernel.py:f could not be run".
-    return f"{target}{' ' if _begins_with_name(report) else ': '}{said}"
+    """Return the decision as one sentence that begins with the kernel's name, to follow `outcome`."""
+    target, sentence = report["gate"]["target"], predicate(report)
+    # A reason may begin with the kernel's name, as in "kernel.py:f could not be run".
+    return f"{target}{' ' if _begins_with_name(report) else ': '}{sentence}"
 
 
 def predicate(report: Json) -> str:
-    """The same without the kernel's name at its beginning."""
+    """Return the decision without the kernel's name at its beginning."""
     gate = report["gate"]
-    said = {"pass": "", "unable": gate["reason"], "findings": _counted(report)}[gate["outcome"]]
-    said = said.removeprefix(f"{gate['kernel']} ") if _begins_with_name(report) else said
-    far = extent(report) if gate["calls"] or not said else ""
-    return "; ".join(filter(None, (said, far)))
+    sentence = {"pass": "", "unable": gate["reason"], "findings": _counted(report)}[gate["outcome"]]
+    sentence = sentence.removeprefix(f"{gate['kernel']} ") if _begins_with_name(report) else sentence
+    covered = extent(report) if gate["calls"] or not sentence else ""
+    return "; ".join(filter(None, (sentence, covered)))
 
 
 def _begins_with_name(report: Json) -> bool:
@@ -103,10 +105,10 @@ def _begins_with_name(report: Json) -> bool:
 
 
 def _counted(report: Json) -> str:
-    """Such as "3 new findings (2 violations, 1 crash), 1 expired, 2 known"."""
-    found = failing(report)
-    states = Counter(map(state, found))
-    verdicts = Counter(finding["verdict"] for finding in found if state(finding) == "new")
+    """Count the findings: "3 new findings (2 violations, 1 crash), 1 expired, 2 known"."""
+    findings = failing(report)
+    states = Counter(map(state, findings))
+    verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts))
     parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
@@ -114,7 +116,7 @@ def _counted(report: Json) -> str:
 
 
 def extent(report: Json) -> str:
-    """To what the kernel was held, with how many calls, and how long that took."""
+    """Describe the coverage: editions, calls, values, cells and seconds."""
     gate = report["gate"]
     editions = [edition["id"] for edition in report["editions"]]
     what = ", ".join(editions) if len(editions) < 3 else summary.plural(len(editions), "edition")
@@ -133,7 +135,7 @@ def extent(report: Json) -> str:
 
 
 def besides(report: Json) -> str:
-    """Why the gate could not do all of its work, where it fails for another reason."""
+    """Explain why a gate that fails could not do the rest of its work; empty if it did."""
     gate = report["gate"]
     return str(gate["reason"]) if gate["outcome"] == "findings" else ""
 
@@ -142,12 +144,12 @@ def besides(report: Json) -> str:
 
 
 def _cells(report: Json) -> dict[tuple[str, ...], set[str]]:
-    """The statuses of the kernel's cells; its paths taken together."""
-    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    """Return the statuses of the kernel's cells, with all its paths together."""
+    statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for cell in report["coverage"]["cells"]:
         if _is_kernels(report, cell):
-            found[tuple(cell[field] for field in _KEY)].add(cell["status"])
-    return found
+            statuses[tuple(cell[field] for field in _KEY)].add(cell["status"])
+    return statuses
 
 
 def _is_kernels(report: Json, cell: Json) -> bool:
@@ -156,41 +158,44 @@ def _is_kernels(report: Json, cell: Json) -> bool:
 
 
 def unsupported(report: Json) -> list[str]:
-    """What the kernel says that it does not implement, in words: what is never answered, then how many cells besides."""
-    # Cells that a text leaves open say nothing: there any refusal is as good as any other.
+    """Describe the types and structures that the kernel does not implement.
+
+    Types and granularities that it never answers come first, then the number of other cells.
+    """
+    # Cells that the text leaves open say nothing, because every refusal is legal there.
     judged = {key: statuses - {"unspecified"} for key, statuses in _cells(report).items()}
     cells = {key: statuses for key, statuses in judged.items() if statuses}
     left = {key for key, statuses in cells.items() if statuses == {"unsupported"}}
     if not left:
         return []
     if len(left) == len(cells):
-        return ["everything that was asked"]
+        return ["every call that was made"]
     whole = _never(cells, left)
-    named: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[str]] = defaultdict(list)
     while whole:
-        # What explains most goes first: a type met in unsupported blocks alone is not why they are unsupported.
+        # Take the largest explanation first. Otherwise a type that occurs only in unsupported blocks would explain them.
         (field, value), most = max(whole.items(), key=lambda item: (len(item[1] & left), -_FIELDS.index(item[0][0])))
         if not most & left:
             break
-        named[field].append(value)
+        values[field].append(value)
         left -= most
-    said = [_in_words(field, named[field]) for field in _FIELDS if field in named]
+    parts = [_in_words(field, values[field]) for field in _FIELDS if field in values]
     if left:
-        said.append(
-            f"{summary.plural(len(left), 'cell')} {'besides' if said else 'in all'}, such as {_cell(min(left))}"
+        parts.append(
+            f"{summary.plural(len(left), 'cell')} {'besides' if parts else 'in all'}, such as {_cell(min(left))}"
         )
-    return said
+    return parts
 
 
 def _never(
     cells: Mapping[tuple[str, ...], set[str]], left: set[tuple[str, ...]]
 ) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    """The cells of each field's value of which none is supported."""
+    """Return the cells of each field value for which the kernel supports no cell."""
     by_value: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):
             by_value[field, value].add(key)
-    return {named: keys for named, keys in by_value.items() if keys <= left}
+    return {field_value: keys for field_value, keys in by_value.items() if keys <= left}
 
 
 def _in_words(field: str, values: Sequence[str]) -> str:
@@ -211,14 +216,14 @@ def _cell(key: Sequence[str]) -> str:
 
 
 def clause(report: Json, finding: Json) -> str:
-    """The clause that a finding contradicts, quoted, and its id."""
-    found = summary.clauses(report).get(finding["clause"])
-    quoted = f'"{_joined(found["text"])}"' if found and found["text"] else _joined(found["note"]) if found else ""
+    """Quote the clause that a finding contradicts, with its id."""
+    entry = summary.clauses(report).get(finding["clause"])
+    quoted = f'"{_joined(entry["text"])}"' if entry and entry["text"] else _joined(entry["note"]) if entry else ""
     return f"{quoted} ({finding['clause']})" if quoted else str(finding["clause"])
 
 
 def operands(finding: Json) -> str:
-    """The witness' operands and attributes, shortly; "" where there is no witness."""
+    """Describe the operands and attributes of the finding's call; empty without a call."""
     if finding["witness"] is None:
         return ""
     call = finding["witness"]["call"]
@@ -232,26 +237,26 @@ def _tensor(tensor: Json) -> str:
     if "hex" not in tensor:
         return f"{kind} {tensor['generator']}".rstrip()
     pairs = [f"{data} ({code})" for data, code in zip(tensor["data"], tensor["hex"], strict=False)]
-    return f"{kind} {', '.join(pairs[:MOST_SHOWN])}" + (", ..." if len(pairs) > MOST_SHOWN else "")
+    return f"{kind} {', '.join(pairs[:MOST_SHOWN])}".rstrip() + (", ..." if len(pairs) > MOST_SHOWN else "")
 
 
 def results(finding: Json) -> list[str]:
-    """What came of the witness and what was legal: a line for each of the first wrong places, or one for the whole."""
+    """Describe the results: a line for each wrong element, or one line for an outcome without values."""
     witness = finding["witness"]
     if witness is None or (witness["got"] is None and not witness["legal"]):
         return []
     lines = [_place(entry) for entry in witness["legal"][:MOST_PLACES]] or [_came(witness["got"])]
     more = len(witness["legal"]) - MOST_PLACES
-    return [*lines, f"and at {summary.plural(more, 'other place')}"] if more > 0 else lines
+    return [*lines, f"and at {summary.plural(more, 'other element')}"] if more > 0 else lines
 
 
 def _place(entry: Json) -> str:
-    legal = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
+    legal = " or ".join(f"{result['decimal']} ({result['hex']})" for result in entry["legal"])
     return f"at {entry['index']} gives {entry['got_decimal']} ({entry['got']}); legal: {legal}"
 
 
 def _came(got: Json) -> str:
-    notes = f"; seen besides: {', '.join(got['notes'])}" if got["notes"] else ""
+    notes = f"; also seen: {', '.join(got['notes'])}" if got["notes"] else ""
     if got["tensor"] is not None:
         return f"gives {_tensor(got['tensor'])}{notes}"
     first, *more = [line.strip() for line in got["message"].splitlines() if line.strip()] or [""]
@@ -260,9 +265,63 @@ def _came(got: Json) -> str:
 
 
 def seen(finding: Json) -> str:
-    """How far a finding goes."""
+    """Count the calls, values and cells that show a finding."""
     values = f", {summary.plural(finding['values'], 'value')}" if finding["values"] else ""
     cells = f", {summary.plural(len(finding['cells']), 'cell')}" if finding["cells"] else ""
     ulp = f", up to {summary.grouped(finding['max_ulp'])} ULP" if finding["max_ulp"] > 0 else ""
-    small = {"not reached": "; not shrunk to the smallest call"}.get(finding["shrunk"], "")
+    small = {"not reached": "; not reduced to the smallest call"}.get(finding["shrunk"], "")
     return f"{summary.plural(finding['cases'], 'call')}{values}{cells}{ulp}{small}"
+
+
+# -- replaying ---------------------------------------------------------------------------------------------------------
+
+MOST_ARGUMENT = 100_000
+"""Longest call in a command line, in characters. Linux limits an argument to 128 KiB."""
+
+SHORT_LINE = 2_000
+"""Longest call, in characters, where a longer one would bury the text around it."""
+
+
+def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARGUMENT) -> str:
+    """Return the command that repeats a finding of a gate, quoted for a POSIX shell.
+
+    It has the form ``xverify replay 'CALL' --kernel TARGET --was VERDICT`` and needs no report. A call that cannot be
+    written as a line, or only as a long one, is replaced by the finding's id; the command then reads the report.
+
+    Args:
+        report: The report of a gate.
+        finding: A finding of it.
+        run: Id, directory or file of the run, for the form with the id. The default is the run's id.
+        most: Longest call, in characters.
+    """
+    gate = report["gate"]
+    line = finding.get("line", "")
+    words = ["xverify", "replay"]
+    if line and len(line) <= most:
+        threads = ["--threads"] if finding["subject"]["options"] == "threads" else []
+        words += [line, *_to_what(gate), *threads, "--was", _was(finding)]
+    else:
+        words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
+    return shlex.join(words)
+
+
+def _to_what(gate: Json) -> list[str]:
+    """Return the options that say how the gate judged. The form with the id finds them in the report."""
+    words = ["--kernel", gate["target"], *_files(gate)]
+    if gate["like"]:
+        words += ["--like", gate["like"]]
+    if gate["denormals"] == "flush":
+        words += ["--denormals", "flush"]
+    return words
+
+
+def _files(gate: Json) -> list[str]:
+    """Return the options that a report does not hold: the user's own editions, and --strict."""
+    files = [word for file in gate.get("contract_files", ()) for word in ("--contract", file)]
+    return [*files, "--strict"] if gate.get("strict") else files
+
+
+def _was(finding: Json) -> str:
+    """Return the verdict and, where shrinking needed them, the readings. Their names contain no comma."""
+    readings: list[Any] = list(finding.get("readings", ()))
+    return ":".join([finding["verdict"], *([",".join(map(str, readings))] if readings else [])])

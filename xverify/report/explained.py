@@ -1,4 +1,4 @@
-"""One value explained, in the terminal and as JSON."""
+"""The explanation of one value, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from xverify.engine.explain import Answer, Explanation, Result
 from xverify.engine.store import describe
 
 MOST_NAMES = 3
-"""Readings that are named of each result, unless all are asked for."""
+"""Number of readings named for each result, without --all."""
 
 MOST_RESULTS = 12
-"""Results shown that nothing admits and nobody gives, unless all are asked for."""
+"""Number of results shown that no reading admits and no implementation gives, without --all."""
 
 NARROWEST = 60
-"""Columns that the words for a result's readings need beside it."""
+"""Number of columns that the description of a reading needs beside its result."""
 
 _VERDICTS = {
     "allowed": "The edition allows this call.",
-    "forbidden": "The edition forbids this call, so no result of it is legal, by",
-    "unspecified": "The edition leaves this call open, so no result of it is legal or illegal, by",
+    "forbidden": "The edition forbids this call, so it has no legal result. The clause:",
+    "unspecified": "The edition leaves this call open, so its results are neither legal nor illegal. The clause:",
 }
 _LEGAL = {True: "legal", False: "illegal", None: ""}
 
@@ -37,9 +37,14 @@ _LEGAL = {True: "legal", False: "illegal", None: ""}
 def print_explanation(
     explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str], console: Console, every: bool = False
 ) -> None:
-    """Tables of the call, of what the readings give and of what the implementations give, with the clauses quoted.
+    """Print the call, the results of the readings and of the implementations, and the clauses.
 
-    every: all readings by name and all results, where otherwise the most important are shown.
+    Args:
+        explanation: Results of all readings.
+        answers: Results of implementations.
+        left_out: A sentence for each implementation that was not run.
+        console: Where to print.
+        every: Print all readings by name and all results, instead of the most important ones.
     """
     contract = explanation.contract
     _line(console, Text.assemble((contract.id, "bold"), "  ", contract.title))
@@ -90,9 +95,9 @@ def _print_call(explanation: Explanation, console: Console) -> None:
 
 def _print_results(explanation: Explanation, answers: Sequence[Answer], console: Console, every: bool) -> None:
     dtype = explanation.out_dtype
-    given = {answer.code for answer in answers}
-    chosen = [r for r in explanation.results if r.admitted or r.code in given]
-    rest = [r for r in explanation.results if not r.admitted and r.code not in given]
+    given_codes = {answer.code for answer in answers}
+    chosen = [r for r in explanation.results if r.admitted or r.code in given_codes]
+    rest = [r for r in explanation.results if not r.admitted and r.code not in given_codes]
     shown = rest if every else rest[:MOST_RESULTS]
     rows = []
     is_allowed = explanation.judgement.verdict == "allowed"
@@ -109,14 +114,15 @@ def _print_results(explanation: Explanation, answers: Sequence[Answer], console:
     _print_rows(rows, console)
     if len(shown) < len(rest):
         _line(
-            console, f"and {len(rest) - len(shown)} other results of readings that are not admitted; --all shows them"
+            console,
+            f"and {len(rest) - len(shown)} results of readings that the edition does not admit; --all shows them",
         )
     if explanation.subnormal is not None:
-        _line(console, "A subnormal result may also come out as zero of its sign: see 'subnormal' below.")
+        _line(console, "A subnormal result may also be a zero of the same sign: see 'subnormal' below.")
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
-    """A table of results; where the terminal is too narrow for the readings beside them, they stand below."""
+    """Print a table of results, with the readings below each result where the terminal is narrow."""
     heads = ("result", "bits", "", "clause", "ULP off")
     widths = [max(map(len, column)) + 2 for column in zip(heads, *(row[:-1] for row in rows), strict=True)]
     if console.width - sum(widths) >= NARROWEST:
@@ -132,7 +138,7 @@ def _print_rows(rows: Sequence[tuple[str, ...]], console: Console) -> None:
 
 
 def bits(dtype: str, code: int) -> str:
-    """A result's bits; of NaN every code is as good."""
+    """Return a result's bits in hexadecimal, or "any NaN"."""
     return "any NaN" if decimal(dtype, code) == "nan" else hexadecimal(dtype, code)
 
 
@@ -143,7 +149,7 @@ def _ulp(result: Result) -> str:
 
 
 def _readings(result: Result, every: bool) -> str:
-    """What the first reading does, in words, and the names of the others; of a legal result, those that are admitted."""
+    """Describe the first reading, and name the others. For a legal result, these are the admitted ones."""
     if every:
         return "\n".join(f"{reading.words} ({reading.name})" for reading in result.readings)
     listed = result.admitted or result.others
@@ -165,9 +171,7 @@ def _print_answers(
         console.print(table, highlight=False)
     like = explanation.contract.like
     if answers and like:
-        _line(
-            console, f"They were asked as for {like}, whose calls have the same form, and know nothing of this edition."
-        )
+        _line(console, f"They ran calls of {like}, which have the same form. They do not know this edition.")
     for sentence in left_out:
         _line(console, sentence)
 
@@ -179,7 +183,7 @@ def _who(answer: Answer) -> str:
 
 
 def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
-    """The value, its bits, and which of the results it is."""
+    """Return the value, its bits, and its relation to the results of the readings."""
     outcome = answer.outcome
     if outcome is None:
         return "nothing", "", answer.problem
@@ -187,27 +191,27 @@ def _gives(explanation: Explanation, answer: Answer) -> tuple[str, str, str]:
         first_line = outcome.message.partition("\n")[0]
         return outcome.kind, "", ": ".join(part for part in (outcome.error, first_line) if part)
     if answer.code is None:
-        odd = "" if explanation.problem else "is not of the due type and shape, or not the same everywhere"
+        odd = "" if explanation.problem else "has another type or shape than expected, or differs between elements"
         return describe(outcome), "", odd
     dtype = explanation.out_dtype
     return decimal(dtype, answer.code), bits(dtype, answer.code), which(explanation, answer.code)
 
 
 def which(explanation: Explanation, code: int) -> str:
-    """Which of the results a code is, in words."""
+    """Describe the relation of a code to the results of the readings, as a predicate."""
     result = explanation.result_of(code)
     if explanation.leaves_open(code):
-        return "is a subnormal result flushed to zero, which the edition leaves open"
+        return "is a subnormal flushed to zero, which the edition leaves open"
     if result is None:
-        return "is given by no known reading" if explanation.results else ""
+        return "is explained by no known reading" if explanation.results else ""
     if result.legal:
         return f"is legal: {_named(result.admitted)}"
     by = _named(result.admitted or result.others)
-    return f"is illegal, as by {by}" if result.legal is False else f"is as by {by}"
+    return f"is illegal: given by {by}" if result.legal is False else f"is given by {by}"
 
 
 def _cited(explanation: Explanation) -> Iterable[Clause]:
-    """The clauses that make results legal or that they contradict, each once."""
+    """Return the clauses that decide about the results, each once."""
     if explanation.judgement.verdict != "allowed":
         return ()
     clauses = {result.clause.id: result.clause for result in explanation.results}
@@ -217,17 +221,23 @@ def _cited(explanation: Explanation) -> Iterable[Clause]:
 
 
 def _quote(clause: Clause, edition: str, console: Console) -> None:
-    said = f'"{clause.text}"' if clause.text else "the document is silent"
+    quotation = f'"{clause.text}"' if clause.text else "the document is silent"
     note = f" ({clause.note})" if clause.note else ""
     name = clause.id.removeprefix(edition + "/")
-    _line(console, Text.assemble("  ", (name, "bold"), f", {clause.document}: {said}{note}"))
+    _line(console, Text.assemble("  ", (name, "bold"), f", {clause.document}: {quotation}{note}"))
 
 
 # -- JSON ---------------------------------------------------------------------------------------------
 
 
 def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], left_out: Sequence[str]) -> dict[str, Any]:
-    """Everything that is known of one value, as data: every result with every reading."""
+    """Return the whole explanation as JSON data: every result with every reading.
+
+    Args:
+        explanation: Results of all readings.
+        answers: Results of implementations.
+        left_out: A sentence for each implementation that was not run.
+    """
     contract, dtype = explanation.contract, explanation.out_dtype
     cited = [contract.clauses[identity] for identity in explanation.judgement.clauses]
     return {
@@ -270,7 +280,10 @@ def explanation_to_json(explanation: Explanation, answers: Sequence[Answer], lef
 
 
 def _legality(explanation: Explanation, answer: Answer) -> bool | None:
-    """Whether an answer is legal; None where the call has no legal set, or nothing that could be compared was given."""
+    """Return True if an answer is legal.
+
+    The result is None if the call has no legal set or the answer has no comparable value.
+    """
     if explanation.judgement.verdict != "allowed" or answer.code is None:
         return None
     if explanation.leaves_open(answer.code):

@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: no network, no other file.
+"""The report as one HTML file that needs no network and no other file.
 
-All text in it is escaped. A content security policy that names the file's own style and script by their digests
-keeps anything else from running, should escaping ever fail.
+All text in it is escaped. A content security policy names the digests of the file's own style and script, so nothing
+else runs even if escaping fails.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from xverify.core.verdict import Verdict
 from xverify.report import decision, summary
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json
 
 MOST_PLACES = 12
-"""Places of a result that are compared with what is legal there."""
+"""Number of result elements compared with their legal values."""
 
 MOST_SHOWN = 64
-"""Values of a tensor that are shown; the rest is in the report."""
+"""Number of tensor values shown. The rest is in the report."""
 
 
 def render(report: Json) -> str:
-    """The whole file. It shows the short form of scripts; those that decide are files beside it."""
+    """Return the HTML file.
+
+    It shows the short form of each script. The complete scripts are files beside it.
+    """
     ordered = summary.findings(report)
     return _template().render(
         report=report,
@@ -59,18 +62,21 @@ def render(report: Json) -> str:
 
 @dataclass(frozen=True)
 class Decided:
-    """What a gate made of its run. word: PASS, FAIL or UNABLE; sentence: the rest of the verdict, which goes on from
-    the kernel's name. replays: by finding."""
+    """The decision of a gate."""
 
     word: str
+    """PASS, FAIL or UNABLE."""
     tone: str
     sentence: str
+    """The rest of the decision, to be read after the kernel's name."""
     besides: str
+    """Reason why a failing gate could not do the rest of its work; empty if it did."""
     failing: list[Json]
     known: list[Json]
     stale: list[str]
     unsupported: list[str]
     replays: Mapping[str, str]
+    """Command that repeats each finding, by id."""
 
 
 def _decided(report: Json) -> Decided:
@@ -85,13 +91,15 @@ def _decided(report: Json) -> Decided:
         known=decision.known(report),
         stale=report["gate"]["stale"],
         unsupported=decision.unsupported(report),
-        replays={finding["id"]: replay_line(report, finding, most=SHORT) for finding in mine if finding["witness"]},
+        replays={
+            finding["id"]: replay_line(report, finding, most=SHORT_LINE) for finding in mine if finding["witness"]
+        },
     )
 
 
 def _answers(report: Json, subject: str) -> bool:
-    found = (summary.label(finding["subject"]) for finding in report["findings"])
-    return any(cell["subject"] == subject for cell in report["coverage"]["cells"]) or subject in found
+    labels = (summary.label(finding["subject"]) for finding in report["findings"])
+    return any(cell["subject"] == subject for cell in report["coverage"]["cells"]) or subject in labels
 
 
 def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:
@@ -101,16 +109,17 @@ def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Field:
-    """An entry, and the finding that it leads to: its own first, or that of the implementation's default path."""
+    """An entry of the matrix with the finding that it links to."""
 
     entry: summary.Entry
     subject: str
     finding: str
+    """Id of its own first finding, or of the first finding on the implementation's default path."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One operator: its editions down, across the implementations that have something to say of them."""
+    """One operator: editions down, and across the implementations that have a result."""
 
     domain: str
     name: str
@@ -170,12 +179,12 @@ def _template() -> Template:
 
 
 def _unbroken(text: str) -> str:
-    """A number and its noun stay on one line."""
+    """Keep a number and its noun on one line."""
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _shown(tensor: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The first values of an inline tensor, in decimal and bits."""
+    """Return the first values of an inline tensor, in decimal and in hexadecimal."""
     return list(zip(tensor["data"], tensor["hex"], strict=False))[:MOST_SHOWN]
 
 

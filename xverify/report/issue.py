@@ -1,35 +1,44 @@
-"""A finding as the body of an issue for the people who maintain the framework, or the document, that it is about.
+"""The body of an issue about one finding, for the maintainers of the implementation or document.
 
-It says in a stranger's English what happens, with a script that needs nothing of ours, what the text says, which results
-it allows and why, what is computed instead, and how far it goes.
+The readers do not know xverify, so none of its terms appear. The body shows a stand-alone script, the sentence of the
+text, the allowed results and why they are allowed, the actual results, and how much is affected.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import dataclass
 
 from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
+from xverify.oracles import all_oracles
 from xverify.report import summary
-from xverify.report.issue_words import PATHS, Case, lead, outside, title, titles
 from xverify.report.markdown import code, row, text
-from xverify.report.script import oracle_of, script_for
+from xverify.report.script import environment, oracle_of, script_for
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json
+from xverify.verify.variants import setting_of, without_setting
 
 MOST_SCRIPT = 50_000
-"""Characters of a script that an issue holds; GitHub takes 65 536 in all."""
+"""Longest script in an issue, in characters. GitHub allows 65 536 for the whole body."""
 
 MOST_ROWS = 12
-"""Rows of a table; the rest is counted."""
+"""Number of table rows. The rest is counted."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def render(report: Json, identity: str) -> str:
-    """The body of an issue on one finding, in Markdown; its first line is the title. Raises UsageError when the report
-    has no finding of that id, with the ids that come nearest."""
+    """Return the body of an issue in Markdown, with the title in its first line.
+
+    Args:
+        report: The report that holds the finding.
+        identity: Id of the finding.
+
+    Raises:
+        UsageError: The report has no finding with that id. The message names the nearest ids.
+    """
     by_id = {finding["id"]: finding for finding in report["findings"]}
     if identity not in by_id:
         raise UsageError(f"the report of run {report['run']['id']} has no finding {identity!r}{_near(identity, by_id)}")
@@ -49,18 +58,18 @@ def render(report: Json, identity: str) -> str:
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _near(identity: str, known: dict[str, Json]) -> str:
-    near = difflib.get_close_matches(identity, known, 3, 0.4)
-    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(known), 'finding')}"
+def _near(identity: str, findings: dict[str, Json]) -> str:
+    near = difflib.get_close_matches(identity, findings, 3, 0.4)
+    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(findings), 'finding')}"
 
 
 def _capital(sentence: str) -> str:
-    """A sentence's first letter, but not that of a name such as oneDNN."""
+    """Capitalise a sentence, but not a name such as oneDNN."""
     return sentence[:1].upper() + sentence[1:] if sentence.split(" ")[0] in ("the", "a", "no", "each") else sentence
 
 
 def fence(content: str, language: str = "") -> list[str]:
-    """Text as a code block that nothing in it can end: its fence is longer than any run of backticks inside."""
+    """Return text as a code block whose fence is longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall("`+", content)), default=0)
     marks = "`" * max(3, longest + 1)
     return [marks + language, content.rstrip("\n"), marks, ""]
@@ -75,7 +84,7 @@ def _script(case: Case) -> list[str]:
     full = script_for(finding, case.clause) if short is None and not large else ""
     if large or max(len(short or ""), len(full)) > MOST_SCRIPT:
         beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
-        too_large = "The smallest call that was found is" if large else "The script is"
+        too_large = "The smallest known call is" if large else "The script is"
         return [
             "## Script",
             "",
@@ -110,8 +119,8 @@ def _table_of_call(finding: Json) -> list[str]:
         shown = (_few(tensor["data"]), _few(tensor["hex"])) if "hex" in tensor else ("in the attached file", "")
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in call["attributes"].items()]
-    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
-    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
+    descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     return [*lines, ""]
 
 
@@ -120,16 +129,16 @@ def _few(values: list[str], most: int = 8) -> str:
 
 
 def _outcome(case: Case) -> list[str]:
-    """What comes of the call, where it is not a matter of single values."""
+    """Describe an outcome that is not a matter of single values, such as an error or a crash."""
     finding = case.finding
     got = finding["witness"]["got"] if finding["witness"] else None
     if got is None or finding["witness"]["legal"]:
         return []
     lines = ["## What it gives", ""]
     if got["tensor"] is None:
-        said = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
-        error = f" {code(got['error'])}" if got["error"] else ""
-        lines += [f"{said}{error}{':' if got['message'] else '.'}", ""]
+        ending = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
+        error = f" {'with ' * (finding['verdict'] == 'crash')}{code(got['error'])}" if got["error"] else ""
+        lines += [f"{ending}{error}{':' if got['message'] else '.'}", ""]
         return lines + (fence(got["message"][:4000], "text") if got["message"] else [])
     tensor = got["tensor"]
     kind = f"{code(tensor['dtype'])} of shape {code(str(tensor['shape']))}"
@@ -140,12 +149,12 @@ def _outcome(case: Case) -> list[str]:
 
 
 def _quotes(case: Case) -> list[str]:
-    """The sentence in question; for two documents, that of each."""
+    """Quote the sentence in question; for a conflict, the sentences of both documents."""
     clauses = summary.clauses(case.report)
-    asked = [case.clause]
+    candidates = [case.clause]
     if case.finding["verdict"] == "conflict" and not case.contradicts_itself:
-        asked.append(clauses.get(str(case.finding.get("detail", ""))))
-    quoted = [clause for clause in asked if clause is not None]
+        candidates.append(clauses.get(str(case.finding.get("detail", ""))))
+    quoted = [clause for clause in candidates if clause is not None]
     lines = ["## What the text says", ""] if quoted else []
     for clause in quoted:
         if clause["text"]:
@@ -157,7 +166,10 @@ def _quotes(case: Case) -> list[str]:
 
 
 def _allowed(case: Case) -> list[str]:
-    """The places where values are wrong or one of several, with what is allowed there and by which way of computing."""
+    """Return a table of the wrong or ambiguous elements, with the allowed results.
+
+    Each allowed result names the ways of computing that give it.
+    """
     finding = case.finding
     entries = finding["witness"]["legal"] if finding["witness"] else []
     if not entries:
@@ -165,7 +177,7 @@ def _allowed(case: Case) -> list[str]:
     readings = {r["name"]: r["words"] for edition in case.report["editions"] for r in edition["readings"]}
     readings |= {r["name"]: r["words"] for edition in case.report["editions"] if edition["id"] == finding["contract"]
                  for r in edition["readings"]}  # fmt: skip
-    names = list(dict.fromkeys(name for entry in entries for one in entry["legal"] for name in one["readings"]))
+    names = list(dict.fromkeys(name for entry in entries for result in entry["legal"] for name in result["readings"]))
     letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
     heading, columns = "What it gives, and what is allowed", ["it gives", "allowed"]
     if case.silent:
@@ -176,15 +188,15 @@ def _allowed(case: Case) -> list[str]:
     lines = [f"## {heading}", "", row(["at", *columns]), row(["---"] * 3, escape=False)]
     for entry in entries[:MOST_ROWS]:
         due = [
-            f"{one['decimal']} ({one['hex']}) by {', '.join(letters[name] for name in one['readings'])}"
-            for one in entry["legal"]
+            f"{result['decimal']} ({result['hex']}) by {', '.join(letters[name] for name in result['readings'])}"
+            for result in entry["legal"]
         ]
         lines.append(row([str(entry["index"]), f"{entry['got_decimal']} ({entry['got']})", " or ".join(due)]))
     lines += _more(len(entries) - MOST_ROWS, "value")
     lines += [
         "",
-        "The text does not say how each step is rounded, so a result counts as the formula's when some faithful way of "
-        "computing it gives that. The letters stand for an implementation that",
+        "The text does not say how each step is rounded, so a result is accepted if some faithful way of "
+        "computing the formula gives it. Each letter stands for an implementation that",
         "",
     ]
     lines += [f"- ({letters[name]}) {text(readings.get(name, name))}" for name in names]
@@ -196,7 +208,7 @@ def _more(count: int, noun: str) -> list[str]:
 
 
 def _instead(case: Case) -> list[str]:
-    """What the implementation computes, or how far off its values are when nobody knows."""
+    """Describe the arithmetic that explains the results, or their distance from allowed ones."""
     finding, by = case.finding, case.finding["attribution"]
     if finding["verdict"] not in ("violation", "mixed", "ambiguity"):
         return []
@@ -205,16 +217,16 @@ def _instead(case: Case) -> list[str]:
         lines = [
             "## What it computes" + (" instead" if finding["verdict"] == "violation" else ""),
             "",
-            f"Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}, on "
-            f"{summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}.",
+            f"Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}. "
+            f"This covers {summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}.",
         ]
         elsewhere = by.get("elsewhere")
         if elsewhere:
-            lines.append(f"On all other values they are those of one that {text(elsewhere['words'])}.")
+            lines.append(f"On all other values they equal those of an implementation that {text(elsewhere['words'])}.")
         return [*lines, ""]
     if finding["verdict"] == "ambiguity":
         return []
-    lines = ["## What it computes", "", "No way of computing that was tried gives these results: they are unexplained."]
+    lines = ["## What it computes", "", "No known way of computing gives these results: they are unexplained."]
     histogram = finding.get("ulp_histogram") or ()
     if histogram:
         lines += [
@@ -228,12 +240,12 @@ def _instead(case: Case) -> list[str]:
 
 
 def _distance(entry: Json) -> str:
-    said = summary.distance(entry)
-    return "NaN where a number is due, or a number where NaN is due" if said == "NaN" else said
+    ulp_range = summary.distance(entry)
+    return "NaN instead of a number, or a number instead of NaN" if ulp_range == "NaN" else ulp_range
 
 
 def _extent(case: Case) -> list[str]:
-    """How many values and calls, under which condition, of which types, on which ways through the implementation."""
+    """Count the affected values and calls, with conditions, types and paths."""
     finding = case.finding
     if not finding["cases"] or (summary.on_texts(finding) and case.contradicts_itself):
         return []
@@ -253,14 +265,14 @@ def _extent(case: Case) -> list[str]:
 
 
 def _where(finding: Json) -> list[str]:
-    found, words = finding.get("region"), summary.region(finding)
-    if found is None:
+    region, words = finding.get("region"), summary.region(finding)
+    if region is None:
         return []
     if not words:
         return ["No simple condition on the inputs tells the affected values from the others."]
     if words == "everywhere":
         return ["Every value of these types that was compared is affected."]
-    return [f"Affected are the values with {code(words)}: all that were seen, and no others."]
+    return [f"All values with {code(words)} are affected, and no others."]
 
 
 def _cells(cells: list[Json]) -> list[str]:
@@ -278,7 +290,7 @@ def _cells(cells: list[Json]) -> list[str]:
 
 
 def _others(case: Case) -> list[str]:
-    """What other implementations give for the call, and which of two documents each follows."""
+    """Describe the results of other implementations, and the document that each follows."""
     finding = case.finding
     lines = []
     if finding["others"]:
@@ -293,9 +305,9 @@ def _others(case: Case) -> list[str]:
     followed = finding.get("followed") or ()
     for entry in followed:
         name, _, options = entry["subject"].partition("[")
-        named = titles().get(name, name) + (f" [{options}" if options else "")
+        display_name = titles().get(name, name) + (f" [{options}" if options else "")
         follows = summary.follows(entry, case.document(entry["contract"]))
-        lines.append(f"- {text(_capital(named))} {text(follows)}.")
+        lines.append(f"- {text(_capital(display_name))} {text(follows)}.")
     return [*lines, ""] if followed else lines
 
 
@@ -308,14 +320,277 @@ def _versions(case: Case) -> list[str]:
         lines += [f"- {text(_capital(case.versioned))}", f"- {text(case.document(finding['contract']))}"]
     oracle = None if summary.on_texts(finding) else oracle_of(finding["subject"])
     needed = ["python", "numpy", "ml_dtypes", *(oracle.needs if oracle is not None else ())]
-    found = [(name, run["versions"].get(name, MISSING)) for name in needed]
-    named = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in found if v != MISSING)
+    packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
+    package_list = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING)
     machine = summary.machine(run)
-    lines += [f"- {text(named)}"] if named else []
+    lines += [f"- {text(package_list)}"] if package_list else []
     lines += [f"- {text(machine)}"] if machine else []
     made = f"xverify {run['versions'].get('xverify', '')}".strip()
     return [
         *lines,
         "",
-        f"Found with {text(made)} ({code(finding['id'])}), which compares implementations with their texts.",
+        f"Found with {text(made)} ({code(finding['id'])}), which compares implementations with their specifications.",
     ]
+
+
+# -- words that differ by verdict ---------------------------------------------------------------------------
+
+PATHS = {
+    "": "with default settings",
+    "optimization=off": "with graph optimizations off",
+    "initializers": "with scale and zero point as initializers",
+    "graph": "in a graph of more than one operator",
+    "graph optimization=off": "in a graph of more than one operator with graph optimizations off",
+    "graph optimization=basic": "in a graph of more than one operator with basic graph optimizations",
+    "graph optimization=extended": "in a graph of more than one operator with extended graph optimizations",
+    "graph optimization=all": "in a graph of more than one operator with all graph optimizations",
+}
+"""Descriptions of the paths through an implementation."""
+
+NOTES = {
+    "input-written": "writes to the memory of its inputs",
+    "output-aliases-input": "returns an output that shares memory with an input",
+}
+"""Descriptions of memory faults, as predicates."""
+
+_EDITION = re.compile(r", (seed|installed) edition$")
+"""Suffix of a title that means nothing to outsiders, who see the document instead."""
+
+
+def titles() -> dict[str, str]:
+    """Return the names of implementations for outsiders, by name."""
+    return {name: oracle.title for name, oracle in all_oracles().items() if oracle.title}
+
+
+def outside(subject: Json) -> str:
+    """Name an implementation for outsiders, with its setting if that is not the default.
+
+    Args:
+        subject: The subject of a finding, with at least a name.
+    """
+    return _plain(subject) + _with(subject)
+
+
+def setting(subject: Json) -> str:
+    """Name the setting of an implementation: its environment variables, or xverify's name for it."""
+    name = setting_of(subject["name"])
+    variables = environment({"role": "peer", **subject}) if name else {}
+    return " ".join(f"{variable}={value}" for variable, value in variables.items()) or name
+
+
+def _with(subject: Json) -> str:
+    setting_words = setting(subject)
+    return f" with {setting_words}" if setting_words else ""
+
+
+def _plain(subject: Json) -> str:
+    name = without_setting(subject["name"])
+    return titles().get(name, name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A finding with its report and its clause."""
+
+    report: Json
+    finding: Json
+    clause: Json | None
+
+    @property
+    def who(self) -> str:
+        return outside(self.finding["subject"])
+
+    @property
+    def versioned(self) -> str:
+        subject = self.finding["subject"]
+        return f"{_plain(subject)} {subject['version']}{_with(subject)}"
+
+    @property
+    def otherwise(self) -> str:
+        """Describe the difference between the default and another setting; empty for findings of another kind."""
+        subject, sentence = self.finding["subject"], str(self.finding["summary"])
+        name, setting_name = without_setting(subject["name"]), setting_of(subject["name"])
+        if not setting_name or not str(self.finding.get("detail", "")).startswith(setting_name):
+            return ""
+        return sentence.replace(name, _plain(subject), 1).replace(f"with {setting_name}", f"with {setting(subject)}", 1)
+
+    @property
+    def operator(self) -> str:
+        """The operator's common name."""
+        edition = self.edition(self.finding["contract"])
+        return _EDITION.sub("", edition["title"]) if edition else str(self.finding["contract"])
+
+    def edition(self, identity: str) -> Json | None:
+        return next((edition for edition in self.report["editions"] if edition["id"] == identity), None)
+
+    def document(self, identity: str) -> str:
+        """Return the location of an edition's text, or the identity if the report has no such edition."""
+        edition = self.edition(identity)
+        return str(edition["document"]) if edition else identity
+
+    @property
+    def documents(self) -> tuple[str, str]:
+        """The two documents of a conflict: the finding's own and the other one."""
+        return self.document(self.finding["contract"]), self.document(self.finding["subject"]["name"])
+
+    @property
+    def types(self) -> str:
+        """The types of the call: "int32 input, float32 output"."""
+        kinds = ((self.finding["x_dtype"], "input"), (self.finding["out_dtype"], "output"))
+        return ", ".join(f"{dtype} {what}" for dtype, what in kinds if dtype)
+
+    @property
+    def standing(self) -> str:
+        """The verb for the call: the text "allows" it, "forbids" it or "leaves open" what it gives."""
+        cells = self.finding["cells"]
+        if not cells:
+            return "forbids"
+        return "leaves open" if all("open: " in cell["variant"] for cell in cells) else "allows"
+
+    @property
+    def topic(self) -> str:
+        """The clause's name as words: "zero point type"."""
+        return str(self.finding["clause"]).rpartition("/")[2].replace("-", " ")
+
+    @property
+    def silent(self) -> str:
+        """The gap in the document where it says nothing; empty where it does."""
+        return str(self.clause["note"]) if self.clause is not None and not self.clause["text"] else ""
+
+    @property
+    def contradicts_itself(self) -> bool:
+        return bool(self.finding["subject"]["name"] == self.finding["contract"])
+
+    @property
+    def detail(self) -> str:
+        """The finding in a few words, with names of implementations for outsiders."""
+        words = (
+            str(self.finding.get("words", self.finding.get("detail", "")))
+            or str(self.finding["summary"]).partition(": ")[2]
+        )
+        for name, outside in sorted(titles().items(), key=lambda pair: -len(pair[0])):
+            words = words.replace(name, outside)
+        return words
+
+
+def title(case: Case) -> str:
+    """Return the title of the issue, one sentence."""
+    finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
+    where = summary.region(finding)
+    region = f" where {where}" if where and where != "everywhere" else ""
+    match finding["verdict"]:
+        case "violation":
+            return f"{case.operator}: {who} gives results that the documented formula does not allow{types}{region}"
+        case "mixed":
+            return f"{case.operator}: no single rule of rounding explains the results of {who}{types}{region}"
+        case "ambiguity" if case.silent:
+            return f"{case.operator}: {case.silent.partition(':')[0]}, and implementations differ"
+        case "ambiguity" if finding["witness"] is not None and finding["witness"]["legal"]:
+            return f"{case.operator}: the text allows more than one result, and implementations differ{types}{region}"
+        case "ambiguity":
+            return f"{case.operator}: the text leaves a call open ({case.topic}), and implementations differ"
+        case "conflict" if case.contradicts_itself:
+            return f"{case.documents[0]}: the text contradicts itself ({case.topic})"
+        case "conflict":
+            return "Two documents give different results for the same call: {}, and {}".format(*case.documents)
+        case "wrongly-accepted":
+            return f"{case.operator}: {who} computes a call that the text forbids ({case.topic})"
+        case "wrongly-rejected":
+            granularity = finding["granularity"].replace("_", " ")
+            return f"{case.operator}: {who} refuses a call that the text allows ({finding['x_dtype']}, {granularity})"
+        case "crash":
+            return f"{case.operator}: {who} ends the process on a call that the text {case.standing}"
+        case "hang":
+            return f"{case.operator}: {who} does not return from a call that the text {case.standing}"
+        case "nondeterministic" if case.otherwise:
+            return f"{case.operator}: {case.otherwise}"
+        case "nondeterministic":
+            return f"{case.operator}: {who} answers the same call with different bits"
+        case "memory":
+            return f"{case.operator}: {who} {_noted(case)}"
+    return str(finding["summary"])
+
+
+def lead(case: Case) -> str:
+    """Return the first paragraph: the problem, and the change that would settle it."""
+    finding, who = case.finding, case.versioned
+    got = finding["witness"]["got"] if finding["witness"] else None
+    match finding["verdict"]:
+        case "violation":
+            return (
+                f"{who} returns results that its documentation does not allow. The documentation does not say how the formula "
+                "is rounded, but no way of rounding gives these results. One of the allowed results below is expected."
+            )
+        case "mixed":
+            why = (
+                "A way of rounding that the text does not allow gives them (see below). It agrees sometimes with one allowed "
+                "result and sometimes with another."
+                if finding["attribution"]
+                else "Values of the same types are computed by different rules."
+            )
+            return (
+                f"Each of these results of {who} is allowed, because the text does not say how the formula is rounded. But "
+                f"no single way of rounding that the text allows gives them all. {why} Callers cannot rely on either rule. "
+                "One rule for all values, stated in the documentation, would settle it."
+            )
+        case "ambiguity":
+            return (
+                f"{_open(case)} This need not be a fault of {case.who}: a sentence that says which result is "
+                "meant would settle it."
+            )
+        case "conflict" if case.contradicts_itself:
+            return f"The document contradicts itself: {case.detail}. It cannot be implemented as it stands."
+        case "conflict":
+            return (
+                "Both documents describe the same operator and allow the call below, but no result satisfies both. No "
+                "implementation is at fault. One of the documents has to change, or to say that it describes another operator."
+            )
+        case "wrongly-accepted":
+            return (
+                f"{who} computes a call that the text forbids, and returns a result instead of an error. Either a check "
+                "is missing, or the sentence below is stricter than intended."
+            )
+        case "wrongly-rejected":
+            error = f" (it raises {got['error']})" if got and got["error"] else ""
+            return (
+                f"{who} refuses a call that the text allows{error}, although it computes other calls of the same types. "
+                "Either this case is not implemented, or the text promises more than intended."
+            )
+        case "crash":
+            return (
+                f"{who} ends the whole process on a call that the text {case.standing}. An error that "
+                "the caller can handle is expected for every call."
+            )
+        case "hang":
+            return f"{who} does not return from a call that the text {case.standing}. A result or an error is expected."
+        case "nondeterministic" if case.otherwise:
+            return (
+                f"{case.otherwise}. The result depends on the machine or its settings. One result for both, or a "
+                "sentence in the documentation about the difference, would settle it."
+            )
+        case "nondeterministic":
+            return f"{who} received the same call several times, and the results differ in their bits."
+        case "memory":
+            return f"{who} {_noted(case)}, so values may change without the caller's knowledge."
+    return str(finding["summary"])
+
+
+def _open(case: Case) -> str:
+    """Describe the gap in the text, and the behaviour of the implementation."""
+    finding, by = case.finding, case.finding["attribution"]
+    detail = case.detail
+    if by is not None:
+        does = f" {case.versioned} {by.get('words', by['reading'])}; others do not."
+    else:
+        does = f" {case.versioned} {detail}." if detail.startswith(("gives ", "refuses ", "computes ")) else ""
+    if case.silent:
+        return f"The text does not settle this call: {case.silent}. Implementations do different things.{does}"
+    if finding["witness"] is not None and finding["witness"]["legal"]:
+        return f"The text allows more than one result here, and implementations give different ones.{does}"
+    return f"The text leaves this open, and implementations do different things.{does}"
+
+
+def _noted(case: Case) -> str:
+    witness = case.finding["witness"]
+    notes = witness["got"]["notes"] if witness and witness["got"] else []
+    return " and ".join(NOTES.get(note, note) for note in notes) or "touches memory that is not its own"

@@ -1,7 +1,8 @@
-"""The report as JUnit XML: a test case for each cell, which fails when an implementation is at fault in it.
+"""The report as JUnit XML.
 
-In a gate's report those findings count that the gate fails on, each with the line that replays it; a gate that could not do its
-work is an error.
+Each cell is a test case, which fails if the implementation is at fault in it. In the report of a gate, only the
+findings count on which the gate fails. Each shows the command that repeats it. A gate that could not do its work is an
+error.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from xml.etree import ElementTree as Xml
 
 from xverify.core.verdict import Verdict
 from xverify.report import summary
-from xverify.report.replay_line import SHORT, replay_line
+from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
 _INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot hold, not even escaped."""
+"""Characters that XML 1.0 cannot hold, even escaped."""
 
 _KEY = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 _SILENT = ("unsupported", "unspecified")
 
 
 def render(report: Json) -> str:
-    """One suite for each edition and implementation. A finding that the ledger knows is no failure."""
+    """Return one suite for each edition and implementation. A finding in the ledger is no failure."""
     gate = report.get("gate")
     at_fault = _is_fault if gate is None else lambda finding: finding["id"] in gate["failing"]
     faults = _faults(report, at_fault)
@@ -33,7 +34,7 @@ def render(report: Json) -> str:
     for cell in report["coverage"]["cells"]:
         suites[cell["contract"], cell["subject"]].append(cell)
     for finding in report["findings"]:
-        # A forbidden call lies in no cell: what was seen there is a case of its own. Of a gate each finding must be somewhere.
+        # A finding on a forbidden call has no cell, so it is a test case of its own. A gate's findings must all appear.
         shown = finding["cells"] if gate is None else _places(finding) & rows
         if at_fault(finding) and not shown:
             suites[finding["contract"], summary.label(finding["subject"])].append(finding)
@@ -42,8 +43,8 @@ def render(report: Json) -> str:
         suite = Xml.SubElement(root, "testsuite", name=clean(f"{contract} {subject}"), tests=str(len(entries)))
         for entry in entries:
             case = Xml.SubElement(suite, "testcase", classname=clean(f"{contract}.{subject}"), name=clean(_name(entry)))
-            found = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
-            _say(case, report, entry, found)
+            findings = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
+            _say(case, report, entry, findings)
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     if gate is not None and gate["outcome"] == "unable":
@@ -59,7 +60,7 @@ def _is_fault(finding: Json) -> bool:
 
 
 def _say_unable(root: Xml.Element, gate: Json) -> None:
-    """A suite of one case: the gate as a whole."""
+    """Add a suite with one case for the whole gate."""
     name = clean(f"gate {gate['target']}")
     suite = Xml.SubElement(root, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
     case = Xml.SubElement(suite, "testcase", classname="xverify.gate", name=clean(gate["target"]))
@@ -67,16 +68,16 @@ def _say_unable(root: Xml.Element, gate: Json) -> None:
 
 
 def _faults(report: Json, at_fault: Callable[[Json], bool]) -> dict[tuple[str, ...], list[Json]]:
-    """Findings that are faults of an implementation, by subject and cell."""
+    """Return the findings that are faults of an implementation, by subject and cell."""
     by_cell: dict[tuple[str, ...], list[Json]] = defaultdict(list)
     for finding in filter(at_fault, report["findings"]):
-        for place in _places(finding):
-            by_cell[place].append(finding)
+        for cell in _places(finding):
+            by_cell[cell].append(finding)
     return by_cell
 
 
 def _places(finding: Json) -> set[tuple[str, ...]]:
-    """The cells that a finding was seen in, by subject and key."""
+    """Return the cells that show a finding, by subject and key."""
     label = summary.label(finding["subject"])
     return {(label, *(cell[name] for name in _KEY)) for cell in finding["cells"]}
 
@@ -89,11 +90,11 @@ def _name(entry: Json) -> str:
     return ", ".join(part for part in (types, zero_point, entry["granularity"], entry["variant"]) if part)
 
 
-def _say(case: Xml.Element, report: Json, entry: Json, found: list[Json]) -> None:
-    if found:
-        first = found[0]
+def _say(case: Xml.Element, report: Json, entry: Json, findings: list[Json]) -> None:
+    if findings:
+        first = findings[0]
         failure = Xml.SubElement(case, "failure", type=clean(first["verdict"]), message=clean(first["summary"]))
-        failure.text = clean("\n".join(_in_words(report, finding) for finding in found))
+        failure.text = clean("\n".join(_in_words(report, finding) for finding in findings))
     elif entry.get("status") in _SILENT:
         Xml.SubElement(case, "skipped", message=clean(summary.words(entry["status"])))
 
@@ -101,11 +102,11 @@ def _say(case: Xml.Element, report: Json, entry: Json, found: list[Json]) -> Non
 def _in_words(report: Json, finding: Json) -> str:
     lines = (f"{finding['verdict']}: {finding['summary']}", finding["clause"], finding["id"], finding["reproduce"])
     where = summary.region(finding)
-    said = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
-    # Short, since it stands in every cell that the finding was seen in.
-    return f"{said}\n{replay_line(report, finding, most=SHORT)}" if "gate" in report else said
+    words = "\n".join([lines[0], *([f"where: {where}"] if where else []), *lines[1:]])
+    # Short, because it is repeated in every cell that shows the finding.
+    return f"{words}\n{replay_line(report, finding, most=SHORT_LINE)}" if "gate" in report else words
 
 
 def clean(text: str) -> str:
-    """The text without the characters that XML cannot hold."""
+    """Return the text without the characters that XML cannot hold."""
     return _INVALID.sub("", str(text))

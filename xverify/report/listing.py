@@ -1,4 +1,4 @@
-"""What is here, in the terminal: implementations and what they support, editions with their clauses."""
+"""Tables of implementations, environments and editions, for the terminal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from xverify.workers.worker import Worker
 
 
 def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
-    """A table of implementations: name, with a mark where an option may follow it, version, editions, and ways through; then how
-    to install what is missing."""
+    """Print the implementations with version, editions and paths, then how to install the missing ones.
+
+    A name that takes an option is marked with [:OPTION].
+    """
     table = Table(box=None, header_style="bold")
     for title in ("implementation", "version"):
         table.add_column(title, no_wrap=True)
-    for title in ("answers", "paths"):
+    for title in ("editions", "paths"):
         table.add_column(title, overflow="fold")
     for oracle in chosen:
         name = f"{oracle.name}[:OPTION]" if takes_options(oracle) else oracle.name
@@ -38,20 +40,22 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
             console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
 
-def print_environments(found: Sequence[Environment], directory: Path, console: Console) -> None:
-    """The environments of other versions that are kept, and where."""
-    if not found:
-        sentence = f"no other version is kept in {directory}; NAME==VERSION makes its environment"
+def print_environments(environments: Sequence[Environment], directory: Path, console: Console) -> None:
+    """Print the environments of other versions that are kept, and their directory."""
+    if not environments:
+        sentence = f"no other versions are installed in {directory}; NAME==VERSION installs one"
         console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         return
-    console.print(f"other versions, kept in {directory}:", soft_wrap=True, highlight=False)
-    for distribution in dict.fromkeys(one.distribution for one in found):
-        versions = ", ".join(one.version for one in found if one.distribution == distribution)
+    console.print(f"other versions, installed in {directory}:", soft_wrap=True, highlight=False)
+    for distribution in dict.fromkeys(environment.distribution for environment in environments):
+        versions = ", ".join(
+            environment.version for environment in environments if environment.distribution == distribution
+        )
         console.print(f"  {distribution}  {versions}", soft_wrap=True, highlight=False)
 
 
 def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
-    """What the installed version supports of each edition, asked of it now."""
+    """Start the installed version, and print the cells that it supports of each edition."""
     if installed_version(oracle) is None:
         return
     worker = Worker(oracle, directory)
@@ -64,7 +68,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
                 support = probe(worker, contracts.get(identity))
                 console.print(f"{oracle.name}  {identity}: {support.in_words()}", soft_wrap=True, highlight=False)
             except DocumentError as error:
-                console.print(f"{oracle.name}  {identity}: not asked, {error}", soft_wrap=True, highlight=False)
+                console.print(f"{oracle.name}  {identity}: not tested, {error}", soft_wrap=True, highlight=False)
     except WorkerFailedError as error:
         console.print(str(error), soft_wrap=True, highlight=False, markup=False)
     finally:
@@ -72,7 +76,7 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
 
 
 def print_contracts(chosen: Sequence[Contract], console: Console) -> None:
-    """A table of editions."""
+    """Print a table of editions."""
     table = Table("edition", "types of x", "of scale", "clauses", "granularity", box=None, header_style="bold")
     table.columns[0].no_wrap = True
     for contract in chosen:
@@ -88,12 +92,12 @@ def print_contracts(chosen: Sequence[Contract], console: Console) -> None:
 
 
 def print_contract(contract: Contract, console: Console) -> None:
-    """One edition: its domain and every clause with its sentence."""
+    """Print one edition: its types, and every clause with its text."""
     domain = contract.domain
     console.print(f"[bold]{contract.id}[/bold]  {contract.title}", soft_wrap=True, highlight=False)
     console.print(f"from {contract.document}", soft_wrap=True, highlight=False, markup=False)
     if contract.like:
-        console.print(f"implementations are asked as for {contract.like}", soft_wrap=True, highlight=False)
+        console.print(f"implementations run it as calls of {contract.like}", soft_wrap=True, highlight=False)
     for name, listed in (("x", domain.x_dtypes), ("scale", domain.scale_dtypes), ("output", domain.output_dtypes)):
         console.print(f"{name}: {', '.join(listed)}", soft_wrap=True, highlight=False, markup=False)
     for clause in contract.clauses.values():

@@ -1,4 +1,4 @@
-"""The report as Markdown: the matrix and the findings, for an issue, a pull request or a job summary."""
+"""The report as Markdown, for an issue, a pull request or the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def render(report: Json) -> str:
-    """The whole run: a table for each operator, then the findings one by one."""
+    """Return the whole report: a table for each operator, then the findings."""
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['findings']), 'finding')}", ""]
     lines += [text(summary.headline(report)) + ".", ""]
@@ -24,7 +24,7 @@ def render(report: Json) -> str:
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
     lines += [f"Machine: {text(machine)}.", ""] if (machine := summary.machine(run)) else []
     if not run["complete"]:
-        lines += ["**The run was interrupted: what it did not find says less than it should.**", ""]
+        lines += ["**The run was interrupted. It covers only the calls made before that.**", ""]
     if left_out := run.get("left_out"):
         lines += [*(f"- {text(sentence)}" for sentence in left_out), ""]
     for operator, contracts in summary.operators(report).items():
@@ -38,8 +38,10 @@ def render(report: Json) -> str:
         lines += ["None.", ""]
     lines += _recipes(report) + _clauses(report)
     lines += ["## Calls", "", *(f"- {text(name)}: {text(share)}" for name, share in summary.shares(report)), ""]
-    lines += ["## Not met", ""]
-    lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or ["Everything on the list was met."]
+    lines += ["## Not tested", ""]
+    lines += [f"- {text(name)}" for name in coverage["trust"]["not_met"]] or [
+        "Everything on the coverage list was tested."
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -57,21 +59,26 @@ def _table(report: Json, operator: str, contracts: list[str]) -> list[str]:
 
 
 def _histories(report: Json) -> list[str]:
-    """What changed between the versions of each implementation, which stand across."""
+    """Return a table of changes for each implementation, with its versions across."""
     lines = []
     for history in histories(report):
         lines += [f"## What changed between versions of {text(history.name)}", ""]
         lines += [row(["", *history.versions]), "|" + " --- |" * (len(history.versions) + 1)]
         lines += [
-            row([one.heading, *(", ".join(field.words for field in fields) for fields in one.fields)])
-            for one in history.rows
+            row([change.heading, *(", ".join(field.words for field in fields) for fields in change.fields)])
+            for change in history.rows
         ]
         lines.append("")
     return lines
 
 
 def row(cells: list[str], escape: bool = True) -> str:
-    """One row of a table; what is Markdown already is not escaped."""
+    """Return one row of a table.
+
+    Args:
+        cells: Text of each cell.
+        escape: False if the cells are Markdown already.
+    """
     return "| " + " | ".join(text(cell) if escape else cell for cell in cells) + " |"
 
 
@@ -105,18 +112,22 @@ def _finding(finding: Json, clause: Json | None) -> list[str]:
 
 
 def _recipes(report: Json) -> list[str]:
-    """For each edition what every implementation computes, in how many cells and values."""
+    """List the recipes of every implementation under each edition, with the number of cells and values."""
     lines = []
     for contract, implementations in characterise(report).items():
-        said = [f"- {text(one.subject)}: {text(recipe)}" for one in implementations for recipe in _in_words(one)]
-        lines += [f"### {code(contract)}", "", *said, ""] if said else []
+        items = [
+            f"- {text(implementation.subject)}: {text(recipe)}"
+            for implementation in implementations
+            for recipe in _in_words(implementation)
+        ]
+        lines += [f"### {code(contract)}", "", *items, ""] if items else []
     return ["## What each implementation computes", "", *lines] if lines else []
 
 
-def _in_words(one: Characterised) -> list[str]:
-    """The recipes of one implementation, whatever the verdict on its cells and however many recipes are equal to them."""
+def _in_words(implementation: Characterised) -> list[str]:
+    """Describe the recipes of one implementation, whatever the status of its cells."""
     counts: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0])
-    for recipe in one.recipes:
+    for recipe in implementation.recipes:
         if recipe.words:
             counts[recipe.words, recipe.legal][0] += recipe.cells
             counts[recipe.words, recipe.legal][1] += recipe.values
@@ -129,14 +140,14 @@ def _in_words(one: Characterised) -> list[str]:
 
 
 def _clauses(report: Json) -> list[str]:
-    """For each edition its clauses: by how many calls tested, who follows them, who does not, of whom it cannot be told."""
+    """List the clauses of each edition, with the number of tests and who follows them."""
     answers, lines = summary.answers(report), []
     for edition in report["editions"]:
         lines += [f"### {code(edition['id'])}", ""]
         for clause in edition["clauses"]:
             answer = answers[clause["id"]]
             tested = f"tested by {summary.plural(clause['tested'], 'call')}" if clause["tested"] else "**untested**"
-            said = [
+            answers_listed = [
                 f"{'followed' if clause['text'] else 'answered'} by {', '.join(map(text, answer.follow))}"
                 if answer.follow
                 else "",
@@ -144,11 +155,13 @@ def _clauses(report: Json) -> list[str]:
                 f"{', '.join(f'{text(name)} ({code(finding)})' for name, finding in answer.depart)}"
                 if answer.depart
                 else "",
-                f"cannot be told: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"
+                f"unknown: {', '.join(f'{text(name)} ({text(why)})' for name, why in answer.untold)}"
                 if answer.untold
                 else "",
             ]
-            lines.append(f"- {code(clause['id'].rpartition('/')[2])}: {'; '.join([tested, *filter(None, said)])}")
+            lines.append(
+                f"- {code(clause['id'].rpartition('/')[2])}: {'; '.join([tested, *filter(None, answers_listed)])}"
+            )
         lines.append("")
     return ["## Clauses", "", *lines] if lines else []
 
@@ -166,8 +179,8 @@ def _witness(finding: Json) -> list[str]:
         )
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
-    placed = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
-    lines += [row([name, "", "", found, ""]) for name, found in placed if found]
+    descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     lines.append("")
     for entry in witness["legal"][:8]:
         due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
@@ -195,13 +208,12 @@ def _first(values: list[str]) -> str:
 
 
 def text(value: str) -> str:
-    """Text as Markdown that shows it and does nothing else, on one line: no markup, no list or heading where a line
-    begins, nobody notified and no issue linked."""
+    """Escape text for Markdown: one line, no markup, no mention, no link to an issue."""
     escaped = _SPECIAL.sub(r"\\\1", " ".join(str(value).split()))
     escaped = _AT_LINE_START.sub(r"\1\\\2", escaped)
     return _MENTION.sub(r"\1<!-- -->", escaped)
 
 
 def code(value: str) -> str:
-    """Text as a code span; backticks in it become apostrophes."""
+    """Return text as a code span; backticks in it become apostrophes."""
     return "`" + " ".join(str(value).split()).replace("`", "'") + "`"

@@ -1,38 +1,45 @@
-"""Several runs' reports as one.
+"""Merging the reports of several runs into one.
 
-What is added up is whole numbers, and what is chosen is chosen by what it is, so that the result does not depend on the
-order in which reports are merged, nor on whether some of them were merged before.
+Only whole numbers are added, and choices depend only on content. So the result does not depend on the order of the
+reports, nor on earlier merges.
+
+A run names the simplest recipe that gives every value of a cell, and the other recipes that the values did not
+exclude. A recipe remains if no run excluded it. A run that could not list all remaining recipes excludes none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xverify.arithmetic import range_lattice, readings
+from xverify.arithmetic.reading import Operands
+from xverify.arithmetic.simplify import Types, simplified
 from xverify.core.errors import UsageError
-from xverify.report.check import SCHEMA, check
-from xverify.report.merge_cells import merged_cells, versions_of
-from xverify.report.merge_findings import merged_findings
-from xverify.report.summary import Json
+from xverify.core.verdict import Verdict
+from xverify.report.schema import SCHEMA, check
+from xverify.report.summary import NO_REGION, STATUSES, Json, base
 
 _DESCRIBED = ("id", "command", "seed", "started", "seconds", "budget", "cases", "complete", "machine", "versions")
-"""What is kept of each run."""
+"""Facts about each run that the merged report keeps."""
 
 _CODES = re.compile(r"(\d+) of the (\d+) codes of (.*)")
 
 
 def merged(reports: Sequence[Json]) -> dict[str, Any]:
-    """The reports as one report of the same schema, whose ``run.merged`` describes each run.
+    """Merge reports into one report of the same schema, whose ``run.merged`` describes each run.
 
-    Counts are added up, findings of one id folded, cells of the same types joined (see `merge_cells`). Cells of an
-    implementation whose version is not the same in all runs are kept apart, each with its ``version``.
+    Counts are added up. Findings with the same id are folded into one. Cells of the same types are joined. Cells of an
+    implementation whose version differs between runs stay apart, each with its ``version``.
 
-    Raises ValueError for what is no report of this schema; UsageError, a ValueError, when there is none or a run is there
-    twice, whose counts would be added twice.
+    Raises:
+        ValueError: A report does not follow the schema.
+        UsageError: There is no report, or a run appears twice. It is a ValueError.
     """
     if not reports:
         raise UsageError("there is no report to merge")
@@ -60,9 +67,9 @@ def merged(reports: Sequence[Json]) -> dict[str, Any]:
 
 
 def _described(run: Json) -> list[dict[str, Any]]:
-    """What is kept of a run, or of each run that was merged into it."""
+    """Return the kept facts of a run, or of each run that was merged into it."""
     if "merged" in run:
-        return [dict(one) for one in run["merged"]]
+        return [dict(run_facts) for run_facts in run["merged"]]
     return [{name: run[name] for name in _DESCRIBED}]
 
 
@@ -95,22 +102,22 @@ def _run(runs: Sequence[Json], headers: Sequence[Json]) -> dict[str, Any]:
 
 
 def _sum_of_all(numbers: Sequence[Any]) -> Any:
-    """The sum; None where one is not given."""
+    """Return the sum, or None if a number is missing."""
     return (
         None if None in numbers else math.fsum(numbers) if any(isinstance(n, float) for n in numbers) else sum(numbers)
     )
 
 
 def _said(values: Iterable[Any]) -> Any:
-    """The value, or the different ones in words."""
+    """Return the common value, or the different values in words."""
     distinct = sorted(set(values), key=str)
     return distinct[0] if len(distinct) == 1 else " and ".join(map(str, distinct))
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for mapping in counts:
+        total.update(mapping)
     return dict(sorted(total.items()))
 
 
@@ -123,7 +130,7 @@ def _own_seconds(headers: Sequence[Json]) -> dict[str, Any]:
 
 
 def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
-    """One for each implementation and version."""
+    """Return one row for each implementation and version."""
     groups: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for header in headers:
         for worker in header["workers"]:
@@ -137,7 +144,7 @@ def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
             "version": version,
             "options": ", ".join(sorted(paths)),
             "calls": sum(worker["calls"] for worker in listed),
-            # In hundredths, so that the order of adding does not matter.
+            # Hundredths are whole numbers, so the order of the sum does not matter.
             "seconds": sum(round(100 * worker["seconds"]) for worker in listed) / 100,
             "status": "; ".join(troubles) or "answered",
         }
@@ -152,7 +159,7 @@ def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts text with the numbers in it by their size."""
+    """Return a sort key that orders the numbers in a text by their size."""
     parts = re.findall(r"\d+|\D+", text)
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
 
@@ -166,7 +173,7 @@ def _editions(reports: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def _edition(listed: Sequence[Json]) -> dict[str, Any]:
-    # Of an edition that packages carry in several versions, the newest document is quoted.
+    # Packages may carry several versions of an edition: quote the newest document.
     newest = max(listed, key=lambda e: (natural(e["document"]), natural(e["title"])))
     clauses: dict[str, list[Json]] = defaultdict(list)
     for edition in listed:
@@ -175,7 +182,7 @@ def _edition(listed: Sequence[Json]) -> dict[str, Any]:
     words: dict[str, str] = {}
     for reading in (reading for edition in listed for reading in edition["readings"]):
         words[reading["name"]] = max(words.get(reading["name"], ""), reading["words"])
-    # The in-house kernel's reading is the first; where runs know others besides, their order is that of their names.
+    # The in-house kernel's reading comes first. The others are in the order of their names.
     firsts = [edition["readings"][0]["name"] for edition in listed if edition["readings"]]
     names = sorted(words, key=lambda name: (name != min(firsts), name))
     return {
@@ -189,10 +196,10 @@ def _edition(listed: Sequence[Json]) -> dict[str, Any]:
 
 def _clause(listed: Sequence[Json]) -> dict[str, Any]:
     newest = max(listed, key=lambda c: (natural(c["document"]), c["text"], c["note"]))
-    found: dict[str, Any] = {name: newest[name] for name in ("id", "text", "document", "note")}
-    found["tested"] = sum(clause["tested"] for clause in listed)
+    clause_entry: dict[str, Any] = {name: newest[name] for name in ("id", "text", "document", "note")}
+    clause_entry["tested"] = sum(clause["tested"] for clause in listed)
     if not any(name in clause for clause in listed for name in ("follow", "depart", "untold")):
-        return found
+        return clause_entry
     depart = {(e["subject"], e["finding"]) for clause in listed for e in clause.get("depart", ())}
     departing = {subject for subject, _ in depart}
     follow = {subject for clause in listed for subject in clause.get("follow", ())} - departing
@@ -200,7 +207,7 @@ def _clause(listed: Sequence[Json]) -> dict[str, Any]:
     for entry in (entry for clause in listed for entry in clause.get("untold", ())):
         why[entry["subject"]] = max(why.get(entry["subject"], ""), entry["why"])
     return {
-        **found,
+        **clause_entry,
         "follow": sorted(follow),
         "depart": [{"subject": subject, "finding": finding} for subject, finding in sorted(depart)],
         "untold": [{"subject": s, "why": why[s]} for s in sorted(why) if s not in follow | departing],
@@ -208,13 +215,16 @@ def _clause(listed: Sequence[Json]) -> dict[str, Any]:
 
 
 def _trust(listed: Sequence[Json]) -> dict[str, Any]:
-    """What was met in some run; codes of a type are those of the run that met most, since which ones is not known."""
+    """Merge the lists of things that were met. For the codes of a type, the run counts that met most.
+
+    It is not known which codes a run met, so counts of different runs cannot be added.
+    """
     met: Counter[str] = Counter()
-    for one in listed:
-        for name, count in one["met"].items():
+    for coverage in listed:
+        for name, count in coverage["met"].items():
             met[name] = max(met[name], count) if name.startswith("codes of ") else met[name] + count
     missing: set[str] = set()
-    for name in {name for one in listed for name in one["not_met"]}:
+    for name in {name for coverage in listed for name in coverage["not_met"]}:
         codes = _CODES.fullmatch(name)
         if codes is None:
             missing |= set() if met[name] else {name}
@@ -228,3 +238,281 @@ def _trust(listed: Sequence[Json]) -> dict[str, Any]:
         fewest[rest] = min(fewest.get(rest, int(codes[1])), int(codes[1]))
     plain += [f"{count} of the {rest}" for rest, count in fewest.items()]
     return {"met": dict(sorted(met.items())), "not_met": sorted(plain, key=natural)}
+
+
+# -- cells --------------------------------------------------------------------------------------------------
+
+MOST_OTHERS = 64
+
+_TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
+
+_SILENT = ("unsupported", "unspecified", "crash", "hang")
+"""Statuses of cells that may have no answer, so that no reading is excluded."""
+
+_DIFFERS = ("violation", "mixed", "not-judged-differs")
+"""Statuses that prove that no recipe gives every value, if none is named."""
+
+_Key = tuple[str, ...]
+
+
+def versions_of(reports: Sequence[Json]) -> Mapping[str, set[str]]:
+    """Return the versions of each implementation in the reports."""
+    versions: dict[str, set[str]] = defaultdict(set)
+    for report in reports:
+        for worker in report["run"]["workers"]:
+            versions[worker["name"]].add(worker["version"])
+    return versions
+
+
+def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> list[dict[str, Any]]:
+    """Join the cells of the same types, implementation and version.
+
+    Args:
+        reports: Reports of the runs.
+        versions: Versions of each implementation, see `versions_of`.
+    """
+    groups: dict[_Key, list[Json]] = defaultdict(list)
+    for report in reports:
+        own = {worker["name"]: worker["version"] for worker in report["run"]["workers"]}
+        for cell in report["coverage"]["cells"]:
+            version = cell.get("version", own.get(base(cell["subject"]), ""))
+            groups[(*(cell[name] for name in _TYPES), cell["subject"], version)].append(cell)
+    cells = []
+    for key, listed in sorted(groups.items()):
+        *types, subject, version = key
+        cell = {**dict(zip(_TYPES, types, strict=True)), "subject": subject, **_joined(listed)}
+        if len(versions.get(base(subject), ())) > 1:
+            cell["version"] = version
+        cells.append(cell)
+    return cells
+
+
+def _joined(listed: Sequence[Json]) -> dict[str, Any]:
+    status = min((cell["status"] for cell in listed), key=STATUSES.index)
+    described = [cell for cell in listed if _is_described(cell)]
+    apart = sorted({name for cell in described for name in _recipes(cell)})
+    cell_entry: dict[str, Any] = {
+        "cases": sum(cell["cases"] for cell in listed),
+        "values": sum(cell["values"] for cell in listed),
+        "status": status,
+        "reading": _common(
+            [c["reading"] for c in listed if c["reading"] or c["status"] not in _SILENT or c in described]
+        ),
+    }
+    if not any("attribution" in cell for cell in listed):
+        return cell_entry
+    left, more = _remaining(described)
+    cell_entry |= {"attribution": None, "remaining": None}
+    if left:
+        return cell_entry | _attributed(described, left, more, cell_entry["reading"])
+    if len(apart) > 1:
+        # Runs name different recipes, and no recipe is common to all.
+        cell_entry["status"] = min(status, "mixed", key=STATUSES.index)
+    if apart or (described and status in _SILENT):
+        cell_entry["across_runs"] = apart
+    return cell_entry
+
+
+def _is_described(cell: Json) -> bool:
+    """Return True if a cell says which recipes give its values, including none."""
+    if "attribution" not in cell:
+        return False
+    return bool(cell["attribution"]) or "across_runs" in cell or cell["status"] in _DIFFERS
+
+
+def _recipes(cell: Json) -> list[str]:
+    """List the recipes that a cell names: its own, or those of merged runs that had none in common."""
+    by = cell.get("attribution")
+    return [by["reading"]] if by else list(cell.get("across_runs", ()))
+
+
+def _common(lists: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names that are in all lists. Their order is the edition's, so it is the same in all."""
+    if not lists:
+        return []
+    return [
+        name for name in min(lists, key=lambda names: (len(names), names)) if all(name in others for others in lists)
+    ]
+
+
+def _candidates(cell: Json) -> tuple[list[str], int]:
+    """Return the recipes that a cell allows, its own first, and the number of unnamed ones.
+
+    Recipes go by the names of their simplified forms, because runs may use different names for equal recipes.
+    """
+    by, left = cell.get("attribution"), cell.get("remaining")
+    names = [by["reading"]] if by else []
+    names += [] if left is None else left["others"]
+    return list(dict.fromkeys(_simplest_name(cell, name) for name in names)), 0 if left is None else left["more"]
+
+
+def _simplest_name(cell: Json, name: str) -> str:
+    """Return the name of a recipe's simplified form on the types of a cell.
+
+    An unknown name stays as it is.
+    """
+    try:
+        types = Types(cell["x_dtype"], cell["zero_point_dtype"], cell["scale_dtype"], cell["out_dtype"])
+        return simplified(readings.by_name(name), types).name
+    except KeyError:
+        pass
+    try:
+        narrow = {"narrow_range": cell["variant"].endswith(" narrow")}
+        operands = Operands({}, {"input": cell["x_dtype"]}, cell["out_dtype"], (), narrow)
+        return range_lattice.by_name(name).simplified(operands).name
+    except KeyError:
+        return name
+
+
+def _remaining(cells: Sequence[Json]) -> tuple[list[str], int]:
+    """Return the recipes that no cell excludes, and the number of unnamed ones."""
+    every = [_candidates(cell) for cell in cells]
+    closed = [names for names, more in every if not more]
+    if closed:
+        return _common(closed), 0
+    if not every:
+        return [], 0
+    names = dict.fromkeys(
+        name for names, _ in sorted(every, key=lambda candidates: (len(candidates[0]), candidates[0])) for name in names
+    )
+    return list(names), min(more for _, more in every)
+
+
+def _attributed(cells: Sequence[Json], left: Sequence[str], more: int, admitted: Sequence[str]) -> dict[str, Any]:
+    """Return attribution and remaining recipes of joined cells.
+
+    Args:
+        cells: The cells to join.
+        left: Recipes that remain.
+        more: Number of further recipes that may remain.
+        admitted: Recipes that the edition admits.
+    """
+    named_by_runs = {_simplest_name(c, c["attribution"]["reading"]) for c in cells if c.get("attribution")}
+    admitted = [_simplest_name(cells[0], name) for name in admitted]
+    # Prefer a recipe that the text admits, then one that a run named.
+    chosen = min(left, key=lambda name: (name not in admitted, name not in named_by_runs, left.index(name)))
+    agreeing = [c for c in cells if c.get("attribution") and _simplest_name(c, c["attribution"]["reading"]) == chosen]
+    shown = [
+        (len(c["attribution"]["reading"]), c["attribution"]["reading"], c["attribution"]["words"]) for c in agreeing
+    ]
+    _, name, words = min(shown, default=(0, chosen, chosen))
+    by = {
+        "reading": name,
+        "words": words,
+        "values": sum(cell["attribution"]["values"] for cell in cells if cell.get("attribution")),
+        "legal": any(cell["attribution"]["legal"] for cell in agreeing) if agreeing else chosen in admitted,
+    }
+    stated = [cell["remaining"] for cell in cells if cell.get("remaining")]
+    if len(stated) < len(cells):
+        return {"attribution": by, "remaining": None}
+    others = [name for name in left if name != chosen]
+    equal = [cell["remaining"]["equal"] for cell in agreeing if cell.get("remaining")]
+    remaining = {
+        "equal": min(equal, default=0),
+        "others": others[:MOST_OTHERS],
+        "more": more + len(others[MOST_OTHERS:]),
+    }
+    if any("tried" in entry for entry in stated):
+        remaining["tried"] = sum(entry.get("tried", 0) for entry in stated)
+    return {"attribution": by, "remaining": remaining}
+
+
+# -- findings -----------------------------------------------------------------------------------------------
+
+_ADDED = ("cases", "values")
+
+
+def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
+    """Fold the findings with the same id, and return all in the order of a report.
+
+    An id does not contain the version. If several versions show a finding, ``subject.versions`` lists them.
+    """
+    groups: dict[str, list[Json]] = defaultdict(list)
+    for report in reports:
+        for finding in report["findings"]:
+            groups[finding["id"]].append(finding)
+    folded = [_folded(listed) for listed in groups.values()]
+    return sorted(folded, key=lambda f: (f["subject"]["name"], f["contract"], Verdict(f["verdict"]).severity, f["id"]))
+
+
+def _order(finding: Json) -> tuple[Any, ...]:
+    """Return a sort key: the default path first, then smaller calls, then the text."""
+    witness = finding["witness"]
+    if witness is None:
+        return (1, json.dumps(finding, sort_keys=True))
+    shapes = [tensor["shape"] for role, tensor in sorted(witness["call"]["tensors"].items()) if role in ("x", "input")]
+    size = [(math.prod(shape), len(shape)) for shape in shapes]
+    shrunk = ("minimal", "not reached", "not shrinkable").index(finding["shrunk"])
+    whole = {name: finding[name] for name in ("witness", "others", "summary", "shrunk", "reproduce", "subject")}
+    return (0, bool(finding["subject"]["options"]), size, shrunk, json.dumps(whole, sort_keys=True))
+
+
+def _folded(listed: Sequence[Json]) -> dict[str, Any]:
+    first = min(listed, key=_order)
+    folded = dict(first)
+    folded |= {name: sum(finding[name] for finding in listed) for name in _ADDED}
+    distances = [finding["max_ulp"] for finding in listed]
+    folded["max_ulp"] = -1 if -1 in distances else max(distances)
+    folded["known"] = any(finding["known"] for finding in listed)
+    cells = {json.dumps(cell, sort_keys=True): cell for finding in listed for cell in finding["cells"]}
+    folded["cells"] = [cells[text] for text in sorted(cells)]
+    folded["subject"] = _subject(first["subject"], [finding["subject"] for finding in listed])
+    folded["attribution"] = _attribution([finding["attribution"] for finding in listed])
+    if any("region" in finding for finding in listed):
+        folded["region"] = _region([finding.get("region") for finding in listed])
+    if any("ulp_histogram" in finding for finding in listed):
+        folded["ulp_histogram"] = _histogram(listed)
+    if any("followed" in finding for finding in listed):
+        folded["followed"] = _followed(listed)
+    return folded
+
+
+def _subject(first: Json, listed: Sequence[Json]) -> dict[str, Any]:
+    subject_entry = {name: first[name] for name in ("name", "version", "role", "options")}
+    if any("paths" in subject for subject in listed):
+        subject_entry["paths"] = sorted({path for subject in listed for path in subject.get("paths", ())})
+    versions = {version for subject in listed for version in subject.get("versions", [subject["version"]])}
+    return {**subject_entry, "versions": sorted(versions)} if len(versions) > 1 else subject_entry
+
+
+def _attribution(listed: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the common recipe with its counts added up; None if runs name none or different ones."""
+    if None in listed or len({attribution["reading"] for attribution in listed}) > 1:
+        return None
+    chosen = max(
+        listed,
+        key=lambda attribution: json.dumps(
+            [attribution.get("words", ""), attribution.get("elsewhere")], sort_keys=True
+        ),
+    )
+    return {
+        **chosen,
+        **{name: sum(attribution[name] for attribution in listed) for name in ("explained_values", "values")},
+    }
+
+
+def _region(listed: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the region that all runs name. If they differ, there is no simple region."""
+    distinct = {json.dumps(region, sort_keys=True): region for region in listed if region is not None}
+    if len(distinct) > 1:
+        return {"name": "", "words": NO_REGION}
+    return next(iter(distinct.values()), None)
+
+
+def _histogram(listed: Sequence[Json]) -> list[dict[str, int]]:
+    counts: Counter[tuple[int, int]] = Counter()
+    for entry in (entry for finding in listed for entry in finding.get("ulp_histogram", ())):
+        counts[entry["from"], entry["to"]] += entry["count"]
+    return [{"from": low, "to": high, "count": count} for (low, high), count in sorted(counts.items())]
+
+
+def _followed(listed: Sequence[Json]) -> list[dict[str, Any]]:
+    values: Counter[tuple[str, str]] = Counter()
+    of: Counter[tuple[str, str]] = Counter()
+    for entry in (entry for finding in listed for entry in finding.get("followed", ())):
+        values[entry["subject"], entry["contract"]] += entry["values"]
+        of[entry["subject"], entry["contract"]] += entry["of"]
+    return [
+        {"subject": subject, "contract": contract, "values": count, "of": of[subject, contract]}
+        for (subject, contract), count in sorted(values.items())
+    ]

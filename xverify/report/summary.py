@@ -1,4 +1,4 @@
-"""What every format says of a report, worked out once: order, words, counts and the matrix."""
+"""Order, words, counts and the matrix of a report, for every format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUSES = (
     "unsupported",
     "unspecified",
 )
-"""Statuses of cells, worst first; the last say little and count only where nothing else was seen."""
+"""Statuses of cells, worst first. The last ones count only where nothing else was seen."""
 
 _STATUS_WORDS = {
     "not-judged-differs": "differs, not judged",
@@ -49,32 +49,32 @@ _STATUS_TONES = {
 
 
 def words(name: str) -> str:
-    """A status or verdict in words."""
+    """Return a status or verdict in words."""
     return _STATUS_WORDS.get(name, name.replace("-", " "))
 
 
 def tone(name: str) -> str:
-    """The tone in which a status or verdict is shown: good, quiet, open, warn or bad."""
+    """Return the tone of a status or verdict: good, quiet, open, warn or bad."""
     return _STATUS_TONES[name] if name in _STATUS_TONES else Verdict(name).tone
 
 
 def counted(verdicts: Mapping[str, int]) -> list[str]:
-    """The number of findings of each verdict, worst first: ["2 violations", "1 wrongly accepted"]."""
+    """Count the findings of each verdict, worst first: ["2 violations", "1 wrongly accepted"]."""
     return [verdict.counted(verdicts[verdict]) for verdict in Verdict if verdict in verdicts]
 
 
 def plural(number: int, noun: str, nouns: str = "") -> str:
-    """A number with its noun: "1 case", "2 cases"."""
+    """Return a number with its noun: "1 case", "2 cases"."""
     return f"{grouped(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def grouped(number: int) -> str:
-    """A whole number with its thousands set apart: 1 204 311."""
+    """Return a whole number with a space between thousands: 1 204 311."""
     return f"{number:,}".replace(",", " ")
 
 
 def short(number: int) -> str:
-    """A count in at most four characters and a letter: 312k, 1.2M."""
+    """Return a count in at most four characters and a letter: 312k, 1.2M."""
     for letter, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= size:
             scaled = number / size
@@ -83,17 +83,17 @@ def short(number: int) -> str:
 
 
 def label(subject: Json) -> str:
-    """ "name" or "name[options]", as cells have it."""
+    """Return "name" or "name[options]", as cells spell a subject."""
     return f"{subject['name']}[{subject['options']}]" if subject["options"] else str(subject["name"])
 
 
 def base(subject: str) -> str:
-    """A label without its options."""
+    """Return a label without its options."""
     return subject.partition("[")[0]
 
 
 def findings(report: Json) -> list[Json]:
-    """All findings, worst verdict first, those that the ledger knows last."""
+    """Return all findings, worst verdict first, with those in the ledger last."""
     return sorted(
         report["findings"],
         key=lambda f: (f["known"], Verdict(f["verdict"]).severity, f["contract"], label(f["subject"]), f["id"]),
@@ -101,36 +101,42 @@ def findings(report: Json) -> list[Json]:
 
 
 def on_texts(finding: Json) -> bool:
-    """Whether a finding is on documents and not on an implementation."""
+    """Return True if a finding is about documents, not about an implementation."""
     return bool(finding["subject"]["role"] == "edition")
 
 
 def around(finding: Json) -> str:
-    """What stands around the operator in a finding's witness, for people; "" where nothing does."""
+    """Describe the graph around the operator in the finding's call; empty if there is none."""
     witness = finding["witness"]
     words = witness["call"].get("around", []) if witness is not None else []
     return in_words(tuple(map(str, words)))
 
 
 def in_memory(finding: Json) -> str:
-    """Which operands of a finding's witness do not lie in C order, and whether it hangs on that; "" where all do."""
+    """List the operands of the finding's call that are not in C order; empty if all are.
+
+    If shrinking proved that the fault needs this layout, the text says so.
+    """
     witness = finding["witness"]
     tensors = witness["call"]["tensors"] if witness is not None else {}
     odd = ", ".join(f"{role} {tensor['layout']}" for role, tensor in tensors.items() if tensor["layout"] != "C")
     alone = finding["shrunk"] == "minimal"
-    return f"{odd}{'; where every operand lies in C order it does not show' if alone else ''}" if odd else ""
+    return f"{odd}{'; with every operand in C order the fault disappears' if alone else ''}" if odd else ""
 
 
 def contracts(report: Json) -> list[str]:
-    """The ids of all editions in the report, in its order; those that only cells or findings name come last."""
+    """Return the ids of all editions, in the order of the report. Those without an entry come last."""
     named = [edition["id"] for edition in report["editions"]]
     named += [entry["contract"] for entry in (*report["coverage"]["cells"], *report["findings"])]
     return list(dict.fromkeys(named))
 
 
 def shares(report: Json) -> list[tuple[str, str]]:
-    """For each implementation that answered, what of the run was its: calls, share of all calls, seconds, deaths; then on what
-    the run's own process spent its time."""
+    """Return the share of each implementation in the run, and the time of the run's own process.
+
+    Returns:
+        Pairs of a name and a text with calls, share, seconds and new processes.
+    """
     workers = report["run"]["workers"]
     total = sum(worker["calls"] for worker in workers)
     rows = [(worker["name"], _share(worker, total)) for worker in workers if worker["calls"]]
@@ -139,7 +145,7 @@ def shares(report: Json) -> list[tuple[str, str]]:
 
 
 def own_time(report: Json) -> str:
-    """On what the run's own process spent its time, the most first; "" where that is not known."""
+    """List the tasks of the run's own process with their seconds, longest first; empty if unknown."""
     spent = report["run"].get("own_seconds", {}).items()
     return ", ".join(
         f"{purpose} {seconds} s" for purpose, seconds in sorted(spent, key=lambda item: -item[1]) if seconds
@@ -151,12 +157,12 @@ def _share(worker: Json, total: int) -> str:
     if worker.get("restarts"):
         parts.append(plural(worker["restarts"], "new process", "new processes"))
     if worker.get("spared"):
-        parts.append(f"{plural(worker['spared'], 'call')} spared")
+        parts.append(f"{plural(worker['spared'], 'call')} skipped")
     return ", ".join(parts)
 
 
 def subjects(report: Json) -> list[str]:
-    """The labels of all implementations, in the order of the run's workers."""
+    """Return the labels of all implementations, in the order of the run's workers."""
     order = [worker["name"] for worker in report["run"]["workers"]]
     named = {cell["subject"] for cell in report["coverage"]["cells"]}
     named |= {label(f["subject"]) for f in report["findings"] if not on_texts(f)}
@@ -166,21 +172,25 @@ def subjects(report: Json) -> list[str]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One implementation under one edition: the worst status of its cells, counts, and its findings."""
+    """One implementation under one edition."""
 
     contract: str
     subject: str
     status: str
+    """The worst status of its cells."""
     cells: int
     cases: int
     values: int
     statuses: Mapping[str, int]
+    """Number of cells of each status."""
     verdicts: Mapping[str, int]
+    """Number of findings of each verdict."""
     findings: tuple[str, ...]
+    """Ids of its findings, worst first."""
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Its findings by verdict, or its status in a word or two."""
+        """The findings counted by verdict, or the status in words."""
         if self.verdicts:
             return tuple(counted(self.verdicts))
         return (words(self.status),)
@@ -192,8 +202,12 @@ class Entry:
 
 
 def matrix(report: Json, merged: bool = False) -> dict[tuple[str, str], Entry]:
-    """Every (contract, subject) that has cells or findings; ``merged`` takes the paths of an implementation
-    together."""
+    """Return an entry for every pair of contract and subject that has cells or findings.
+
+    Args:
+        report: The report.
+        merged: Combine the paths of each implementation.
+    """
     cells: dict[tuple[str, str], list[Json]] = defaultdict(list)
     found: dict[tuple[str, str], list[Json]] = defaultdict(list)
 
@@ -224,12 +238,16 @@ def _entry(key: tuple[str, str], cells: Sequence[Json], found: Sequence[Json]) -
 
 
 def worst(statuses: Iterable[str]) -> str:
-    """The worst of some statuses; "unsupported" when there is none."""
+    """Return the worst status; "unsupported" if there is none."""
     return min(statuses, key=STATUSES.index, default="unsupported")
 
 
 def operators(report: Json) -> dict[str, list[str]]:
-    """The editions of each operator: {"ai.onnx/DequantizeLinear": ["ai.onnx/DequantizeLinear-21", ...]}."""
+    """Return the editions of each operator.
+
+    Example:
+        {"ai.onnx/DequantizeLinear": ["ai.onnx/DequantizeLinear-21", ...]}
+    """
     groups: dict[str, list[str]] = defaultdict(list)
     for contract in contracts(report):
         domain, _, name = contract.rpartition("/")
@@ -239,12 +257,12 @@ def operators(report: Json) -> dict[str, list[str]]:
 
 
 def clauses(report: Json) -> dict[str, Json]:
-    """Every clause of every edition by its id."""
+    """Return every clause of every edition, by id."""
     return {clause["id"]: clause for edition in report["editions"] for clause in edition["clauses"]}
 
 
 def headline(report: Json) -> str:
-    """The report in one sentence."""
+    """Return the report in one sentence."""
     coverage = report["coverage"]
     verdicts = Counter(finding["verdict"] for finding in report["findings"])
     what = ", ".join(counted(verdicts)) or "no finding"
@@ -255,13 +273,13 @@ def headline(report: Json) -> str:
 
 
 def region(finding: Json) -> str:
-    """Where a finding holds, as a predicate; empty when that is not known, or no simple predicate says it."""
+    """Return the region of a finding as a predicate; empty if there is none or no simple one."""
     found = finding.get("region")
     return "" if found is None or found["words"] == NO_REGION else str(found["words"])
 
 
 def distance(entry: Json) -> str:
-    """One range of a histogram of distances in units in the last place: "1", "2 to 3", "NaN"."""
+    """Return one range of a histogram of ULP distances: "1", "2 to 3", "NaN"."""
     if entry["from"] < 0:
         return "NaN"
     low, high = grouped(entry["from"]), grouped(entry["to"])
@@ -269,27 +287,34 @@ def distance(entry: Json) -> str:
 
 
 def follows(entry: Json, name: str = "") -> str:
-    """Which edition an implementation follows, as a sentence's predicate; ``name`` is the edition's for strangers."""
+    """Return a predicate that says which edition an implementation follows.
+
+    Args:
+        entry: An entry of a finding's "followed".
+        name: Name of the edition for outsiders. The default is its id.
+    """
     return f"follows {name or entry['contract']} on {grouped(entry['values'])} of {plural(entry['of'], 'value')}"
 
 
 @dataclass(frozen=True)
 class Answers:
-    """How the implementations stand to one clause.
-
-    follow: labels, or None where the report does not say. depart: (label, finding's id). untold: (label, why).
-    besides: other findings on the clause, on texts and on calls that it leaves open.
-    """
+    """The implementations that follow or contradict one clause."""
 
     follow: tuple[str, ...] | None
+    """Labels of those that follow it; None if the report does not say."""
     depart: tuple[tuple[str, str], ...]
+    """Label and finding id of those that contradict it."""
     untold: tuple[tuple[str, str], ...]
+    """Label and reason of those for which the run cannot tell."""
     besides: tuple[Json, ...]
+    """Other findings on the clause: about texts, or about calls that it leaves open."""
 
 
 def answers(report: Json) -> dict[str, Answers]:
-    """How the implementations stand to every clause, by its id. Where the report does not say who departs from a
-    clause, those do who are at fault in a finding on it."""
+    """Return who follows and who contradicts every clause, by the clause's id.
+
+    An older report does not say who contradicts a clause. Then the implementations at fault in a finding on it count.
+    """
     on: dict[str, list[Json]] = defaultdict(list)
     for finding in findings(report):
         on[finding["clause"]].append(finding)
@@ -311,7 +336,7 @@ def _answers(clause: Json, found: Sequence[Json]) -> Answers:
 
 
 def machine(run: Json) -> str:
-    """Where it ran, as far as the report says: system, architecture, processor and its vector instructions."""
+    """Describe the machine of a run: system, architecture, processor and vector instructions."""
     facts = run["machine"]
     system = " ".join(str(facts[name]) for name in ("system", "architecture") if facts.get(name))
     instructions = f"with {facts['instructions']}" if facts.get("instructions") else ""

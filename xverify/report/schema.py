@@ -1,6 +1,7 @@
-"""Whether a report is one: the part of JSON Schema that our schema uses, with one sentence for an error.
+"""Validation of reports against ``schema.json``.
 
-The schema that is published is the one that is checked, so that the two cannot drift apart.
+Only the part of JSON Schema that our schemas use is implemented. The published schema is the one that is checked, so
+the two cannot drift apart. Each error is one sentence.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 SCHEMA = "xverify.report/1"
+"""Name of the report format that this version reads and writes."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -27,13 +29,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @cache
 def schema() -> Mapping[str, Any]:
-    """The JSON Schema of a report, as it is published."""
+    """Return the JSON Schema of a report."""
     loaded: dict[str, Any] = json.loads(files("xverify.report").joinpath("schema.json").read_text("utf-8"))
     return loaded
 
 
 def check(report: object) -> None:
-    """Raise ValueError, with one sentence, unless ``report`` is a report of this schema."""
+    """Validate a report.
+
+    Raises:
+        ValueError: It is not a report of this schema. The message is one sentence.
+    """
     hint = f"expected is the report.json of a run, of schema {SCHEMA!r}; make one with: xverify sweep"
     if not isinstance(report, dict):
         raise ValueError(f"it is not a report of xverify but JSON of type {_kind(report)}; {hint}")
@@ -59,13 +65,19 @@ def _is(value: object, kind: str, types: tuple[type, ...]) -> bool:
 
 
 def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
-    """What is wrong with a value by a rule of JSON Schema, first things first. Rules of other schemas have no references."""
+    """Yield a sentence for each violation of a JSON Schema rule, in document order.
+
+    Args:
+        rule: A rule of JSON Schema. Only the rules of `schema` may contain references.
+        value: The parsed JSON value to check.
+        where: Name of the value in the sentences.
+    """
     if "$ref" in rule:
         rule = schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in rule:
         tried = [list(errors(choice, value, where)) for choice in rule["anyOf"]]
         if all(tried):
-            # The choice that came furthest says best what is wrong.
+            # The choice with the deepest error is probably the intended one.
             yield max((sentences[0] for sentences in tried), key=lambda sentence: sentence.count("."))
         return
     if "const" in rule and value != rule["const"]:
