@@ -24,7 +24,7 @@ MODULES = {
     "legal": "verify/legal.py",
     "compare": "verify/compare.py",
 }
-"""What the comparison is made of, each after what it imports."""
+"""The modules of the comparison, each after the modules that it imports."""
 
 WIRING = {
     "large": {"bits": ("canonical", "kinds"), "rounding": ("is_subnormal",)},
