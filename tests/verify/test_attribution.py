@@ -1,4 +1,4 @@
-"""Attribution of synthetic implementations, made from recipes that the test's seed chooses: the right class is named."""
+"""Attribution of synthetic implementations: the recipe that made the values is found again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def cells(contract: Contract, rng: random.Random) -> list[Linear]:
 
 
 def mistaken(contract: Contract, structure: Linear, truth: Stepwise, seed: int) -> str | None:
-    """What is wrong with the attribution of a reading in a cell; None when nothing is."""
+    """The mistake in the attribution of a reading in a cell; None if it is right."""
     asked = Asked(contract, follows(contract, truth))
     asked.ask(*lap_of(contract, structure))
     rng = np.random.default_rng(seed)
@@ -157,7 +157,7 @@ def test_indexing_mistakes_are_named(granularity: str) -> None:
 
 
 def misplaced(truth: Misread, first: Call, another: Callable[[], Call]) -> str | None:
-    """What is wrong with the attribution of an indexing mistake; None when nothing is."""
+    """The mistake in the attribution of an indexing mistake; None if it is right."""
     answer = follows(ONNX, truth)
     calls = [first, *(another() for _ in range(15))]
     for _ in range(INDEPENDENT):
@@ -207,7 +207,7 @@ def ranged(contract: Contract, structure: Range, rng: random.Random) -> Call:
 def misranged(
     contract: Contract, structure: Range, probes: list[Probe], truth: Reading, rng: random.Random
 ) -> str | None:
-    """What is wrong with the attribution of a range recipe; None when nothing is."""
+    """The mistake in the attribution of a range recipe; None if it is right."""
     answer = follows(contract, truth)
     asked = Asked(contract, answer)
     cell = contract.cell(build(contract, structure))

@@ -1,4 +1,4 @@
-"""What changed between versions of one implementation: told apart, folded, shrunk, shown, replayed."""
+"""Changes between versions of one implementation: classified, folded, shrunk, shown and replayed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(tmp_path: Path, *oracles: Oracle, cases: int = 150) -> dict[str, Any]:
 
 
 def explored(tmp_path: Path, *oracles: Oracle, cases: int) -> list[Finding]:
-    """What a run finds, not shrunk and not written."""
+    """The findings of a run, neither shrunk nor written."""
     options = Options((contracts.get(MULTIPLY),), oracles, tmp_path, "t", "xverify sweep", 3, 60.0, cases)
     whole = Sweep(options, lambda event: None)
     try:

@@ -1,4 +1,4 @@
-"""Details: every prose that an earlier version wrote into a report or a ledger becomes the token that stands for it now."""
+"""Details: every prose of earlier versions becomes the token that replaced it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from xverify.verify.verdicts import judge
 
 
 def test_which_of_two_documents_is_followed() -> None:
-    """Of 5 values 0 and the quotient by 1 are in both."""
+    """Zero is legal in both editions. On the other four values they conflict."""
     multiply, divide = (contracts.get(f"onednn/DynamicDequantize-1@{name}") for name in ("multiply", "divide"))
     tensors = {"x": tensor("int8", [0, 1, 2, 3, 4]), "scale": tensor("float32", [0.5])}
     judged = judge(multiply, Call(multiply.id, tensors))
@@ -36,7 +36,7 @@ def test_which_of_two_documents_is_followed() -> None:
 
 
 def conflicts(identity: str, sample: int, keep: Callable[[Call], bool] = lambda _: True) -> tuple[set[str], int]:
-    """Ids of the conflicts between an edition and its rivals on a sample of the walk, and how many calls were asked."""
+    """Ids of the conflicts between an edition and its rivals, on a sample of the walk."""
     contract = contracts.get(identity)
     asked_calls = [call for call in walk(contract) if call.values < 2000 and keep(call)][::sample]
     found = set()

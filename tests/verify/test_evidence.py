@@ -1,4 +1,4 @@
-"""What a cell's values say of the recipe: nothing for what no recipe gives, two pieces where there are two; counts and speed."""
+"""Evidence of a cell: no recipe, one recipe, or two with a region between them."""
 
 from __future__ import annotations
 

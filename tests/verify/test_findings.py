@@ -242,7 +242,7 @@ def test_findings_are_sorted_by_implementation_contract_and_verdict() -> None:
 
 
 def test_what_is_known_stands_apart_from_what_is_new_of_the_same_kind() -> None:
-    """Each name that it is known by for itself; what was known, or is known otherwise, is with what is new."""
+    """Every ledger entry has a part of its own; new, expired and changed ones share a finding."""
     findings, found = Findings(), Discrepancy(KEY, "", values=1)
     other = Standing("known", "entry-2")
     standings = [NEW, KNOWN, KNOWN, other, Standing("expired", "entry-1"), Standing("changed", "entry-2"), KNOWN]

@@ -23,7 +23,7 @@ def operands_of(x_dtype: str, out: str = "float32") -> Operands:
 
 
 def test_one_recipe_for_many_cells() -> None:
-    """What wraps in int32 is plain subtraction of 8 bits; what rounds to float32 is seen of int32 only."""
+    """Wrapping in int32 is plain subtraction of 8 bits; rounding to float32 shows with int32 only."""
     small, wide, other = operands_of("int8"), operands_of("int32"), operands_of("int16")
     single = Stepwise(precision="float32")
     for order in (1, -1):

@@ -1,4 +1,4 @@
-"""The tally: what it counts of each cell, which calls it keeps as witnesses, and the one word that it has for a cell."""
+"""The tally: its counts, the calls that it keeps as witnesses, and the status of a cell."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_forbidden_calls_belong_to_no_cell() -> None:
 
 
 def test_what_a_worker_saw_is_told_whatever_the_call() -> None:
-    """Beside what is said of the call itself, and also of an implementation that the edition does not judge."""
+    """A note is found beside other discrepancies, even if the edition does not judge the subject."""
     for judged in (asked([1]), open_call(), forbidden_call()):
         noted = replace(numbers(3.0), notes=("input-written",))
         found = Tally().observe(judged, ONE, noted, False)

@@ -1,4 +1,4 @@
-"""The tally: which readings and other recipes still give every value of a cell, and what is said of it at a run's end."""
+"""The tally: the readings and other recipes that still give every value of a cell."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_violation_comes_with_its_cell_and_its_smallest_call() -> None:
 
 
 def test_one_recipe_explains_the_cells_of_an_implementation() -> None:
-    """What one type alone leaves open the others decide; another implementation's values have no say."""
+    """Other types decide what one type leaves open; another implementation's values do not."""
     wraps = Stepwise("wrap-x").name
     tally = Tally()
     for dtype, x, zero_point in (("int8", [-100, 100, 3], 100), ("uint8", [0, 255, 3], 200)):

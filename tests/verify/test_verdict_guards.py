@@ -1,4 +1,4 @@
-"""Of what each function of `verdicts` speaks, and of what it says nothing: shrinking asks them of calls of every kind."""
+"""Guards of the functions in `verdicts`: shrinking calls them with any outcome of any call."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _comparison(judged: Judged, outcome: str) -> verdicts.Comparison:
 
 @pytest.mark.parametrize("call", [*CALLS])
 def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
-    """Whichever call it was: memory is lost call by call, and the one that found none left is not to blame."""
+    """Memory is lost call by call, so the call that found none left is not to blame."""
     judged = judge(ONNX, CALLS[call])
     lost = Outcome("crash", message=f"{NO_MEMORY}: 3 GiB\nmore")
     found = verdicts.died(judged, "one", lost)
@@ -230,7 +230,7 @@ def test_wrong_values_without_a_recipe() -> None:
 
 
 def mixture(answer: Outcome, alive: tuple[str, ...], recipe: Reading | None = None) -> Discrepancy | None:
-    """Asked with the comparison and without, which must be the same."""
+    """The result is the same with the comparison and without it."""
     judged = judge(ONNX, CALLS["allowed"])
     comparison = verdicts.compared(judged, answer)
     with_it, without = (verdicts.mixed(judged, "one", answer, one, alive, recipe) for one in (comparison, None))

@@ -1,4 +1,4 @@
-"""Verdicts on outcomes made by hand that are no values: refusals, deaths, memory, and what the text leaves open."""
+"""Verdicts on outcomes without values: refusals, deaths, memory faults, open calls."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_forbidden_calls() -> None:
 
 
 def test_refusals_of_allowed_calls() -> None:
-    """Rejected in a cell that answers: wrongly rejected. Not implemented, or nothing answered: unsupported."""
+    """A rejection is wrong in a cell that answers. Otherwise the cell is unsupported."""
     first, second = (asked(ONNX_21, "int8", number=n) for n in range(2))
     right = by(first, "exact")
     tally, found = concluded([(first, ONE, right), (second, ONE, REJECTED)])
@@ -153,7 +153,7 @@ def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_
 
 
 def test_open_calls_do_not_hide_a_cell() -> None:
-    """A cell's verdict is that of its allowed calls, wherever an open call of the same types comes among them."""
+    """The verdict of a cell is that of its allowed calls, wherever an open call comes."""
     tensors = {"x": tensor("int32", [1, 2]), "scale": tensor("float32", 0.1), "zero_point": tensor("int32", 0)}
     allowed, left_open = judge(ONNX_13, Call(ONNX_13.id, tensors)), open_call(1)
     wrong = shifted(by(allowed, "exact"))

@@ -58,7 +58,7 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
 
 
 def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
-    """An implementation that wraps in large calls only: whichever call comes first, wrapping is not what it does."""
+    """Wrapping in large calls only is found whichever call comes first."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
     assert (by(small, "exact").tensor.codes != by(small, WRAPS).tensor.codes).any()
@@ -67,7 +67,7 @@ def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
 
 
 def test_the_float32_recipe_breaks_the_precision_clause_from_23_on() -> None:
-    """Where the output type determines the precision, S is a violation of that clause; in 21 it is a reading."""
+    """S violates the clause on precision if the output type determines it."""
     tensors = {"x": tensor("int16", np.arange(-32768, 32768)), "scale": tensor("float32", 0.3)}
     newer = judge(ONNX_25, Call(ONNX_25.id, tensors, {"output_dtype": "float16"}))
     _, found = concluded([(newer, ONE, by(newer, "float32"))])
@@ -140,7 +140,7 @@ def test_results_of_another_type_or_shape(answer: Tensor, clause: str) -> None:
 
 
 def test_a_million_values_give_no_discrepancy() -> None:
-    """Two implementations of the first reading: the in-house kernel, and NumPy's plain arithmetic where that is exact."""
+    """Neither the in-house kernel nor NumPy's plain expression departs from the first reading."""
     contract, values = ONNX_25, 0
     for number, dtype in enumerate(("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "int4")):
         structure = Linear(dtype, "float32", "per_axis", (12, 15000), dtype, axis=0, scale_recipe="drawn", seed=number)

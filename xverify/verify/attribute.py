@@ -114,7 +114,7 @@ def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any] | N
     assert operands is not None
     reading, dtype = recipe, operands.output_dtype
     if isinstance(recipe, Misread):
-        # Where the mistake changes nothing it has not been made.
+        # A mistake that changes nothing was not made.
         operands, reading = recipe.mistake.operands(call, operands) or operands, recipe.reading
     assert hasattr(reading, "evaluate")
     return canonical(np.asarray(reading.evaluate(operands)), dtype)
@@ -174,7 +174,7 @@ def search(
     if not parts or not sum(len(listed) for listed in codes):
         return ()
     operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
-    # Of a range formula's probes each range has its share, so none is left for later.
+    # The probes of a range formula cover every range, so the search needs all of them.
     few = len(wanted) if contract.domain.family == "range" and results[0].places is not None else SEARCHED
     chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
     ranges = contract.domain.family == "range"
@@ -255,7 +255,7 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
         for mistake, misread in mistakes:
             if misread is None:
                 continue
-            # What a reading may leave out depends on the types that are read, which may be wrong too.
+            # The stages that a reading may omit depend on the types of the misread operands.
             for reading in dict.fromkeys(reading.simplified(misread) for reading in admitted):
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
@@ -264,7 +264,7 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
 
     if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
-    # Mistakes that are the same in this call may differ in another, so each is held against all.
+    # Mistakes that agree on this call may differ on another, so each is compared with all calls.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     return tuple(first_of(every, (most_wrong, *results)))
 

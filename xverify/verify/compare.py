@@ -54,7 +54,7 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
         raise ValueError(f"got {got.dtype} {got.shape}, the legal set is {legal.dtype} {legal.shape}")
     codes = got.codes
     explains = _whole(legal, codes)
-    if not any(explains):  # perhaps only since a NaN has other bits
+    if not any(explains):  # perhaps a NaN has other bits
         codes = canonical(codes, legal.dtype)
         explains = _whole(legal, codes)
     if any(explains):

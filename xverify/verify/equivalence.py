@@ -67,7 +67,7 @@ def apart(judged: Judged, twin: Twin, outcome: Outcome, other: Outcome) -> NDArr
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
         return None
     ours = compared(judged, outcome)
-    # Within one edition the twin's legal set is the call's own, since the same triples are asked for.
+    # Within one edition the twin's legal set is the call's own, since it holds the same triples.
     rules = edition(judged, twin)
     theirs = compared(judged if rules is judged.contract else judge(rules, twin.calls[0]), other)
     if ours is None or theirs is None or ours.wrong_values or theirs.wrong_values:

@@ -77,7 +77,7 @@ class Evidence:
                 self.probes.append((judged, CheckedResult(judged.call, got, comparison.wrong, judged.places)))
             return
         if judged.contract.fixed_result is not None and not judged.contract.readings(judged.call):
-            return  # an implementation that stands for the text answers what no reading is for
+            return  # the text is an implementation, and no reading describes this call
         began = time.perf_counter()
         seen = CheckedResult(judged.call, got, comparison.wrong, judged.places)
         self.values += got.size
@@ -90,18 +90,18 @@ class Evidence:
     def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
         if self.others is None:
             if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
-                return  # it would be a search of its own; what the lap asks begins one that cells of the same types share
+                return  # this search would be its own; a search on the lap's calls is shared by cells of equal types
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return
             self._begin(is_judged)
         elif self.others and (not explained or self.held < HELD or judged.number % 4 == 0):
-            # Where an admitted reading explains everything and thousands of values have excluded no other, what is needed
-            # are calls on which they differ, which the engine makes at the end.
+            # An admitted reading explains everything, and thousands of values have excluded no other one. Only calls on
+            # which they differ would help. The engine makes them at the end.
             self.others = _surviving(self.others, judged, seen.got)
             self.held += seen.got.size
             self.wrong_held += int(seen.wrong.sum())
-        # The call that no reading explains any more may itself have no wrong value.
+        # A call that excludes the last reading may have no wrong value itself.
         if not self.others and is_judged and (seen.wrong.any() or self.histogram):
             self._widen((judged, seen))
 
@@ -121,7 +121,7 @@ class Evidence:
         readings = attribute.search(contract, [_beginning(result) for _, result in self.probes])
         admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
         self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
-        # The search looked at some values; the calls have others too.
+        # The search used some values only. Compare the others too.
         for probe, result in self.probes:
             self.others = _surviving(self.others, probe, result.got)
             self.held += result.got.size
@@ -142,7 +142,7 @@ class Evidence:
             return
         if seen.wrong.any():
             if len(self.wrong) == KEPT_WRONG:
-                # The first ones and the latest: what explains these need not explain those.
+                # Keep the first and the latest, since different recipes may explain them.
                 del self.wrong[KEPT_WRONG // 2]
             self.wrong.append((judged, seen))
         elif self.wrong and len(self.right) < KEPT_RIGHT:

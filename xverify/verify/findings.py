@@ -231,14 +231,14 @@ class Findings:
             True if the finding is new.
         """
         key = discrepancy.key
-        # The plain path's witness before that of any other path: it is the one most people run.
+        # Prefer a witness on the default path, which most people run.
         order = (bool(subject.options), *witness_order(call, number)) if call is not None else ()
         finding = self._by_key.get((key, _apart(standing)))
         new = finding is None
         if finding is None:
             finding = Finding(key, subject, discrepancy.summary, call, outcome, order=order, standing=standing)
             self._by_key[key, _apart(standing)] = finding
-        # Of two other paths on the same call the name decides, not which came first.
+        # Between two other paths on the same call, the name decides and not the order of arrival.
         if new or (order, subject.options) < (finding.order, finding.subject.options):
             finding.call, finding.outcome, finding.order, finding.subject = call, outcome, order, subject
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings

@@ -56,7 +56,7 @@ class Table:
 
     def _triples(self) -> Iterator[NDArray[np.integer]]:
         """Yield the triples' numbers in C order, in blocks. Each block is valid until the next is drawn."""
-        if self.first.size == 1:  # then codes are the numbers
+        if self.first.size == 1:  # then the codes are the triples' numbers
             flat = self.codes.reshape(-1)
             yield from (flat[start : start + BLOCK] for start in range(0, flat.size, BLOCK))
             return
@@ -83,7 +83,7 @@ def by_code(operands: Operands) -> Table | None:
     if bits > 8 or x.shape != operands.shape or x.size < WORTH * (max(1, sets) << bits):
         return None
     if bits < 8 and int(x.max()) >> bits:
-        return None  # of unused bits that are set the table knows nothing
+        return None  # the table has no entries for codes with unused bits set
     codes = {name: np.broadcast_to(array, shape)[..., None] for name, array in parameters.items()}
     codes[role] = np.arange(1 << bits, dtype=x.dtype)
     triples = replace(operands, codes=codes, shape=(*shape, 1 << bits))
@@ -99,7 +99,7 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
         return codes, np.zeros(codes.shape, np.bool_) if small is None else small
     wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)
-    # Of an array of zeros only what is written takes memory, and time.
+    # An array of zeros takes memory and time only where it is written.
     result, subnormal, start = np.empty(size, code_dtype(dtype)), np.zeros(size, np.bool_), 0
     for some in every:
         block: Any = some if len(large) > 1 else (some,)

@@ -59,12 +59,12 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     table = by_code(operands)
     results, index = _evaluated(readings, operands if table is None else table.operands)
     if table is not None and len(results) > 1:
-        # Readings that differ only for triples which the call has not are one.
+        # Merge readings that differ only for triples which the call does not hold.
         met = table.met()
         kept, index = _merged([codes[met] for codes, _ in results], index)
         results = [results[position] for position in kept]
     distinct = [codes for codes, _ in results]
-    # Of one mask, which is usual, no copy: the ufunc's own reduce makes two.
+    # A single mask, the usual case, is not copied; the ufunc's own reduce makes two copies.
     subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in results]))
     if table is not None:
         distinct = [table.spread(codes) for codes in distinct]

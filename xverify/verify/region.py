@@ -207,7 +207,7 @@ class _Values:
         Values of one call, or of one set of parameters, count as one unit where ``inside`` does not tell them apart.
         """
         for name in ("calls", "groups"):
-            # Asked for by name, since the groups cost time and are seldom needed.
+            # Get them by name, since the groups cost time and are seldom needed.
             every: NDArray[np.int64] = getattr(self, name)
             units = np.unique(every[within], return_inverse=True)[1]
             size, held = np.bincount(units), np.bincount(units[inside[within]], minlength=int(units.max()) + 1)
@@ -238,7 +238,7 @@ def _search(views: Sequence[View]) -> tuple[Term, ...]:
         if not hull.agreeing.any() and math.log2(hull.tried) <= luck:
             return (_placed(hull, values, values.good),)
         hulls.append(hull)
-    # The search for one predicate came before, which doubles the chances.
+    # The search for a single term came before, which doubles the chances.
     return _pair(hulls, values, luck - 1)
 
 
@@ -263,7 +263,7 @@ def _hulls(values: _Values) -> Iterator[_Hull]:
                 continue
             chances = tried
             if term.op == "=" and not feature.levels:
-                # Any value can be equalled: this one is one of as many chances, or of the few that are simple.
+                # Each distinct value was a chance for equality, or each of the few simple numbers.
                 chances *= min(np.unique(whole).size, _SIMPLE if is_notable(term.value) else math.inf)
             yield _Hull(feature, term, whole, chances, agreeing)
 
@@ -283,7 +283,7 @@ def _ends(feature: Feature, bad: NDArray[np.float64]) -> list[Term]:
     if math.isnan(lowest):
         return []
     if lowest == highest and not feature.texts and not is_notable(lowest):
-        # A single number that is nothing special was met because it was asked, not because of what it is.
+        # An ordinary number that occurs alone was in the call by chance.
         return []
     same = lowest == highest and (feature.texts is None or feature.texts[2])
     terms = [Term(feature.name, "=", lowest)] if same else []

@@ -197,7 +197,7 @@ def shrink(
         return reproduced is not None
 
     def leave_out_surroundings() -> None:
-        # Each that shows it is smaller than the best so far, so it is the best from then on.
+        # A candidate that shows the finding is smaller than the best call, so it becomes the best.
         while best is not None and any(shows(candidate) for candidate in less_around(best[1])):
             pass
 
@@ -205,7 +205,7 @@ def shrink(
         return None
     leave_out_surroundings()
     assert best is not None
-    # No draw keeps it (NoSuchExample), or Hypothesis gives up: then the best call seen stands.
+    # If no draw shows it (NoSuchExample), or Hypothesis gives up, the best call so far stands.
     with suppress(HypothesisException):
         find(
             smaller_calls(best[1], focus(finding, contract, ask, ask_reference)),

@@ -103,8 +103,8 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
         by = Attribution("flush-subnormals", "takes or gives subnormal numbers as zero", count, count)
         key = Key(name, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
         summary = (
-            f"{plain} {by.words} with {setting}, which is what the setting is for, and not without it; no sentence speaks "
-            f"of them"
+            f"{plain} {by.words} with {setting}, as the setting intends, but not without it; "
+            f"no sentence of the text mentions them"
         )
         discrepancies.append(Discrepancy(key, summary, by, count))
     if (rest := apart & ~effect).any():

@@ -79,7 +79,7 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         return Judged(contract, call, judgement, None, None, number)
     cell = contract.cell(call)
     if judgement.verdict == "unspecified":
-        # Calls that are left open are counted apart from the allowed ones of their cell.
+        # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
         return Judged(contract, call, judgement, cell, None, number)
@@ -130,7 +130,7 @@ def died(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
     if outcome.kind not in ("crash", "hang"):
         return None
     if outcome.message.startswith(NO_MEMORY):
-        # Memory is lost call by call: the one that found none left is not to blame.
+        # Memory is lost call by call, so the last call is not to blame.
         key = Key(subject, judged.contract.id, Verdict.CRASH, _formula(judged), "out-of-memory")
         return Discrepancy(key, f"{subject} ends the process: {outcome.message.splitlines()[0]}")
     clause = judged.judgement.clauses[0] if judged.judgement.clauses else _formula(judged)
@@ -200,7 +200,7 @@ def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy
     clause = f"{judged.contract.id}/{name}"
     clause = clause if clause in judged.contract.clauses else _formula(judged)
     detail = detail_of("result-type", got.dtype, legal.dtype) if name == "output-type" else "result-shape"
-    summary = f"{subject} gives {got.dtype} {list(got.shape)} where {legal.dtype} {list(legal.shape)} is due"
+    summary = f"{subject} gives {got.dtype} {list(got.shape)} instead of {legal.dtype} {list(legal.shape)}"
     key = Key(subject, judged.contract.id, Verdict.VIOLATION, clause, detail)
     return Discrepancy(key, summary, values=judged.call.values, max_ulp=-1)
 
@@ -220,7 +220,7 @@ def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy
     count = comparison.flushed_values
     by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
-    return Discrepancy(key, f"{subject} {by.words}, of which no sentence speaks", by, count)
+    return Discrepancy(key, f"{subject} {by.words}, which no sentence of the text mentions", by, count)
 
 
 def violates(
@@ -319,7 +319,7 @@ def mixed(
         key = Key(subject, contract.id, Verdict.MIXED, clause, types_detail(cell.x_dtype, cell.out_dtype))
         return Discrepancy(key, summary, None, count, 0, alive)
     by = Attribution(recipe.name, recipe.words, count, count)
-    summary = f"{summary}; one that it does not admit does: it {by.words}"
+    summary = f"{summary}; a recipe that the text does not admit does: it {by.words}"
     return Discrepancy(Key(subject, contract.id, Verdict.MIXED, clause, recipe.name), summary, by, count, 0, alive)
 
 
