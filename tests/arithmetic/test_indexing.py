@@ -1,4 +1,4 @@
-"""Mistakes of a parameter's index against loops over single elements; and what holds of every mistake for any drawn call."""
+"""Indexing mistakes of parameters against loops over elements, and properties of all mistakes."""
 
 from __future__ import annotations
 

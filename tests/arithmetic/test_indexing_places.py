@@ -1,4 +1,4 @@
-"""Mistakes of places in memory and of types: the order within bytes, layouts that are ignored, codes read as another type's."""
+"""Mistakes of memory and of types: order inside bytes, ignored layouts, codes read as another type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = (
 
 
 def regathered(call: Call, role: str, items: list[int]) -> Operands:
-    """The right operands of the call whose tensor holds those codes."""
+    """The right operands of the call with these codes in its tensor."""
     tensor = call.tensors[role]
     array = np.array(items, tensor.codes.dtype).reshape(tensor.shape)
     return CONTRACT.operands(replace(call, tensors={**call.tensors, role: Tensor(tensor.dtype, array)}))
@@ -61,7 +61,7 @@ def test_order_within_bytes_and_shifts(dtype: str, structure: tuple[Any, ...]) -
 
 
 def as_laid(call: Call) -> tuple[list[int], int]:
-    """The memory of x in its layout, written down by hand, and where its first element stands."""
+    """The memory of x in its layout, written by hand, and the index of its first element."""
     x = call.tensors["x"]
     items = [int(c) for c in x.codes.ravel()]
     last = x.shape[-1] if x.shape else 1
@@ -95,7 +95,7 @@ def test_layout_ignored(layout: str, shape: tuple[int, ...]) -> None:
 
 
 def test_layout_ignored_of_bytes_and_of_repeated_values() -> None:
-    """Two bytes an element, read one byte too early; and memory that is shorter than the tensor."""
+    """Elements of two bytes are read one byte too early, and the memory may be shorter than the tensor."""
     call = a_call((3,), (), dtype="int16")
     x = Tensor("int16", np.array([0x1122, 0x3344, 0x5566], np.uint16), "misaligned")
     call = replace(call, tensors={**call.tensors, "x": x})

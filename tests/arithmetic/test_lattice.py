@@ -1,4 +1,4 @@
-"""The search over compositions of the linear stages: what it finds, what it names, and what it leaves out."""
+"""The search over compositions of the linear stages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def agrees(reading: Stepwise, operands: Operands, codes: Any) -> bool:
 
 
 def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Stepwise:
-    """A reading that differs from an admitted one in at most so many stages."""
+    """A random reading that differs from an admitted one in few stages."""
     names = rng.choice(list(STAGES), departures, replace=False)
     return replace(start, **{name: STAGES[name][rng.integers(len(STAGES[name]))] for name in names})
 
@@ -48,7 +48,7 @@ def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Ste
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (BATCH // 3,), (BATCH + 1,)])
 def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int, ...]) -> None:
-    """Of every shape, with a scale and a zero point for each row, and of so many that they are not cast together."""
+    """The shapes are of all ranks, some too large for a batch. Each row has a scale and a zero point."""
     rng = np.random.default_rng(len(shape))
     for turn in range(4):
         types = drawn_types(rng)
@@ -71,7 +71,7 @@ def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_composition_is_found_by_its_codes(seed: int) -> None:
-    """In the whole lattice: its simplified form is found, and whatever is found gives the codes."""
+    """The search in the whole lattice finds the simplified form, and all its results give the codes."""
     rng = np.random.default_rng(seed)
     for number in range(8):
         types, reading = drawn_types(rng), drawn_reading(rng, rng.random())
@@ -87,7 +87,7 @@ def test_a_composition_is_found_by_its_codes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_gives_the_codes_is_found(seed: int) -> None:
-    """Drawn compositions, evaluated one by one: those that give the codes are found, the others are not."""
+    """Random compositions, evaluated alone: the search finds exactly those that give the codes."""
     rng = np.random.default_rng(50 + seed)
     types = drawn_types(rng)
     operands = triples(types, 12, seed)
@@ -145,7 +145,7 @@ def test_a_near_search_is_part_of_the_whole() -> None:
 
 
 def test_codes_that_no_composition_gives() -> None:
-    """One more than the exact result everywhere, and the exact result with its halves exchanged."""
+    """The codes are one more than the exact result, or the exact result with its halves exchanged."""
     for x in ("int8", "float8_e4m3fn"):
         operands = triples(Types(x, x, "float32", "float16"), 100, 3)
         codes = EXACT.evaluate(operands)
@@ -164,7 +164,7 @@ def test_any_nan_is_nan() -> None:
 
 
 def test_one_pair_for_all_scales() -> None:
-    """Operands of one element are spread over all triples."""
+    """Operands of one element serve all triples."""
     operands = crossed(INT8, 1, 5)
     single = replace(operands, codes={**operands.codes, "x": operands.codes["x"][:1]})
     codes = FLOAT32.evaluate(operands)
@@ -308,7 +308,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage][1:]])
 def test_words_say_each_stage(stage: str, option: str) -> None:
-    """Whatever the other stages are: with the option the words are others than with the plain one, and name it."""
+    """With an option other than the plain one, the words change and name it, whatever the other stages are."""
     rng = np.random.default_rng(sum(map(ord, stage + option)))
     for _ in range(10):
         base = replace(drawn_reading(rng), **{stage: STAGES[stage][0]})

@@ -1,4 +1,4 @@
-"""Every range recipe that attribution searches: names, classes of recipes proven equal, and stages that are shared."""
+"""All range recipes of the search: names, classes of equal recipes, and shared stages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xverify.core.bits import canonical
 
 
 def table(dtype: str, narrow_range: bool, out: str, seed: int = 1) -> Operands:
-    """Many codes, and every code of 8 bits, in every special range."""
+    """Many codes (all of 8-bit types) in every special range."""
     low, high = ends_of(RANGES)
     codes = codes_of(dtype, 96, np.random.default_rng(seed))
     return operands_of(dtype, codes, low[:, None], high[:, None], narrow_range, out)

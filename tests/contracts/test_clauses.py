@@ -1,4 +1,4 @@
-"""Clauses against the documents that they quote; texts that contradict themselves; types that come from schemas."""
+"""Clauses against the documents that they quote, and texts that contradict themselves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_clause_is_there(identity: str) -> None:
 
 
 def columns(text: str) -> str:
-    """The cells of reStructuredText grid tables, each column's lines joined."""
+    """The cells of reStructuredText grid tables, with the lines of each column joined."""
     found = []
     for table in re.findall(r"(?:^[+|].*\n)+", text, re.MULTILINE):
         lines = table.splitlines()
@@ -59,7 +59,7 @@ def columns(text: str) -> str:
 
 
 def schema_document(schema: documents.Schema) -> str:
-    """What a schema says, and the lines that `Schema.type_text` makes of its types."""
+    """The text of a schema, with the lines that `Schema.type_text` makes of its types."""
     names = [*(name for name, *_ in schema.inputs), *(name for name, *_ in schema.outputs)]
     made = [schema.type_text(name) for name in names] + ["Attributes: " + (", ".join(schema.attributes) or "none")]
     return "\n".join([schema.text(), *made])
@@ -100,7 +100,7 @@ def test_seed_sentences_are_quoted_from_the_seeds(identity: str, pattern: str) -
 
 
 def test_what_an_edition_has_no_sentence_of_its_own_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its attributes are listed; the shape of blocked scales is that of QuantizeLinear, where there is one."""
+    """The attributes are listed. The shape of blocked scales comes from QuantizeLinear if there is one."""
     assert contracts.get(ONNX + "10").clauses[f"{ONNX}10/attributes"].text == "Attributes: none"
     assert contracts.get(ONNX + "13").clauses[f"{ONNX}13/attributes"].text == "Attributes: axis"
     block_shape = f"{ONNX}21/block-shape"

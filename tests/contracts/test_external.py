@@ -1,4 +1,4 @@
-"""A user's own edition: the documented example is loaded, swept, explained and replayed; a mistake in a file is one sentence."""
+"""A user's own edition: the example is loaded, swept, explained and replayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ID = "acme/DequantizeLinear-1"
 
 
 def xverify(*words: object, code: int = 0) -> str:
-    """What the command prints, its white space folded; it must end with the exit code, and never with a traceback."""
+    """Run a command and return its output, with white space folded. Check its exit code."""
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output

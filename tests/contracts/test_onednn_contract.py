@@ -1,4 +1,4 @@
-"""The editions of oneDNN's guide: sentences against the documents, each decision, and the kernel against a third author."""
+"""The editions of oneDNN's guide: sentences, decisions, and the kernel against fractions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVERY_RELEASE = tuple((FIRST[0], minor) for minor in range(FIRST[1], LAST[1] + 1
 
 
 def guide(identity: str, release: tuple[int, int]) -> str:
-    """What the guide of that release says of the operation."""
+    """The guide's text on an operation in a release."""
     operation = identity.partition("/")[2].partition("-")[0]
     place = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
     done = subprocess.run(["git", "-C", DOCUMENTS, "show", place], capture_output=True, text=True, check=True)
@@ -50,7 +50,7 @@ def guide(identity: str, release: tuple[int, int]) -> str:
 @pytest.mark.skipif(not DOCUMENTS, reason="XVERIFY_ONEDNN_DOCUMENTS does not say where a repository of oneDNN is")
 @pytest.mark.parametrize("identity", GUIDES)
 def test_every_sentence_is_in_the_guides_of_its_releases(identity: str) -> None:
-    """And not in those of another release."""
+    """No other release has all its sentences."""
     contract = contracts.get(identity)
     absent = {release: quoted_but_absent(contract, guide(identity, release)) for release in EVERY_RELEASE}
     assert {release for release, missing in absent.items() if not missing} == {
@@ -80,7 +80,7 @@ def test_a_library_is_judged_by_the_guide_of_its_release() -> None:
 def test_which_releases_an_edition_judges(
     identity: str, first: tuple[int, int], last: tuple[int, int], name: str
 ) -> None:
-    """Those whose guide has its sentences, from the first to the last; of a release that is not known none."""
+    """An edition judges the releases whose guide has its sentences, and no unknown release."""
     judged = [release for release in EVERY_RELEASE if onednn_guide.judges(identity, release)]
     assert judged == [(3, minor) for minor in range(first[1], last[1] + 1)]
     for release in ((2, 7), (3, first[1] - 1), (3, last[1] + 1), (4, 0), None):
@@ -101,7 +101,7 @@ def test_cells_name_each_type_in_its_place() -> None:
 
 
 def test_by_which_formula_an_edition_computes() -> None:
-    """The guides write it out for channels; the seed documents have one formula for both."""
+    """The guides write out the formula for channels. The seed documents have one formula for both."""
     seeds = tuple(f"onednn/DynamicDequantize-1@{edition}" for edition in ("multiply", "divide"))
     for identity in (*GUIDES, *seeds):
         edition = contracts.get(identity)
@@ -129,7 +129,7 @@ def test_of_what_no_sentence_speaks_and_what_the_documents_are_called() -> None:
 
 
 def python_with(wheel: Path, file: str) -> str:
-    """A Python that has a wheel called onednn with that one file."""
+    """A Python with a wheel named onednn that has one file."""
     about = wheel / "onednn-2026.1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: onednn\nVersion: 2026.1.0\n")
@@ -141,7 +141,7 @@ def python_with(wheel: Path, file: str) -> str:
 
 
 def test_an_installed_library_is_judged_by_its_release_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever Python has it: the wheel's files are called after the release."""
+    """The names of the wheel's files give the release, in any Python."""
     newer = python_with(tmp_path / "newer", "libdnnl.so.3.13")
     assert documents.onednn_release(newer) == (3, 13)
     assert [i for i in contracts.matching("onednn/*") if contracts.carried(i, "onednn", newer)] == list(
@@ -260,7 +260,7 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
 
 
 def test_every_clause_that_can_be_broken_is() -> None:
-    """By a call of the walk that is changed in that one place."""
+    """A single change to a call of the walk breaks it."""
     assert set(breakable(CONTRACT)) == {
         "src-type", "scales-type", "scales-shape", "zps-type", "zps-shape", "zps-float8", "qtype", "axis-range",
     }  # fmt: skip
@@ -279,7 +279,7 @@ def test_every_clause_that_can_be_broken_is() -> None:
 
 
 def test_the_sentences_that_are_broken_by_values() -> None:
-    """Clause "zps-absent" and the two formulas: none, and zeros, are the same; another zero point is not."""
+    """By "zps-absent" and the formulas, absent zero points equal zeros and no others."""
     x, scale = tensor("int8", [[-3, 0, 7]]), tensor("float32", [0.1])
     absent, zero, one = (
         CONTRACT.readings(call)[0].evaluate(CONTRACT.operands(call)).tolist()

@@ -1,4 +1,4 @@
-"""Which calls TensorFlow's editions allow, what is in their cells, and what is read out of a docstring; stated by hand."""
+"""TensorFlow's editions: judgements, cells and the parts of a docstring, all by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call as one line of text: what is written is read again, and what is damaged is refused, with the word."""
+"""Calls as lines of text: written lines are read again, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EDITIONS = (ONNX, "com.microsoft/DequantizeLinear-1@installed", "onednn/DynamicD
 
 
 def agree(a: Call, b: Call) -> bool:
-    """Equal in all but origin; the digest covers edition, tensors with layouts, and attributes."""
+    """Check that two calls are equal in all but origin."""
     types = [[type(value) for value in call.attributes.values()] for call in (a, b)]
     return a.digest() == b.digest() and types[0] == types[1]
 

@@ -1,4 +1,4 @@
-"""What is said of the machine: as Linux tells it, and what is left where nothing tells."""
+"""The description of the machine, from Linux and without its help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Features\t: fp asimd asimdhp
 
 
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None) -> dict[str, object]:
-    """The machine whose /proc/cpuinfo has that text, or that has none."""
+    """The description of a machine with this text in /proc/cpuinfo, or with no such file."""
     file = tmp_path / "cpuinfo"
     if text is not None:
         file.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""How a scale or a zero point is laid out along x, by hand."""
+"""The placement of scales and zero points along x, by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_operands_are_not_blocked_where_no_block_size_is_said() -> None:
 
 
 def blocked(shape: tuple[int, ...], blocks: tuple[int, ...], block_size: int, roles: str = "both") -> Call:
-    """A call whose codes are all different."""
+    """A blocked call whose codes all differ."""
     x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
     tensors = {"x": tensor("uint16", x), "scale": tensor("float32", np.arange(1, 1 + np.prod(blocks)).reshape(blocks))}
     if roles == "both":

@@ -1,4 +1,4 @@
-"""Twins ask for the same values: the same call per axis, in one block, split, joined, or under another edition."""
+"""Twins give the same values: a call per axis, in one block, split, merged or in another edition."""
 
 from __future__ import annotations
 
