@@ -29,9 +29,9 @@ def call_of(dtype: str, mode: str, recipe: str, seed: int, shape: tuple[int, ...
 @pytest.mark.parametrize("turn", range(2))
 def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
     """Each recipe gets two of the types, with random codes, ranges and options."""
-    for place, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
-        rng = np.random.default_rng((turn, place))
-        dtype, narrow_range = DTYPES[(place + turn) % 5], bool(rng.integers(2))
+    for index, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
+        rng = np.random.default_rng((turn, index))
+        dtype, narrow_range = DTYPES[(index + turn) % 5], bool(rng.integers(2))
         out = "float32" if recipe.out == "nearest" and rng.integers(4) else "bfloat16"
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
         operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, out)

@@ -60,7 +60,7 @@ def samples(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
         flat = sorted({0, size - 1, *drawn.tolist()})
     else:
         flat = list(range(size))
-    return [tuple(int(i) for i in np.unravel_index(place, shape)) for place in flat]
+    return [tuple(int(i) for i in np.unravel_index(index, shape)) for index in flat]
 
 
 def parameter(call: Call, role: str, index: tuple[int, ...]) -> exact.Value:

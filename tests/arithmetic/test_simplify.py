@@ -31,10 +31,10 @@ def check(reading: Stepwise, types: Types, given: tuple[Operands, ...]) -> bool:
     for operands in given:
         got, want = (canonical(each.evaluate(operands), types.out) for each in (simple, reading))
         if not np.array_equal(got, want):
-            place = int(np.flatnonzero(got != want)[0])
-            triple = {role: hex(codes[place]) for role, codes in operands.codes.items()}
+            index = int(np.flatnonzero(got != want)[0])
+            triple = {role: hex(codes[index]) for role, codes in operands.codes.items()}
             pytest.fail(
-                f"{reading.name} is not {simple.name} for {types}: {triple} gives {want[place]:#x}, {got[place]:#x}"
+                f"{reading.name} is not {simple.name} for {types}: {triple} gives {want[index]:#x}, {got[index]:#x}"
             )
     return True
 
@@ -74,8 +74,8 @@ def test_single_stages_on_every_type(scale: str, out: str) -> None:
     for number, x in enumerate(QUANTIZED):
         types = Types(x, x if number % 4 else "", scale, out)
         given = (crossed(types, 8, number),)
-        for place in rng.choice(len(every), 12, replace=False).tolist():
-            check(every[place], types, given)
+        for index in rng.choice(len(every), 12, replace=False).tolist():
+            check(every[index], types, given)
 
 
 @pytest.mark.parametrize("x", ["int2", "uint4", "float4_e2m1fn", "int4"])

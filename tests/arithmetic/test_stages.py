@@ -23,8 +23,8 @@ from xverify.core.dtypes import QUANTIZED, encode
 decode = cache(exact.decode)
 
 
-def triple_at(operands: Operands, place: int) -> exact_stages.TypedTriple:
-    number = {role: decode(dtype, int(operands.codes[role][place])) for role, dtype in operands.dtypes.items()}
+def triple_at(operands: Operands, index: int) -> exact_stages.TypedTriple:
+    number = {role: decode(dtype, int(operands.codes[role][index])) for role, dtype in operands.dtypes.items()}
     dtypes, out = operands.dtypes, operands.output_dtype
     return exact_stages.TypedTriple(
         number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out
@@ -36,9 +36,9 @@ def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
     codes, out = reading.evaluate(operands), operands.output_dtype
     assert codes.shape == operands.shape
     compared = range(operands.shape[0]) if places is None else places
-    for place in compared:
-        one = triple_at(operands, place)
-        got, want = int(codes[place]), exact_stages.by_stages(reading, one)
+    for index in compared:
+        one = triple_at(operands, index)
+        got, want = int(codes[index]), exact_stages.by_stages(reading, one)
         same = got == want or decode(out, got) == decode(out, want) == "nan"
         assert same, f"{reading.name} of {one}: got {got:#x}, expected {want:#x}"
     return len(compared)
@@ -235,8 +235,8 @@ def test_one_operation_in_float32_is_exact_where_the_types_say_so(x: str, has_ze
     assert stages.is_single(operands)
     decoded = stages.decoded(operands)
     product = stages.combined(decoded, stages.subtracted(decoded, "exact", "exact"), decoded.scale, "multiply", "once")
-    due = canonical(stages.finished(product, "float32", "nearest", "kept", "signed"), "float32")
-    np.testing.assert_array_equal(canonical(stages.single(operands), "float32"), due)
+    expected = canonical(stages.finished(product, "float32", "nearest", "kept", "signed"), "float32")
+    np.testing.assert_array_equal(canonical(stages.single(operands), "float32"), expected)
     assert compare(Stepwise(), operands, range(0, operands.shape[0], 7)) > 50
 
 
@@ -332,8 +332,8 @@ def test_operands_are_broadcast_to_each_other() -> None:
     for shape in ((1, 3), (2, 3)):
         scales = np.broadcast_to(scale, (shape[0], 1))
         operands = Operands({"x": x, "scale": scales}, {"x": "uint8", "scale": "float32"}, "float32", shape)
-        due = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
-        np.testing.assert_array_equal(Stepwise().evaluate(operands), due)
+        expected = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
+        np.testing.assert_array_equal(Stepwise().evaluate(operands), expected)
     assert x.tolist() == [0, 1, 2]
     for x_shape, scale_shape in (((2, 1), (1, 3)), ((2, 1), (3,)), ((3, 1), (1, 2)), ((1, 1), (3,)), ((2, 1), (2,))):
         column, row = (
@@ -343,8 +343,8 @@ def test_operands_are_broadcast_to_each_other() -> None:
         codes = {"x": column, "scale": encode("float32", row).reshape(scale_shape)}
         shape = np.broadcast_shapes(x_shape, scale_shape)
         given = Operands(codes, {"x": "uint8", "scale": "float32"}, "float32", shape)
-        due = encode("float32", column.astype(float) * row.reshape(scale_shape))
-        np.testing.assert_array_equal(Stepwise().evaluate(given), due)
+        expected = encode("float32", column.astype(float) * row.reshape(scale_shape))
+        np.testing.assert_array_equal(Stepwise().evaluate(given), expected)
 
 
 def test_what_has_no_number_warns_of_nothing() -> None:

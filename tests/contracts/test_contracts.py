@@ -336,10 +336,10 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
     vector = scale.codes.ndim == 1 and not ranks_agree and version >= 13
     rank_1 = version == 19 and vector and len(x.shape) == 1
     blocked = ranks_agree and block > 0 and extent is not None
-    place = list(range(len(x.shape)))[given.get("axis", 1)] if blocked else 0
+    index = list(range(len(x.shape)))[given.get("axis", 1)] if blocked else 0
     # A block exists for each index i // block_size that occurs, and for no other.
     fits = blocked and all(
-        len({i // block for i in range(e)}) == s if n == place else e == s
+        len({i // block for i in range(e)}) == s if n == index else e == s
         for n, (e, s) in enumerate(zip(x.shape, scale.shape, strict=True))
     )
     out = call.attributes.get("output_dtype", scale.dtype)

@@ -96,12 +96,12 @@ def test_the_example_is_explained():
         .output
     )  # fmt: skip
     scale = exact.decode("bfloat16", exact.round_to("bfloat16", Fraction(1, 10)))
-    due = exact.round_to("bfloat16", 215 * scale)
+    expected = exact.round_to("bfloat16", 215 * scale)
     assert data["contract"] == ID
-    assert [int(r["hex"], 16) for r in data["results"] if r["legal"]] == [due]
+    assert [int(r["hex"], 16) for r in data["results"] if r["legal"]] == [expected]
     assert data["clauses"][0]["document"].startswith("Acme NPU operator manual")
     (answer,) = data["implementations"]
-    assert (answer["name"], int(answer["hex"], 16), answer["legal"]) == ("xverify-numpy", due, True)
+    assert (answer["name"], int(answer["hex"], 16), answer["legal"]) == ("xverify-numpy", expected, True)
     assert data["not_asked"] == ["onednn-formula-divide does not take calls of ai.onnx/DequantizeLinear-21"]
 
 

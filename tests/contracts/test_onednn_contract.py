@@ -42,8 +42,8 @@ EVERY_RELEASE = tuple((FIRST[0], minor) for minor in range(FIRST[1], LAST[1] + 1
 def guide(identity: str, release: tuple[int, int]) -> str:
     """The guide's text on an operation in a release."""
     operation = identity.partition("/")[2].partition("-")[0]
-    place = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
-    done = subprocess.run(["git", "-C", DOCUMENTS, "show", place], capture_output=True, text=True, check=True)
+    index = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
+    done = subprocess.run(["git", "-C", DOCUMENTS, "show", index], capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -340,12 +340,14 @@ def test_the_kernel_in_fractions(x_dtype: str) -> None:
         zps[::2] = rng.integers(-300, 300, 128)
         given = (zps,) if z_dtype else ()
         got = xverify.dynamic_dequantize(x, scales, *given, qtype="per_channel", axis=0, contract=STATIC)
-        for place in range(256):
-            z = int(zps[place]) % (1 << 64 if z_dtype == "int64" else 1 << 32)
+        for index in range(256):
+            z = int(zps[index]) % (1 << 64 if z_dtype == "int64" else 1 << 32)
             named = (z_dtype, z) if z_dtype else ("", None)
-            due = exact.linear(x_dtype, place, "float32", int(scales.view(np.uint32)[place]), *named, "float32", False)
-            found = int(got.view(np.uint32)[place])
-            assert found == due or (np.isnan(got[place]) and due == exact.NAN["float32"]), (place, zps[place])
+            expected = exact.linear(
+                x_dtype, index, "float32", int(scales.view(np.uint32)[index]), *named, "float32", False
+            )
+            found = int(got.view(np.uint32)[index])
+            assert found == expected or (np.isnan(got[index]) and expected == exact.NAN["float32"]), (index, zps[index])
 
 
 @pytest.mark.parametrize(("identity", "text", "expected"), [row for row in EVERY if row[2].startswith("forbidden")])

@@ -218,9 +218,9 @@ def test_one_code_among_many_says_of_which_kinds_there_are() -> None:
     """One such code counts anywhere, beside larger and smaller codes. The codes do not change."""
     usual = np.array([0x7F800000, 0, 0x3F800000, 0x80000000, 0x00800000, 0xFF800000], np.uint32)
     assert bits.kinds(usual, "float32") == (False, False)
-    for place in range(usual.size + 1):
+    for index in range(usual.size + 1):
         for code, expected in ((0x7F800001, (True, False)), (0x80000001, (False, True)), (0x007FFFFF, (False, True))):
-            codes = np.insert(usual, place, np.uint32(code))
+            codes = np.insert(usual, index, np.uint32(code))
             kept = codes.copy()
             assert bits.kinds(codes, "float32") == expected
             assert codes.tolist() == kept.tolist()
@@ -233,11 +233,11 @@ def test_distance_is_the_number_of_steps(dtype: str) -> None:
     """The distance is the difference of ranks among all numbers. -0 comes just before +0."""
     codes = all_codes(dtype).tolist()
     numbers = [(exact.decode(dtype, code), code) for code in codes]
-    place = {"-inf": -(10**50), "inf": 10**50, "-0": 0}
+    index = {"-inf": -(10**50), "inf": 10**50, "-0": 0}
 
     def rank_key(entry: tuple[exact.Value, int]) -> tuple[Fraction, bool]:
         value = entry[0]
-        return (Fraction(place[value]) if isinstance(value, str) else value, value != "-0")
+        return (Fraction(index[value]) if isinstance(value, str) else value, value != "-0")
 
     ordered = [code for _, code in sorted((e for e in numbers if e[0] != "nan"), key=rank_key)]
     rank = {code: number for number, code in enumerate(ordered)}

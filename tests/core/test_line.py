@@ -160,8 +160,8 @@ def test_what_is_damaged_is_refused_with_the_word(text, message):
 @given(st.data())
 def test_any_change_of_a_line_is_read_or_refused(data):
     good = f'{ONNX} x=int4[3]@F:1,2*2 scale=float32[]:3f800000 mode="a b" axis=-1'
-    place = data.draw(st.integers(0, len(good) - 1))
-    changed = good[:place] + data.draw(st.text('0f[]:,*=@" \\x\u00b2', max_size=3)) + good[place + 1 :]
+    index = data.draw(st.integers(0, len(good) - 1))
+    changed = good[:index] + data.draw(st.text('0f[]:,*=@" \\x\u00b2', max_size=3)) + good[index + 1 :]
     try:
         call = call_from_line(changed)
     except ValueError:

@@ -96,7 +96,7 @@ def test_the_form_of_probes(types: Types) -> None:
     operands = found.operands(types)
     assert types_of(operands) == types
     assert operands.shape == (len(found) * WIDTH,)
-    single = [found.chosen([place]) for place in range(len(found))]
+    single = [found.chosen([index]) for index in range(len(found))]
     assert [len(one) for one in single] == [1] * len(found)
     for role, codes in operands.codes.items():
         apart = np.concatenate([one.operands(types).codes[role] for one in single])

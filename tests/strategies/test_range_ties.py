@@ -40,9 +40,9 @@ def check(readings: Iterable[Any], operands: Operands) -> None:
         given = [(reading.name, reading.evaluate(operands)) for reading in readings]
     for name, codes in given:
         assert codes.shape == operands.shape
-        for place, got in enumerate(codes.tolist()):
-            ends = (decode("float32", int(side[place])) for side in (low, high))
-            one = exact.Ranged(dtype, decode(dtype, int(x[place])), *ends, narrow_range, out)
+        for index, got in enumerate(codes.tolist()):
+            ends = (decode("float32", int(side[index])) for side in (low, high))
+            one = exact.Ranged(dtype, decode(dtype, int(x[index])), *ends, narrow_range, out)
             want = exact.RANGED[name](one)
             assert got == want or decode(out, got) == decode(out, want) == "nan", f"{name}: {got:#x} {want:#x} {one}"
 
@@ -211,15 +211,15 @@ def test_ends_that_are_not_finite(out: str) -> None:
         (3, 0.0, nan),
     ]
     operands = operands_of("uint8", triples, out)
-    due = {"MIN": ("nan", "inf", "nan", "nan", "nan", "nan"), "SCALED": ("nan", "inf", "inf", "inf", "nan", "nan")}
-    due["HIGH"] = ("nan", "inf", None, "inf", None, "nan")  # the factor of an unsigned type is of max only
+    expected = {"MIN": ("nan", "inf", "nan", "nan", "nan", "nan"), "SCALED": ("nan", "inf", "inf", "inf", "nan", "nan")}
+    expected["HIGH"] = ("nan", "inf", None, "inf", None, "nan")  # the factor of an unsigned type is of max only
     for kind, readings in (("MIN", LINEAR_IN_X), ("SCALED", SCALED_SYMMETRIC), ("HIGH", SCALED_FLOAT)):
         for reading in readings:
             with np.errstate(all="raise"):
                 codes = reading.evaluate(operands)
             got = [decode(out, int(code)) for code in codes]
             assert codes[0] == reading.evaluate(operands_of("uint8", triples[:1], out))[0]
-            assert [g for g, d in zip(got[1:], due[kind], strict=True) if d] == [d for d in due[kind] if d], (
+            assert [g for g, d in zip(got[1:], expected[kind], strict=True) if d] == [d for d in expected[kind] if d], (
                 reading.name
             )
 

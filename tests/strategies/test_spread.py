@@ -79,9 +79,9 @@ def test_whole_blocks_are_a_dimension_of_their_own(
 ) -> None:
     call = blocked(shape, blocks, block_size, roles)
     operands = linear_operands(call, "float32", axis, block_size)
-    place = axis % len(shape)
+    index = axis % len(shape)
     fine = on_grid(operands)
-    assert fine.shape == (*blocks[: place + 1], block_size, *blocks[place + 1 :])
+    assert fine.shape == (*blocks[: index + 1], block_size, *blocks[index + 1 :])
     assert fine.codes["x"].base is not None, "x was copied"
     assert fine.codes["scale"].size == np.prod(blocks)
     assert set(operands.codes) == set(fine.codes) == set(operands.dtypes)

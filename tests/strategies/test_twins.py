@@ -101,9 +101,9 @@ def test_scales_are_cut_with_the_axis_that_they_run_along_and_only_with_that():
     call = linear(contract.id, np.ones((4, 3)), [1, 2, 3], tensor("int8", [4, 5, 6]), axis=-1)
     found = {t.name: [c.tensors for c in t.calls] for t in twins(contract, call)}
     parts = [(t["scale"], t["zero_point"]) for t in found["split-last-axis"]]
-    for (scale, zero_point), due in zip(parts, (slice(1), slice(1, 3)), strict=True):
-        assert scale.same_bits(tensor("float32", [1, 2, 3][due]))
-        assert zero_point.same_bits(tensor("int8", [4, 5, 6][due]))
+    for (scale, zero_point), expected in zip(parts, (slice(1), slice(1, 3)), strict=True):
+        assert scale.same_bits(tensor("float32", [1, 2, 3][expected]))
+        assert zero_point.same_bits(tensor("int8", [4, 5, 6][expected]))
     assert [t["scale"].shape for t in found["split-first-axis"]] == [(3,), (3,)]
     assert [t["x"].shape for t in found["split-first-axis"]] == [(3, 3), (1, 3)]
 
