@@ -53,9 +53,9 @@ def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int
     for turn in range(4):
         types = drawn_types(rng)
         every = triples(types, math.prod(shape), turn)
-        codes = {role: given.reshape(shape) for role, given in every.codes.items()}
+        codes = {role: array.reshape(shape) for role, array in every.codes.items()}
         if len(shape) == 2:
-            codes.update((role, given[:, :1]) for role, given in codes.items() if role != "x")
+            codes.update((role, array[:, :1]) for role, array in codes.items() if role != "x")
         operands = replace(every, codes=codes, shape=shape)
         drawn = (drawn_reading(rng, rng.random()) for _ in range(40 if every.shape[0] < 100 else 4))
         readings = tuple(dict.fromkeys((*drawn, EXACT, FLOAT32, *OUTPUT)))
@@ -77,12 +77,12 @@ def test_a_composition_is_found_by_its_codes(seed: int) -> None:
         types, reading = drawn_types(rng), drawn_reading(rng, rng.random())
         operands = triples(types, 60, 100 * seed + number)
         codes = reading.evaluate(operands)
-        found = search(operands, codes, ADMITTED, None)
-        assert simplified(reading, types) in found, f"{reading.name} for {types} among {len(found)}"
-        assert len(set(found)) == len(found)
-        for one in found[:20]:
-            assert agrees(one, operands, codes), f"{one.name} for {types}"
-            assert simplified(one, types) == one
+        results = search(operands, codes, ADMITTED, None)
+        assert simplified(reading, types) in results, f"{reading.name} for {types} among {len(results)}"
+        assert len(set(results)) == len(results)
+        for candidate in results[:20]:
+            assert agrees(candidate, operands, codes), f"{candidate.name} for {types}"
+            assert simplified(candidate, types) == candidate
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -92,10 +92,12 @@ def test_whatever_gives_the_codes_is_found(seed: int) -> None:
     types = drawn_types(rng)
     operands = triples(types, 12, seed)
     codes = EXACT.evaluate(operands)
-    found = set(search(operands, codes, ADMITTED, None))
+    results = set(search(operands, codes, ADMITTED, None))
     for _ in range(300):
         reading = drawn_reading(rng, 0.7)
-        assert (simplified(reading, types) in found) == agrees(reading, operands, codes), f"{reading.name} for {types}"
+        assert (simplified(reading, types) in results) == agrees(reading, operands, codes), (
+            f"{reading.name} for {types}"
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -106,9 +108,9 @@ def test_a_near_search_finds_what_departs_in_two_stages(seed: int) -> None:
         reading = neighbour(start, 2, rng)
         operands = triples(types, 40, 100 * seed + number)
         codes = reading.evaluate(operands)
-        found = search(operands, codes, ADMITTED)
-        assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
-        assert all(agrees(one, operands, codes) for one in found[:20])
+        results = search(operands, codes, ADMITTED)
+        assert simplified(reading, types) in results, f"{reading.name}, next to {start.name}, for {types}"
+        assert all(agrees(candidate, operands, codes) for candidate in results[:20])
 
 
 def test_a_near_search_of_divisions() -> None:
@@ -128,9 +130,9 @@ def test_a_search_without_departures_finds_admitted_readings_only() -> None:
         operands = triples(types, 200, number)
         forms = {simplified(reading, types) for reading in ADMITTED}
         for reading in ADMITTED:
-            found = search(operands, reading.evaluate(operands), ADMITTED, 0)
-            assert simplified(reading, types) in found
-            assert set(found) <= forms
+            results = search(operands, reading.evaluate(operands), ADMITTED, 0)
+            assert simplified(reading, types) in results
+            assert set(results) <= forms
 
 
 def test_a_near_search_is_part_of_the_whole() -> None:
@@ -139,8 +141,8 @@ def test_a_near_search_is_part_of_the_whole() -> None:
         types = drawn_types(rng)
         operands = triples(types, 20, number)
         codes = EXACT.evaluate(operands)
-        found = [search(operands, codes, ADMITTED, most) for most in (0, 1, 2, None)]
-        for few, more in pairwise(found):
+        results = [search(operands, codes, ADMITTED, most) for most in (0, 1, 2, None)]
+        for few, more in pairwise(results):
             assert set(few) <= set(more)
 
 
@@ -187,12 +189,12 @@ def test_a_remembered_search_is_the_search(most: int | None) -> None:
 def test_the_simplest_comes_first() -> None:
     operands = triples(INT8, 4, 6)
     for most in (2, None):
-        found = search(operands, EXACT.evaluate(operands), ADMITTED, most)
-        assert len(found) > 1
-        assert found[0] == EXACT
-        plain = [EXACT.departures(reading) for reading in found]
+        results = search(operands, EXACT.evaluate(operands), ADMITTED, most)
+        assert len(results) > 1
+        assert results[0] == EXACT
+        plain = [EXACT.departures(reading) for reading in results]
         assert plain == sorted(plain)
-        assert [simplicity(reading) for reading in found] == sorted(simplicity(reading) for reading in found)
+        assert [simplicity(reading) for reading in results] == sorted(simplicity(reading) for reading in results)
 
 
 # -- the neighbourhood ----------------------------------------------------------------------------------
@@ -202,27 +204,27 @@ def test_the_simplest_comes_first() -> None:
 def test_the_neighbourhood_holds_every_reading_two_stages_away(seed: int) -> None:
     rng = np.random.default_rng(20 + seed)
     types = drawn_types(rng)
-    found = set(near(types, ADMITTED))
+    results = set(near(types, ADMITTED))
     for start in ADMITTED:
         for first, second in combinations(STAGES, 2):
             for option in STAGES[first]:
                 other = STAGES[second][rng.integers(len(STAGES[second]))]
                 reading = replace(start, **{first: option, second: other})
-                assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
+                assert simplified(reading, types) in results, f"{reading.name}, next to {start.name}, for {types}"
 
 
 def test_the_neighbourhood_in_one_stage() -> None:
     types = INT8
-    found = near(types, ADMITTED, 1)
-    assert set(found) <= set(near(types, ADMITTED))
-    assert list(found) == sorted(found, key=simplicity)
+    results = near(types, ADMITTED, 1)
+    assert set(results) <= set(near(types, ADMITTED))
+    assert list(results) == sorted(results, key=simplicity)
     singles = {
         simplified(replace(start, **{stage: option}), types)
         for start in ADMITTED
         for stage, options in STAGES.items()
         for option in options
     }
-    assert singles <= set(found)
+    assert singles <= set(results)
     assert near(types, ADMITTED, 0) == tuple(sorted({simplified(r, types) for r in ADMITTED}, key=simplicity))
 
 

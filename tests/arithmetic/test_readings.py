@@ -130,9 +130,9 @@ def check(contract: Contract, call: Call, seed: int = 0) -> int:
 def test_readings_on_the_walk(identity: str) -> None:
     """About sixty calls of each edition, spread over the cells and structures of the walk."""
     contract = contracts.get(identity)
-    found = list(walk(contract))
-    stride = max(1, len(found) // 60)
-    assert sum(check(contract, call, n) for n, call in enumerate(found[::stride])) > 500
+    calls_of_walk = list(walk(contract))
+    stride = max(1, len(calls_of_walk) // 60)
+    assert sum(check(contract, call, n) for n, call in enumerate(calls_of_walk[::stride])) > 500
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
@@ -205,16 +205,16 @@ def test_special_ranges(edition: str, mode: str, dtype: str) -> None:
 def test_an_admitted_recipe_is_its_stages(identity: str) -> None:
     """Both versions in fractions agree: the admitted recipes, and the stages of the readings."""
     contract, compared = contracts.get(identity), 0
-    found = list(walk(contract))
-    for number, call in enumerate(found[:: max(1, len(found) // 12)]):
+    calls_of_walk = list(walk(contract))
+    for number, call in enumerate(calls_of_walk[:: max(1, len(calls_of_walk) // 12)]):
         for reading in contract.readings(call):
             assert isinstance(reading, Stepwise)
             for index in samples(call.data.shape, number)[:8]:
                 t = triple(call, index)
                 zero_point = t.zero_point if "zero_point" in call.tensors else None
                 x, scale = call.tensors["x"].dtype, call.tensors["scale"].dtype
-                given_stages = exact_stages.TypedTriple(t.x, zero_point, t.scale, x, scale, t.out)
-                assert exact_stages.by_stages(reading, given_stages) == exact.LINEAR[reading.name](t), (
+                typed_triple = exact_stages.TypedTriple(t.x, zero_point, t.scale, x, scale, t.out)
+                assert exact_stages.by_stages(reading, typed_triple) == exact.LINEAR[reading.name](t), (
                     f"{reading} of {t}"
                 )
                 compared += 1
@@ -285,13 +285,13 @@ def test_signs_of_zero_and_infinity(x: int, zero_point: int, scale: float, code:
 def test_the_four_forms_of_t_are_four() -> None:
     """On one call, E and all forms of T give different bits."""
     x, zero_point = 3001, -3002
-    found = set()
+    different = set()
     for scale in np.float32(1) + np.arange(1, 400, dtype=np.float32) * np.float32(2**-14):
         codes = [
             int(r.evaluate(operands_of("int16", x, float(scale), "float16", zero_point))[0]) for r in (EXACT, *OUTPUT)
         ]
-        found |= {(a, b) for a in range(5) for b in range(a) if codes[a] != codes[b]}
-    assert len(found) == 10, f"pairs that differ somewhere: {sorted(found)}"
+        different |= {(a, b) for a in range(5) for b in range(a) if codes[a] != codes[b]}
+    assert len(different) == 10, f"pairs that differ somewhere: {sorted(different)}"
 
 
 # -- the legal set --------------------------------------------------------------------------------------
@@ -312,10 +312,10 @@ class Fixed:
         return np.array(self.given, np.uint16)
 
 
-def legal_of(*given: tuple[int, ...]) -> object:
+def legal_of(*results: tuple[int, ...]) -> object:
     contract = contracts.get("ai.onnx/DequantizeLinear-21")
-    readings = tuple(Fixed(f"r{n}", codes) for n, codes in enumerate(given))
-    call = Call(contract.id, {"x": tensor("int8", np.zeros(len(given[0]))), "scale": tensor("float16", 1.0)})
+    readings = tuple(Fixed(f"r{n}", codes) for n, codes in enumerate(results))
+    call = Call(contract.id, {"x": tensor("int8", np.zeros(len(results[0]))), "scale": tensor("float16", 1.0)})
     return legal_set(replace(contract, readings=lambda _: readings), call)
 
 

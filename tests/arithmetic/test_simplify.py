@@ -23,12 +23,12 @@ def rich(types: Types, seed: int) -> tuple[Operands, ...]:
     return crossed(types, 16, seed), triples(types, 400, seed)
 
 
-def check(reading: Stepwise, types: Types, given: tuple[Operands, ...]) -> bool:
+def check(reading: Stepwise, types: Types, operand_sets: tuple[Operands, ...]) -> bool:
     """Check that the simplified form gives the same bits. True if it is another reading."""
     simple = simplified(reading, types)
     if simple == reading:
         return False
-    for operands in given:
+    for operands in operand_sets:
         got, want = (canonical(each.evaluate(operands), types.out) for each in (simple, reading))
         if not np.array_equal(got, want):
             index = int(np.flatnonzero(got != want)[0])
@@ -44,8 +44,8 @@ def test_drawn_compositions(seed: int) -> None:
     rng, changed = np.random.default_rng(100 + seed), 0
     for number in range(35):
         types = drawn_types(rng)
-        given = rich(types, 1000 * seed + number)
-        changed += sum(check(drawn_reading(rng, rng.random()), types, given) for _ in range(10))
+        operand_sets = rich(types, 1000 * seed + number)
+        changed += sum(check(drawn_reading(rng, rng.random()), types, operand_sets) for _ in range(10))
     assert changed > 150
 
 
@@ -55,8 +55,8 @@ def test_operands_of_different_types(x: str, zero_point: str) -> None:
     rng, changed = np.random.default_rng(sum(map(ord, x + zero_point))), 0
     for number in range(4):
         types = Types(x, zero_point, SCALES[number], OUTPUTS[rng.integers(3)])
-        given = rich(types, number)
-        changed += sum(check(drawn_reading(rng, rng.random()), types, given) for _ in range(10))
+        operand_sets = rich(types, number)
+        changed += sum(check(drawn_reading(rng, rng.random()), types, operand_sets) for _ in range(10))
     assert changed > 8
 
 
@@ -73,9 +73,9 @@ def test_single_stages_on_every_type(scale: str, out: str) -> None:
     ]
     for number, x in enumerate(QUANTIZED):
         types = Types(x, x if number % 4 else "", scale, out)
-        given = (crossed(types, 8, number),)
+        operand_sets = (crossed(types, 8, number),)
         for index in rng.choice(len(every), 12, replace=False).tolist():
-            check(every[index], types, given)
+            check(every[index], types, operand_sets)
 
 
 @pytest.mark.parametrize("x", ["int2", "uint4", "float4_e2m1fn", "int4"])

@@ -37,10 +37,10 @@ def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
     assert codes.shape == operands.shape
     compared = range(operands.shape[0]) if places is None else places
     for index in compared:
-        one = triple_at(operands, index)
-        got, want = int(codes[index]), exact_stages.by_stages(reading, one)
+        triple = triple_at(operands, index)
+        got, want = int(codes[index]), exact_stages.by_stages(reading, triple)
         same = got == want or decode(out, got) == decode(out, want) == "nan"
-        assert same, f"{reading.name} of {one}: got {got:#x}, expected {want:#x}"
+        assert same, f"{reading.name} of {triple}: got {got:#x}, expected {want:#x}"
     return len(compared)
 
 

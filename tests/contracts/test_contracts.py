@@ -321,13 +321,13 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
     x, scale, zero_point = (call.tensors.get(role) for role in ("x", "scale", "zero_point"))
     assert x is not None
     assert scale is not None
-    known = [name for name, since in (("axis", 13), ("block_size", 21), ("output_dtype", 23)) if version >= since]
-    given = {name: value for name, value in call.attributes.items() if name in known}
+    names = [name for name, since in (("axis", 13), ("block_size", 21), ("output_dtype", 23)) if version >= since]
+    attributes = {name: value for name, value in call.attributes.items() if name in names}
     block, ways = (
-        given.get("block_size", 0),
+        attributes.get("block_size", 0),
         dict(enumerate(x.shape)) | {i - len(x.shape): e for i, e in enumerate(x.shape)},
     )
-    extent = ways.get(given.get("axis", 1))
+    extent = ways.get(attributes.get("axis", 1))
     either = (
         scale.codes.ndim == 1 and scale.shape == x.shape and extent is not None
     )  # per axis, and as long as one block
@@ -336,7 +336,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
     vector = scale.codes.ndim == 1 and not ranks_agree and version >= 13
     rank_1 = version == 19 and vector and len(x.shape) == 1
     blocked = ranks_agree and block > 0 and extent is not None
-    index = list(range(len(x.shape)))[given.get("axis", 1)] if blocked else 0
+    index = list(range(len(x.shape)))[attributes.get("axis", 1)] if blocked else 0
     # A block exists for each index i // block_size that occurs, and for no other.
     fits = blocked and all(
         len({i // block for i in range(e)}) == s if n == index else e == s
@@ -347,7 +347,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         "x-type": x.dtype not in TYPES[version][0],
         "scale-type": scale.dtype not in TYPES[version][1],
         "output-type": scale.dtype in TYPES[version][1] and out not in (F if version >= 19 else F[:1]),
-        "attributes": set(call.attributes) != set(given),
+        "attributes": set(call.attributes) != set(attributes),
         "zero-point-type": zero_point is not None and zero_point.dtype != x.dtype,
         "zero-point-shape": zero_point is not None and zero_point.shape != scale.shape,
         "block-size": block < 0 or (ranks_agree and block == 0),

@@ -42,8 +42,8 @@ EVERY_RELEASE = tuple((FIRST[0], minor) for minor in range(FIRST[1], LAST[1] + 1
 def guide(identity: str, release: tuple[int, int]) -> str:
     """The guide's text on an operation in a release."""
     operation = identity.partition("/")[2].partition("-")[0]
-    index = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
-    done = subprocess.run(["git", "-C", DOCUMENTS, "show", index], capture_output=True, text=True, check=True)
+    path = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
+    done = subprocess.run(["git", "-C", DOCUMENTS, "show", path], capture_output=True, text=True, check=True)
     return done.stdout
 
 
@@ -302,14 +302,14 @@ def test_the_document_contradicts_itself(identity: str) -> None:
     (check,) = contract.text_checks()
     assert check.call is not None
     assert contract.judge(check.call).verdict == "allowed"
-    found = contract.readings(check.call)[0].evaluate(contract.operands(check.call)).view(np.float32)
-    assert found.tolist() == [[0.25]]
+    result = contract.readings(check.call)[0].evaluate(contract.operands(check.call)).view(np.float32)
+    assert result.tolist() == [[0.25]]
     assert "round(" in contract.clauses[f"{identity}/formula"].text
     assert "round(" not in contract.clauses[f"{identity}/formula-per-channel"].text
 
 
 def kernel(call: Call) -> Any:
-    arrays = {role: given.laid_out().view(numpy_dtype(given.dtype)) for role, given in call.tensors.items()}
+    arrays = {role: operand.laid_out().view(numpy_dtype(operand.dtype)) for role, operand in call.tensors.items()}
     zps = arrays.get("zero_point")
     attributes: dict[str, Any] = dict(call.attributes)
     # NumPy's, with which test_compiled.py and the gate compare what is compiled.
@@ -338,16 +338,19 @@ def test_the_kernel_in_fractions(x_dtype: str) -> None:
         scales = rng.integers(0, 1 << 32, 256, np.uint32).view(np.float32)
         zps = rng.integers(-(2**31) + 512, 2**31 - 512, 256).astype(z_dtype or "int32")
         zps[::2] = rng.integers(-300, 300, 128)
-        given = (zps,) if z_dtype else ()
-        got = xverify.dynamic_dequantize(x, scales, *given, qtype="per_channel", axis=0, contract=STATIC)
+        optional = (zps,) if z_dtype else ()
+        result = xverify.dynamic_dequantize(x, scales, *optional, qtype="per_channel", axis=0, contract=STATIC)
         for index in range(256):
             z = int(zps[index]) % (1 << 64 if z_dtype == "int64" else 1 << 32)
             named = (z_dtype, z) if z_dtype else ("", None)
             expected = exact.linear(
                 x_dtype, index, "float32", int(scales.view(np.uint32)[index]), *named, "float32", False
             )
-            found = int(got.view(np.uint32)[index])
-            assert found == expected or (np.isnan(got[index]) and expected == exact.NAN["float32"]), (index, zps[index])
+            code = int(result.view(np.uint32)[index])
+            assert code == expected or (np.isnan(result[index]) and expected == exact.NAN["float32"]), (
+                index,
+                zps[index],
+            )
 
 
 @pytest.mark.parametrize(("identity", "text", "expected"), [row for row in EVERY if row[2].startswith("forbidden")])

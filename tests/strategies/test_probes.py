@@ -61,9 +61,9 @@ def test_probes_leave_one_class(types: Types) -> None:
     """A fixed sample of types of at most 16 bits. XVERIFY_EVERY_SIGNATURE=1 in the environment tests all."""
     operands = probes(types, ADMITTED).operands(types)
     for truth in truths(types):
-        found = search(operands, truth.evaluate(operands), ADMITTED)
-        names = [reading.name for reading in found]
-        assert found == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
+        results = search(operands, truth.evaluate(operands), ADMITTED)
+        names = [reading.name for reading in results]
+        assert results == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
 
 
 @pytest.mark.parametrize("types", SAMPLE[::20], ids=described)
@@ -141,11 +141,11 @@ def by_cell(identity: str) -> list[tuple[Cell, list[Probe]]]:
 def test_the_lap_meets_every_cell(identity: str) -> None:
     """The calls of a cell are allowed and follow each other. They have all codes of small types."""
     contract = contracts.get(identity)
-    found = by_cell(identity)
-    assert [cell for cell, _ in found] == [
+    cells = by_cell(identity)
+    assert [cell for cell, _ in cells] == [
         contract.cell(build(contract, structure)) for structure in cell_structures(contract)
     ]
-    for cell, calls in found:
+    for cell, calls in cells:
         for probe in calls:
             judgement = contract.judge(probe.call)
             assert judgement.verdict == "allowed", f"{cell}: {judgement}"
@@ -163,17 +163,17 @@ def test_places_are_those_of_the_probes(identity: str) -> None:
     start = DIVIDED if identity.endswith("@divide") else ADMITTED
     for cell, calls in by_cell(identity)[::7]:
         types = types_of(contract.operands(calls[0].call))
-        found = probes(types, start)
-        given = []
+        chosen = probes(types, start)
+        taken_operands = []
         for probe in calls:
             assert probe.places is not None
             assert probe.places.max() < probe.call.values
             assert len(np.unique(probe.places)) == len(probe.places)
-            given.append(taken(contract.operands(probe.call), probe.places))
-        assert len(calls) == (len(found) if cell.granularity == "per_tensor" else 1)
-        want = found.operands(types).codes
+            taken_operands.append(taken(contract.operands(probe.call), probe.places))
+        assert len(calls) == (len(chosen) if cell.granularity == "per_tensor" else 1)
+        want = chosen.operands(types).codes
         for role in want:
-            codes = np.concatenate([operands.codes[role] for operands in given])
+            codes = np.concatenate([operands.codes[role] for operands in taken_operands])
             assert np.array_equal(codes, want[role]), f"{cell}: {role}"
 
 
@@ -187,7 +187,7 @@ def test_places_of_range_calls(identity: str) -> None:
 
 
 def test_a_blocked_call_has_a_partial_block() -> None:
-    found = by_cell("ai.onnx/DequantizeLinear-25")
-    blocked = [calls[0].call for cell, calls in found[::11] if cell.granularity == "blocked"]
+    cells = by_cell("ai.onnx/DequantizeLinear-25")
+    blocked = [calls[0].call for cell, calls in cells[::11] if cell.granularity == "blocked"]
     assert blocked
     assert all(call.data.shape[-1] % int(call.attributes["block_size"]) for call in blocked)

@@ -37,14 +37,16 @@ def check(readings: Iterable[Any], operands: Operands) -> None:
     x, low, high = (operands.codes[role] for role in ("input", "min_range", "max_range"))
     narrow_range = bool(operands.options.get("narrow_range", False))
     with np.errstate(all="raise"):
-        given = [(reading.name, reading.evaluate(operands)) for reading in readings]
-    for name, codes in given:
+        results = [(reading.name, reading.evaluate(operands)) for reading in readings]
+    for name, codes in results:
         assert codes.shape == operands.shape
         for index, got in enumerate(codes.tolist()):
             ends = (decode("float32", int(side[index])) for side in (low, high))
-            one = exact.Ranged(dtype, decode(dtype, int(x[index])), *ends, narrow_range, out)
-            want = exact.RANGED[name](one)
-            assert got == want or decode(out, got) == decode(out, want) == "nan", f"{name}: {got:#x} {want:#x} {one}"
+            element = exact.Ranged(dtype, decode(dtype, int(x[index])), *ends, narrow_range, out)
+            want = exact.RANGED[name](element)
+            assert got == want or decode(out, got) == decode(out, want) == "nan", (
+                f"{name}: {got:#x} {want:#x} {element}"
+            )
 
 
 # -- beside the middle of two outputs ---------------------------------------------------------------------

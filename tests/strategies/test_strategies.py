@@ -51,7 +51,7 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
             for x, out, mode, n in rows
             if out != "bfloat16" or mode == "MIN_COMBINED"
         }
-    found = set()
+    cells = set()
     for x, scale, granularity in product(d.x_dtypes, d.scale_dtypes, d.granularities):
         zero_points = {"int8", "uint8", "int32"} if contract.id.startswith("onednn") else {x}
         if contract.id == "onednn/DynamicDequantize-1@3.7" and x in ("int4", "uint4"):
@@ -61,8 +61,8 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
         outputs = set(d.output_dtypes) if "output_dtype" in d.attributes else {scale}
         required = ("com.microsoft/DequantizeLinear-1@seed", "onednn/Dequantize-1@3.0")
         absent = set() if contract.id in required else {""}
-        found |= {(x, scale, z, out, granularity, "") for z, out in product(zero_points | absent, outputs)}
-    return found
+        cells |= {(x, scale, z, out, granularity, "") for z, out in product(zero_points | absent, outputs)}
+    return cells
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
