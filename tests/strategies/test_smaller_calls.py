@@ -54,7 +54,7 @@ def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch)
         assert lower[:draws] == upper[:draws]
         assert {low for low, _ in upper} == {0}
         block_size = int(call.attributes.get("block_size", 0))
-        # Of rank 1 a last block of one element comes with the block before it.
+        # In rank 1, a last block of one element comes with the block before it.
         assert small.values <= max(1, block_size) + (block_size > 0 and len(call.data.shape) == 1)
         assert small.values > 0 or not call.values
         assert contract.judge(small).verdict == "allowed", f"{call.origin}: {small.data.shape} {dict(small.attributes)}"
