@@ -232,7 +232,7 @@ def _scale(types: Types, recipe: str, far: float, rng: np.random.Generator) -> i
     if recipe == "negative":
         number = -mantissa
     elif recipe.endswith("midpoint"):
-        # Of these scales, one makes far * scale as near to a midpoint of the type as possible.
+        # The best of these scales makes far * scale as near to a midpoint of the type as possible.
         bits = MANTISSA_BITS["float32" if recipe.startswith("float32") else types.out]
         bits = 8 if recipe.startswith("coarse") else bits
         odd = 2 * rng.integers(1 << bits, 2 << bits, 64) + 1

@@ -1,4 +1,4 @@
-"""Mistakes of a parameter's index against loops over single elements; and what holds of every mistake for any drawn call."""
+"""Indexing mistakes of parameters against loops over elements, and properties of all mistakes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GATHERED = (
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_gathers_of_parameters(name: str, call: Call) -> None:
     right = CONTRACT.operands(call)
-    found = misindexing(name).operands(call, right)
+    reread = misindexing(name).operands(call, right)
     changed = False
     for role in set(PARAMETERS) & set(right.codes):
         p = Param(call, role)
@@ -50,9 +50,9 @@ def test_wrong_gathers_of_parameters(name: str, call: Call) -> None:
             value = WRONG[name](p, where)
             expected[where] = expected[where] if value is None else value
         changed |= not np.array_equal(expected, spread(right, role))
-        if found is not None:
-            np.testing.assert_array_equal(spread(found, role), expected)
-    assert (found is not None) == changed
+        if reread is not None:
+            np.testing.assert_array_equal(spread(reread, role), expected)
+    assert (reread is not None) == changed
 
 
 def test_every_wrong_gather_is_met_by_some_call() -> None:
@@ -77,12 +77,12 @@ def test_mistakes_of_drawn_calls(identity: str, data: DataObject) -> None:
     contract = contracts.get(identity)
     call = data.draw(calls(contract))
     right = contract.operands(call)
-    found = list(mistakes(call, right))
-    contents = [content(wrong) for _, wrong in found]
-    assert len({content(right), *contents}) == len(found) + 1
+    pairs = list(mistakes(call, right))
+    contents = [content(wrong) for _, wrong in pairs]
+    assert len({content(right), *contents}) == len(pairs) + 1
     order = [m.name for m in all_mistakes().values()]
-    assert [m.name for m, _ in found] == [name for name in order if name in {m.name for m, _ in found}]
-    for mistake, wrong in found:
+    assert [m.name for m, _ in pairs] == [name for name in order if name in {m.name for m, _ in pairs}]
+    for mistake, wrong in pairs:
         assert (wrong.shape, wrong.output_dtype) == (right.shape, right.output_dtype)
         assert set(wrong.codes) == set(wrong.dtypes) == set(right.codes)
         for role, array in wrong.codes.items():

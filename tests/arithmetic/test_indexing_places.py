@@ -1,4 +1,4 @@
-"""Mistakes of places in memory and of types: the order within bytes, layouts that are ignored, codes read as another type's."""
+"""Mistakes of memory and of types: order inside bytes, ignored layouts, codes read as another type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = (
 
 
 def regathered(call: Call, role: str, items: list[int]) -> Operands:
-    """The right operands of the call whose tensor holds those codes."""
+    """The right operands of the call with these codes in its tensor."""
     tensor = call.tensors[role]
     array = np.array(items, tensor.codes.dtype).reshape(tensor.shape)
     return CONTRACT.operands(replace(call, tensors={**call.tensors, role: Tensor(tensor.dtype, array)}))
@@ -49,19 +49,19 @@ def test_order_within_bytes_and_shifts(dtype: str, structure: tuple[Any, ...]) -
     ]
     rows += [(n, "x", f) for n, f in X_ONLY.items()]
     for name, role, rule in rows:
-        found = misindexing(name).operands(call, right)
+        reread = misindexing(name).operands(call, right)
         wrong = rule(items[role])
         if wrong == items[role]:
-            assert found is None, name
+            assert reread is None, name
         else:
-            assert found is not None, name
-            np.testing.assert_array_equal(spread(found, role), spread(regathered(call, role, wrong), role), name)
+            assert reread is not None, name
+            np.testing.assert_array_equal(spread(reread, role), spread(regathered(call, role, wrong), role), name)
     for name, (bits, _) in PACKED.items():
         assert bits == BITS[dtype] or misindexing(name).operands(call, right) is None
 
 
 def as_laid(call: Call) -> tuple[list[int], int]:
-    """The memory of x in its layout, written down by hand, and where its first element stands."""
+    """The memory of x in its layout, written by hand, and the index of its first element."""
     x = call.tensors["x"]
     items = [int(c) for c in x.codes.ravel()]
     last = x.shape[-1] if x.shape else 1
@@ -85,24 +85,24 @@ def test_layout_ignored(layout: str, shape: tuple[int, ...]) -> None:
     memory, first = as_laid(call)
     own = [int(c) for c in call.tensors["x"].codes.ravel()]
     for name, start in (("strides-ignored", first), ("strides-and-offset-ignored", 0)):
-        found = misindexing(name).operands(call, right)
+        reread = misindexing(name).operands(call, right)
         wrong = memory[start : start + len(own)]
         if len(wrong) < len(own) or wrong == own:
-            assert found is None
+            assert reread is None
         else:
-            assert found is not None
-            assert found.codes["x"].ravel().tolist() == wrong
+            assert reread is not None
+            assert reread.codes["x"].ravel().tolist() == wrong
 
 
 def test_layout_ignored_of_bytes_and_of_repeated_values() -> None:
-    """Two bytes an element, read one byte too early; and memory that is shorter than the tensor."""
+    """Elements of two bytes are read one byte too early, and the memory may be shorter than the tensor."""
     call = a_call((3,), (), dtype="int16")
     x = Tensor("int16", np.array([0x1122, 0x3344, 0x5566], np.uint16), "misaligned")
     call = replace(call, tensors={**call.tensors, "x": x})
     right = CONTRACT.operands(call)
-    found = misindexing("strides-and-offset-ignored").operands(call, right)
-    assert found is not None
-    assert found.codes["x"].tolist() == [0x2200, 0x4411, 0x6633]
+    reread = misindexing("strides-and-offset-ignored").operands(call, right)
+    assert reread is not None
+    assert reread.codes["x"].tolist() == [0x2200, 0x4411, 0x6633]
     assert misindexing("strides-ignored").operands(call, right) is None
     rows = Tensor("int16", np.array([[1, 2], [1, 2]], np.uint16), "broadcast")
     call = replace(call, tensors={**call.tensors, "x": rows})
@@ -116,27 +116,27 @@ def test_parameters_in_memory_order_of_repeated_values() -> None:
     x = Tensor("int8", np.array([[1, 2, 3], [1, 2, 3]], np.uint8), "broadcast")
     call = replace(call, tensors={**call.tensors, "x": x})
     right = CONTRACT.operands(call)
-    found = misindexing("parameters-in-memory-order").operands(call, right)
-    assert found is not None
+    reread = misindexing("parameters-in-memory-order").operands(call, right)
+    assert reread is not None
     for role in PARAMETERS:
         first = spread(right, role)[0].tolist()
-        assert spread(found, role).tolist() == [first, first]
+        assert spread(reread, role).tolist() == [first, first]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_parameters_in_memory_order(layout: str) -> None:
     call = a_call((2, 3, 4), (4,), 2, layout=layout)
     right = CONTRACT.operands(call)
-    found = misindexing("parameters-in-memory-order").operands(call, right)
+    reread = misindexing("parameters-in-memory-order").operands(call, right)
     if layout not in ("F", "reversed"):
-        assert found is None
+        assert reread is None
         return
-    assert found is not None
+    assert reread is not None
     places = column_order((2, 3, 4)) if layout == "F" else [(i, j, 3 - k) for i, j, k in np.ndindex(2, 3, 4)]
     for role in PARAMETERS:
         in_order = spread(right, role).ravel().tolist()
         for number, where in enumerate(places):
-            assert spread(found, role)[where] == in_order[number]
+            assert spread(reread, role)[where] == in_order[number]
 
 
 # -- types ------------------------------------------------------------------------------------------------
@@ -159,10 +159,10 @@ def test_another_type_is_that_of_a_call_with_that_type(dtype: str, other: str) -
     call = replace(call, tensors={**call.tensors, **{r: Tensor(dtype, c) for r, c in downwards.items()}})
     right = CONTRACT.operands(call)
     for suffix, roles in (("", ("x", "zero_point")), ("-x", ("x",)), ("-zero-point", ("zero_point",))):
-        found = misindexing(f"{dtype}-as-{other}{suffix}").operands(call, right)
-        assert found is not None
-        assert {role: d for role, d in found.dtypes.items() if d != right.dtypes[role]} == dict.fromkeys(roles, other)
-        assert all(np.array_equal(spread(found, role), spread(right, role)) for role in right.codes)
+        reread = misindexing(f"{dtype}-as-{other}{suffix}").operands(call, right)
+        assert reread is not None
+        assert {role: d for role, d in reread.dtypes.items() if d != right.dtypes[role]} == dict.fromkeys(roles, other)
+        assert all(np.array_equal(spread(reread, role), spread(right, role)) for role in right.codes)
     both = misindexing(f"{dtype}-as-{other}").operands(call, right)
     tensors = {r: Tensor(other, t.codes) if t.dtype == dtype else t for r, t in call.tensors.items()}
     retyped = EXACT.evaluate(CONTRACT.operands(replace(call, tensors=tensors)))

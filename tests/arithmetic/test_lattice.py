@@ -1,4 +1,4 @@
-"""The search over compositions of the linear stages: what it finds, what it names, and what it leaves out."""
+"""The search over compositions of the linear stages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def agrees(reading: Stepwise, operands: Operands, codes: Any) -> bool:
 
 
 def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Stepwise:
-    """A reading that differs from an admitted one in at most so many stages."""
+    """A random reading that differs from an admitted one in few stages."""
     names = rng.choice(list(STAGES), departures, replace=False)
     return replace(start, **{name: STAGES[name][rng.integers(len(STAGES[name]))] for name in names})
 
@@ -48,14 +48,14 @@ def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Ste
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 12), (BATCH // 3,), (BATCH + 1,)])
 def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int, ...]) -> None:
-    """Of every shape, with a scale and a zero point for each row, and of so many that they are not cast together."""
+    """The shapes are of all ranks, some too large for a batch. Each row has a scale and a zero point."""
     rng = np.random.default_rng(len(shape))
     for turn in range(4):
         types = drawn_types(rng)
         every = triples(types, math.prod(shape), turn)
-        codes = {role: given.reshape(shape) for role, given in every.codes.items()}
+        codes = {role: array.reshape(shape) for role, array in every.codes.items()}
         if len(shape) == 2:
-            codes.update((role, given[:, :1]) for role, given in codes.items() if role != "x")
+            codes.update((role, array[:, :1]) for role, array in codes.items() if role != "x")
         operands = replace(every, codes=codes, shape=shape)
         drawn = (drawn_reading(rng, rng.random()) for _ in range(40 if every.shape[0] < 100 else 4))
         readings = tuple(dict.fromkeys((*drawn, EXACT, FLOAT32, *OUTPUT)))
@@ -71,31 +71,33 @@ def test_readings_evaluated_together_give_what_each_gives_alone(shape: tuple[int
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_composition_is_found_by_its_codes(seed: int) -> None:
-    """In the whole lattice: its simplified form is found, and whatever is found gives the codes."""
+    """The search in the whole lattice finds the simplified form, and all its results give the codes."""
     rng = np.random.default_rng(seed)
     for number in range(8):
         types, reading = drawn_types(rng), drawn_reading(rng, rng.random())
         operands = triples(types, 60, 100 * seed + number)
         codes = reading.evaluate(operands)
-        found = search(operands, codes, ADMITTED, None)
-        assert simplified(reading, types) in found, f"{reading.name} for {types} among {len(found)}"
-        assert len(set(found)) == len(found)
-        for one in found[:20]:
-            assert agrees(one, operands, codes), f"{one.name} for {types}"
-            assert simplified(one, types) == one
+        results = search(operands, codes, ADMITTED, None)
+        assert simplified(reading, types) in results, f"{reading.name} for {types} among {len(results)}"
+        assert len(set(results)) == len(results)
+        for candidate in results[:20]:
+            assert agrees(candidate, operands, codes), f"{candidate.name} for {types}"
+            assert simplified(candidate, types) == candidate
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_gives_the_codes_is_found(seed: int) -> None:
-    """Drawn compositions, evaluated one by one: those that give the codes are found, the others are not."""
+    """Random compositions, evaluated alone: the search finds exactly those that give the codes."""
     rng = np.random.default_rng(50 + seed)
     types = drawn_types(rng)
     operands = triples(types, 12, seed)
     codes = EXACT.evaluate(operands)
-    found = set(search(operands, codes, ADMITTED, None))
+    results = set(search(operands, codes, ADMITTED, None))
     for _ in range(300):
         reading = drawn_reading(rng, 0.7)
-        assert (simplified(reading, types) in found) == agrees(reading, operands, codes), f"{reading.name} for {types}"
+        assert (simplified(reading, types) in results) == agrees(reading, operands, codes), (
+            f"{reading.name} for {types}"
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -106,9 +108,9 @@ def test_a_near_search_finds_what_departs_in_two_stages(seed: int) -> None:
         reading = neighbour(start, 2, rng)
         operands = triples(types, 40, 100 * seed + number)
         codes = reading.evaluate(operands)
-        found = search(operands, codes, ADMITTED)
-        assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
-        assert all(agrees(one, operands, codes) for one in found[:20])
+        results = search(operands, codes, ADMITTED)
+        assert simplified(reading, types) in results, f"{reading.name}, next to {start.name}, for {types}"
+        assert all(agrees(candidate, operands, codes) for candidate in results[:20])
 
 
 def test_a_near_search_of_divisions() -> None:
@@ -128,9 +130,9 @@ def test_a_search_without_departures_finds_admitted_readings_only() -> None:
         operands = triples(types, 200, number)
         forms = {simplified(reading, types) for reading in ADMITTED}
         for reading in ADMITTED:
-            found = search(operands, reading.evaluate(operands), ADMITTED, 0)
-            assert simplified(reading, types) in found
-            assert set(found) <= forms
+            results = search(operands, reading.evaluate(operands), ADMITTED, 0)
+            assert simplified(reading, types) in results
+            assert set(results) <= forms
 
 
 def test_a_near_search_is_part_of_the_whole() -> None:
@@ -139,13 +141,13 @@ def test_a_near_search_is_part_of_the_whole() -> None:
         types = drawn_types(rng)
         operands = triples(types, 20, number)
         codes = EXACT.evaluate(operands)
-        found = [search(operands, codes, ADMITTED, most) for most in (0, 1, 2, None)]
-        for few, more in pairwise(found):
+        results = [search(operands, codes, ADMITTED, most) for most in (0, 1, 2, None)]
+        for few, more in pairwise(results):
             assert set(few) <= set(more)
 
 
 def test_codes_that_no_composition_gives() -> None:
-    """One more than the exact result everywhere, and the exact result with its halves exchanged."""
+    """The codes are one more than the exact result, or the exact result with its halves exchanged."""
     for x in ("int8", "float8_e4m3fn"):
         operands = triples(Types(x, x, "float32", "float16"), 100, 3)
         codes = EXACT.evaluate(operands)
@@ -164,7 +166,7 @@ def test_any_nan_is_nan() -> None:
 
 
 def test_one_pair_for_all_scales() -> None:
-    """Operands of one element are spread over all triples."""
+    """Operands of one element serve all triples."""
     operands = crossed(INT8, 1, 5)
     single = replace(operands, codes={**operands.codes, "x": operands.codes["x"][:1]})
     codes = FLOAT32.evaluate(operands)
@@ -187,12 +189,12 @@ def test_a_remembered_search_is_the_search(most: int | None) -> None:
 def test_the_simplest_comes_first() -> None:
     operands = triples(INT8, 4, 6)
     for most in (2, None):
-        found = search(operands, EXACT.evaluate(operands), ADMITTED, most)
-        assert len(found) > 1
-        assert found[0] == EXACT
-        plain = [EXACT.departures(reading) for reading in found]
+        results = search(operands, EXACT.evaluate(operands), ADMITTED, most)
+        assert len(results) > 1
+        assert results[0] == EXACT
+        plain = [EXACT.departures(reading) for reading in results]
         assert plain == sorted(plain)
-        assert [simplicity(reading) for reading in found] == sorted(simplicity(reading) for reading in found)
+        assert [simplicity(reading) for reading in results] == sorted(simplicity(reading) for reading in results)
 
 
 # -- the neighbourhood ----------------------------------------------------------------------------------
@@ -202,27 +204,27 @@ def test_the_simplest_comes_first() -> None:
 def test_the_neighbourhood_holds_every_reading_two_stages_away(seed: int) -> None:
     rng = np.random.default_rng(20 + seed)
     types = drawn_types(rng)
-    found = set(near(types, ADMITTED))
+    results = set(near(types, ADMITTED))
     for start in ADMITTED:
         for first, second in combinations(STAGES, 2):
             for option in STAGES[first]:
                 other = STAGES[second][rng.integers(len(STAGES[second]))]
                 reading = replace(start, **{first: option, second: other})
-                assert simplified(reading, types) in found, f"{reading.name}, next to {start.name}, for {types}"
+                assert simplified(reading, types) in results, f"{reading.name}, next to {start.name}, for {types}"
 
 
 def test_the_neighbourhood_in_one_stage() -> None:
     types = INT8
-    found = near(types, ADMITTED, 1)
-    assert set(found) <= set(near(types, ADMITTED))
-    assert list(found) == sorted(found, key=simplicity)
+    results = near(types, ADMITTED, 1)
+    assert set(results) <= set(near(types, ADMITTED))
+    assert list(results) == sorted(results, key=simplicity)
     singles = {
         simplified(replace(start, **{stage: option}), types)
         for start in ADMITTED
         for stage, options in STAGES.items()
         for option in options
     }
-    assert singles <= set(found)
+    assert singles <= set(results)
     assert near(types, ADMITTED, 0) == tuple(sorted({simplified(r, types) for r in ADMITTED}, key=simplicity))
 
 
@@ -308,7 +310,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage][1:]])
 def test_words_say_each_stage(stage: str, option: str) -> None:
-    """Whatever the other stages are: with the option the words are others than with the plain one, and name it."""
+    """With an option other than the plain one, the words change and name it, whatever the other stages are."""
     rng = np.random.default_rng(sum(map(ord, stage + option)))
     for _ in range(10):
         base = replace(drawn_reading(rng), **{stage: STAGES[stage][0]})

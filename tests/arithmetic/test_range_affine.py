@@ -1,4 +1,4 @@
-"""The composed range recipes, against fractions step by step, and against the admitted readings that they contain."""
+"""The affine range recipes against fractions, and against the admitted readings among them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def call_of(dtype: str, mode: str, recipe: str, seed: int, shape: tuple[int, ...
 
 @pytest.mark.parametrize("turn", range(2))
 def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
-    """Each recipe meets two of the types; which codes, ranges and options it meets there is drawn."""
-    for place, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
-        rng = np.random.default_rng((turn, place))
-        dtype, narrow_range = DTYPES[(place + turn) % 5], bool(rng.integers(2))
+    """Each recipe gets two of the types, with random codes, ranges and options."""
+    for index, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
+        rng = np.random.default_rng((turn, index))
+        dtype, narrow_range = DTYPES[(index + turn) % 5], bool(rng.integers(2))
         out = "float32" if recipe.out == "nearest" and rng.integers(4) else "bfloat16"
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
         operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, out)
@@ -86,7 +86,7 @@ def test_values_worked_out_by_hand() -> None:
 
 
 def test_a_fused_sum_is_rounded_once() -> None:
-    """3 * (1 + 2^-23) lies between two floats; without rounding it first, adding -3 leaves 3 * 2^-23."""
+    """3 * (1 + 2^-23) lies between two floats. Adding -3 without rounding it leaves 3 * 2^-23."""
     low, high = -3.0, 252.0 + 2.0**-15
     assert value(Affine(), "uint8", 3, low, high) == 2.0**-21
     assert value(Affine(steps="fused"), "uint8", 3, low, high) == 3 * 2.0**-23
@@ -94,7 +94,7 @@ def test_a_fused_sum_is_rounded_once() -> None:
 
 
 def test_a_fused_sum_that_is_a_tie_in_float64_goes_the_right_way() -> None:
-    """The product is 2^-24 + 2^-70, of which float64 cannot keep the last bit beside 1."""
+    """The product is 2^-24 + 2^-70. Added to 1, its last bit does not fit in float64."""
     parts = (2.0**23 + 2.0**12 + 1, (2.0**23 - 2.0**12 + 1) * 2.0**-70, 1.0)
     for sign in (1.0, -1.0):
         moved, factor, base = (np.array([part], np.float32) for part in (parts[0], sign * parts[1], sign))

@@ -1,4 +1,4 @@
-"""Every range recipe that attribution searches: names, classes of recipes proven equal, and stages that are shared."""
+"""All range recipes of the search: names, classes of equal recipes, and shared stages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xverify.core.bits import canonical
 
 
 def table(dtype: str, narrow_range: bool, out: str, seed: int = 1) -> Operands:
-    """Many codes, and every code of 8 bits, in every special range."""
+    """Many codes (all of 8-bit types) in every special range."""
     low, high = ends_of(RANGES)
     codes = codes_of(dtype, 96, np.random.default_rng(seed))
     return operands_of(dtype, codes, low[:, None], high[:, None], narrow_range, out)
@@ -60,7 +60,7 @@ def test_the_lattice_has_one_recipe_of_each_class_in_order(dtype: str, narrow_ra
     operands = table(dtype, narrow_range, "float32")
     lattice = range_lattice(operands)
     assert len({reading.simplified(operands) for reading in lattice}) == len(lattice) < len(RANGE_READINGS) * 0.7
-    places = {reading: place for place, reading in enumerate(RANGE_READINGS)}
+    places = {reading: index for index, reading in enumerate(RANGE_READINGS)}
     assert [places[reading] for reading in lattice] == sorted(places[reading] for reading in lattice)
     classes = {reading.simplified(operands): reading for reading in lattice}
     for reading in RANGE_READINGS:
@@ -81,14 +81,14 @@ def test_sharing_stages_changes_nothing() -> None:
     rng = np.random.default_rng(5)
     for dtype, out in product(DTYPES, ("float32", "bfloat16")):
         operands = table(dtype, bool(rng.integers(2)), out)
-        some = [RANGE_READINGS[place] for place in rng.choice(len(RANGE_READINGS), 100, replace=False)]
+        some = [RANGE_READINGS[index] for index in rng.choice(len(RANGE_READINGS), 100, replace=False)]
         for reading, codes in zip(some, evaluate_all(some, operands), strict=True):
             assert codes.shape == operands.shape
             assert np.array_equal(codes, canonical(reading.evaluate(operands), out)), reading.name
 
 
 def test_recipes_near_the_texts_come_first() -> None:
-    places = {reading.name: place for place, reading in enumerate(RANGE_READINGS)}
+    places = {reading.name: index for index, reading in enumerate(RANGE_READINGS)}
     near, far = "scaled-float32-flushed", "scaled-by-values-float64-in-float64-flushed"
     assert places["scaled-float32"] < places[near] < places[far]
     assert (

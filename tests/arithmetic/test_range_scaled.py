@@ -1,4 +1,4 @@
-"""The composed recipes of input * factor, against fractions stage by stage, and against values worked out by hand."""
+"""The recipes of input * factor against fractions, stage by stage, and against values by hand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from xverify.core.bits import canonical
 
 @pytest.mark.parametrize("turn", range(3))
 def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
-    """Each recipe meets three of the types; which codes, ranges and options it meets there is drawn."""
-    for place, recipe in enumerate((*SCALED_RECIPES, *compositions(Scaled, 200, turn))):
-        rng = np.random.default_rng((turn, place))
-        dtype, narrow_range = DTYPES[(place + turn) % 5], bool(rng.integers(2))
+    """Each recipe gets three of the types, with random codes, ranges and options."""
+    for index, recipe in enumerate((*SCALED_RECIPES, *compositions(Scaled, 200, turn))):
+        rng = np.random.default_rng((turn, index))
+        dtype, narrow_range = DTYPES[(index + turn) % 5], bool(rng.integers(2))
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
         operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, "float32")
         got = canonical(np.asarray(recipe.evaluate(operands)), "float32")

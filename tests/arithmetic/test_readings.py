@@ -1,4 +1,4 @@
-"""Every admitted reading, and the legal set made of them, against a slow version in fractions, stage by stage."""
+"""All admitted readings, and the legal set made of them, against fractions stage by stage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ decode = cache(exact.decode)
 
 
 def expected_readings(call: Call) -> tuple[str, ...]:
-    """What the issue's decisions admit, the first being the in-house kernel's."""
+    """The readings that an edition should admit, first that of the in-house kernel."""
     operator, _, edition = call.contract.rpartition("-" if call.contract.startswith("ai.onnx") else "@")
     if operator.startswith("ai.onnx"):
         return tuple(exact.LINEAR)[:1] + tuple(exact.LINEAR)[2:6] if int(edition) >= 23 else ("exact", "float32")
@@ -53,18 +53,18 @@ def expected_readings(call: Call) -> tuple[str, ...]:
 
 
 def samples(shape: tuple[int, ...], seed: int) -> list[tuple[int, ...]]:
-    """Indices of the values to look at."""
+    """The indices of the values to compare."""
     size = int(np.prod(shape, dtype=np.int64))
     if size > MOST_SAMPLES:
         drawn = np.random.default_rng(seed).integers(0, size, MOST_SAMPLES - 2)
         flat = sorted({0, size - 1, *drawn.tolist()})
     else:
         flat = list(range(size))
-    return [tuple(int(i) for i in np.unravel_index(place, shape)) for place in flat]
+    return [tuple(int(i) for i in np.unravel_index(index, shape)) for index in flat]
 
 
 def parameter(call: Call, role: str, index: tuple[int, ...]) -> exact.Value:
-    """The scale or zero point of the value at an index: by the texts, not by broadcasting."""
+    """The scale or zero point of the value at an index, by the texts instead of by broadcasting."""
     given_tensor = call.tensors[role]
     codes, rank, shape = given_tensor.codes, len(index), given_tensor.codes.shape
     block_size = int(call.attributes.get("block_size", 0))
@@ -105,7 +105,7 @@ def same(dtype: str, got: int, want: int) -> bool:
 
 
 def check(contract: Contract, call: Call, seed: int = 0) -> int:
-    """Compare every admitted reading on some values of a call; how many were compared."""
+    """Compare every admitted reading on some values of a call, and return the number of comparisons."""
     assert contract.judge(call).verdict == "allowed", call.origin
     legal, operands = legal_set(contract, call), contract.operands(call)
     names = tuple(reading.name for reading in legal.readings)
@@ -128,11 +128,11 @@ def check(contract: Contract, call: Call, seed: int = 0) -> int:
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_readings_on_the_walk(identity: str) -> None:
-    """Calls at strides through the walk, so that each edition gets about sixty, cells and structures alike."""
+    """About sixty calls of each edition, spread over the cells and structures of the walk."""
     contract = contracts.get(identity)
-    found = list(walk(contract))
-    stride = max(1, len(found) // 60)
-    assert sum(check(contract, call, n) for n, call in enumerate(found[::stride])) > 500
+    calls_of_walk = list(walk(contract))
+    stride = max(1, len(calls_of_walk) // 60)
+    assert sum(check(contract, call, n) for n, call in enumerate(calls_of_walk[::stride])) > 500
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
@@ -179,7 +179,7 @@ def test_special_scales_of_onednn(edition: str) -> None:
 @pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_special_ranges(edition: str, mode: str, dtype: str) -> None:
-    """Ends that are zeros of both signs, subnormal, huge (their difference overflows float32), and neighbours."""
+    """The ends are zeros of both signs, subnormal, huge (their difference overflows), and neighbours."""
     contract = contracts.get(f"tensorflow/Dequantize@{edition}")
     biggest, tiny = float(np.finfo(np.float32).max), 2.0**-149
     pairs = [
@@ -203,18 +203,18 @@ def test_special_ranges(edition: str, mode: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("identity", [name for name in EDITIONS if not name.startswith("tensorflow")])
 def test_an_admitted_recipe_is_its_stages(identity: str) -> None:
-    """The two slow versions agree: the recipes as the issue writes them, and the stages that readings name."""
+    """Both versions in fractions agree: the admitted recipes, and the stages of the readings."""
     contract, compared = contracts.get(identity), 0
-    found = list(walk(contract))
-    for number, call in enumerate(found[:: max(1, len(found) // 12)]):
+    calls_of_walk = list(walk(contract))
+    for number, call in enumerate(calls_of_walk[:: max(1, len(calls_of_walk) // 12)]):
         for reading in contract.readings(call):
             assert isinstance(reading, Stepwise)
             for index in samples(call.data.shape, number)[:8]:
                 t = triple(call, index)
                 zero_point = t.zero_point if "zero_point" in call.tensors else None
                 x, scale = call.tensors["x"].dtype, call.tensors["scale"].dtype
-                given_stages = exact_stages.TypedTriple(t.x, zero_point, t.scale, x, scale, t.out)
-                assert exact_stages.by_stages(reading, given_stages) == exact.LINEAR[reading.name](t), (
+                typed_triple = exact_stages.TypedTriple(t.x, zero_point, t.scale, x, scale, t.out)
+                assert exact_stages.by_stages(reading, typed_triple) == exact.LINEAR[reading.name](t), (
                     f"{reading} of {t}"
                 )
                 compared += 1
@@ -233,8 +233,10 @@ def operands_of(x_dtype: str, x: float, scale: float, out: str, zero_point: floa
 
 
 def test_figures_of_a_stop_in_float32() -> None:
-    """1675 when rounded once, 1676 when the exact product is rounded to float32 and then cast. S is neither of
-    the two recipes, since it rounds the difference to float32 first; here that undoes the harm."""
+    """One rounding gives 1675. A rounding to float32 and a cast give 1676.
+
+    S is neither recipe, since it rounds the difference to float32 first. Here that undoes the harm.
+    """
     operands = operands_of("int32", 1829207725, float.fromhex("0x1.ebc2p-21"), "float16")
     stopped = Stepwise(precision="float32")
     got = [exact.decode("float16", int(reading.evaluate(operands)[0])) for reading in (EXACT, stopped, FLOAT32)]
@@ -251,7 +253,7 @@ def test_figures_of_a_stop_in_float32() -> None:
     ],
 )
 def test_exact_and_float32_differ(dtype: str, x: float, zero_point: float | None, scale: str) -> None:
-    """A difference of more than 24 bits: E keeps them, S rounds them away, and the product's rounding shows it."""
+    """The difference has more than 24 bits. E keeps them, and S rounds them away."""
     operands = operands_of(dtype, x, float.fromhex(scale), "float32", zero_point)
     one = exact.Triple(Fraction(x), Fraction(zero_point or 0), Fraction(float.fromhex(scale)), "float32")
     assert exact.exactly(one) != exact.in_float32(one)
@@ -281,15 +283,15 @@ def test_signs_of_zero_and_infinity(x: int, zero_point: int, scale: float, code:
 
 
 def test_the_four_forms_of_t_are_four() -> None:
-    """One call on which E and each form of T give different bits, so that none of them stands for another."""
+    """On one call, E and all forms of T give different bits."""
     x, zero_point = 3001, -3002
-    found = set()
+    different = set()
     for scale in np.float32(1) + np.arange(1, 400, dtype=np.float32) * np.float32(2**-14):
         codes = [
             int(r.evaluate(operands_of("int16", x, float(scale), "float16", zero_point))[0]) for r in (EXACT, *OUTPUT)
         ]
-        found |= {(a, b) for a in range(5) for b in range(a) if codes[a] != codes[b]}
-    assert len(found) == 10, f"pairs that differ somewhere: {sorted(found)}"
+        different |= {(a, b) for a in range(5) for b in range(a) if codes[a] != codes[b]}
+    assert len(different) == 10, f"pairs that differ somewhere: {sorted(different)}"
 
 
 # -- the legal set --------------------------------------------------------------------------------------
@@ -310,10 +312,10 @@ class Fixed:
         return np.array(self.given, np.uint16)
 
 
-def legal_of(*given: tuple[int, ...]) -> object:
+def legal_of(*results: tuple[int, ...]) -> object:
     contract = contracts.get("ai.onnx/DequantizeLinear-21")
-    readings = tuple(Fixed(f"r{n}", codes) for n, codes in enumerate(given))
-    call = Call(contract.id, {"x": tensor("int8", np.zeros(len(given[0]))), "scale": tensor("float16", 1.0)})
+    readings = tuple(Fixed(f"r{n}", codes) for n, codes in enumerate(results))
+    call = Call(contract.id, {"x": tensor("int8", np.zeros(len(results[0]))), "scale": tensor("float16", 1.0)})
     return legal_set(replace(contract, readings=lambda _: readings), call)
 
 
@@ -329,7 +331,7 @@ def test_the_legal_set_is_a_union() -> None:
 
 
 def test_subnormal_where_some_reading_says_so() -> None:
-    """Zeros of both signs and the smallest normal are not; the largest subnormal is; one reading suffices."""
+    """Neither zeros nor the smallest normal number are subnormal. One reading is enough."""
     first, second = (
         (0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x3C00, 0x0000),
         (0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x3C00, 0x0001),

@@ -1,4 +1,4 @@
-"""Stages that are left out by proof change no bit, of any composition on any operands of the types."""
+"""Simplified readings: a proof removes stages, and no bit changes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from xverify.strategies import values
 
 
 def rich(types: Types, seed: int) -> tuple[Operands, ...]:
-    """Every special scale with several pairs, every recipe of scales, and of small types every code."""
+    """Every special scale with several pairs, every recipe of scales, and all codes of small types."""
     return crossed(types, 16, seed), triples(types, 400, seed)
 
 
-def check(reading: Stepwise, types: Types, given: tuple[Operands, ...]) -> bool:
-    """Whether the simplified form is another one; it gives the same bits."""
+def check(reading: Stepwise, types: Types, operand_sets: tuple[Operands, ...]) -> bool:
+    """Check that the simplified form gives the same bits. True if it is another reading."""
     simple = simplified(reading, types)
     if simple == reading:
         return False
-    for operands in given:
+    for operands in operand_sets:
         got, want = (canonical(each.evaluate(operands), types.out) for each in (simple, reading))
         if not np.array_equal(got, want):
-            place = int(np.flatnonzero(got != want)[0])
-            triple = {role: hex(codes[place]) for role, codes in operands.codes.items()}
+            index = int(np.flatnonzero(got != want)[0])
+            triple = {role: hex(codes[index]) for role, codes in operands.codes.items()}
             pytest.fail(
-                f"{reading.name} is not {simple.name} for {types}: {triple} gives {want[place]:#x}, {got[place]:#x}"
+                f"{reading.name} is not {simple.name} for {types}: {triple} gives {want[index]:#x}, {got[index]:#x}"
             )
     return True
 
@@ -44,26 +44,26 @@ def test_drawn_compositions(seed: int) -> None:
     rng, changed = np.random.default_rng(100 + seed), 0
     for number in range(35):
         types = drawn_types(rng)
-        given = rich(types, 1000 * seed + number)
-        changed += sum(check(drawn_reading(rng, rng.random()), types, given) for _ in range(10))
+        operand_sets = rich(types, 1000 * seed + number)
+        changed += sum(check(drawn_reading(rng, rng.random()), types, operand_sets) for _ in range(10))
     assert changed > 150
 
 
 @pytest.mark.parametrize(("x", "zero_point"), MIXED)
 def test_operands_of_different_types(x: str, zero_point: str) -> None:
-    """Of 4 bits, of 8 bits with 32, and kinds of float8 among each other."""
+    """The types have 4 bits, 8 bits with 32, or are different kinds of float8."""
     rng, changed = np.random.default_rng(sum(map(ord, x + zero_point))), 0
     for number in range(4):
         types = Types(x, zero_point, SCALES[number], OUTPUTS[rng.integers(3)])
-        given = rich(types, number)
-        changed += sum(check(drawn_reading(rng, rng.random()), types, given) for _ in range(10))
+        operand_sets = rich(types, number)
+        changed += sum(check(drawn_reading(rng, rng.random()), types, operand_sets) for _ in range(10))
     assert changed > 8
 
 
 @pytest.mark.parametrize("out", OUTPUTS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_single_stages_on_every_type(scale: str, out: str) -> None:
-    """What departs from an admitted reading in one stage: those that a search meets first."""
+    """Readings that differ from an admitted one in one stage, which a search tries first."""
     rng = np.random.default_rng(len(scale + out))
     every = [
         replace(start, **{stage: option})
@@ -73,14 +73,14 @@ def test_single_stages_on_every_type(scale: str, out: str) -> None:
     ]
     for number, x in enumerate(QUANTIZED):
         types = Types(x, x if number % 4 else "", scale, out)
-        given = (crossed(types, 8, number),)
-        for place in rng.choice(len(every), 12, replace=False).tolist():
-            check(every[place], types, given)
+        operand_sets = (crossed(types, 8, number),)
+        for index in rng.choice(len(every), 12, replace=False).tolist():
+            check(every[index], types, operand_sets)
 
 
 @pytest.mark.parametrize("x", ["int2", "uint4", "float4_e2m1fn", "int4"])
 def test_every_triple_of_small_types(x: str) -> None:
-    """All pairs of codes, with every power of two that float8_e8m0fnu holds: nothing is left to luck."""
+    """All pairs of codes, with every power of two that float8_e8m0fnu holds."""
     code, count = code_dtype(x), 1 << BITS[x]
     pairs = np.stack(np.meshgrid(np.arange(count), np.arange(count), np.arange(256), indexing="ij")).reshape(3, -1)
     codes = {"x": pairs[0].astype(code), "zero_point": pairs[1].astype(code), "scale": pairs[2].astype(np.uint8)}
@@ -93,7 +93,7 @@ def test_every_triple_of_small_types(x: str) -> None:
 
 @pytest.mark.parametrize("scale", ["float16", "bfloat16", "float8_e8m0fnu"])
 def test_every_scale_of_16_bits(scale: str) -> None:
-    """Each code of the scale, with the ends of x and what is next to them."""
+    """Each code of the scale, with the ends of x and their neighbours."""
     scales = np.arange(1 << BITS[scale]).astype(code_dtype(scale))
     rng = np.random.default_rng(5)
     for number, x in enumerate(("int8", "uint16", "int32", "float8_e5m2")):
@@ -107,7 +107,7 @@ def test_every_scale_of_16_bits(scale: str) -> None:
 
 
 def test_a_simplified_form_is_its_own() -> None:
-    """Nothing more can be left out of it: else two equal readings could have two forms."""
+    """A second simplification changes nothing. Otherwise two equal readings could have two forms."""
     rng = np.random.default_rng(11)
     for _ in range(400):
         types = drawn_types(rng)
@@ -166,7 +166,7 @@ def test_forms_by_hand(types: Types, reading: Stepwise, simple: Stepwise) -> Non
     ],
 )
 def test_what_matters_is_kept(types: Types, reading: Stepwise) -> None:
-    """Some triple shows it: the simplified form is not the exact reading, and neither are its values."""
+    """For some triple, the values differ from those of the exact reading."""
     assert simplified(reading, types) != simplified(EXACT, types)
     seen = (crossed(types, 64, 3), triples(types, 4000, 3))
     differing = [canonical(reading.evaluate(o), types.out) != canonical(EXACT.evaluate(o), types.out) for o in seen]

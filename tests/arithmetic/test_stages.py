@@ -23,8 +23,8 @@ from xverify.core.dtypes import QUANTIZED, encode
 decode = cache(exact.decode)
 
 
-def triple_at(operands: Operands, place: int) -> exact_stages.TypedTriple:
-    number = {role: decode(dtype, int(operands.codes[role][place])) for role, dtype in operands.dtypes.items()}
+def triple_at(operands: Operands, index: int) -> exact_stages.TypedTriple:
+    number = {role: decode(dtype, int(operands.codes[role][index])) for role, dtype in operands.dtypes.items()}
     dtypes, out = operands.dtypes, operands.output_dtype
     return exact_stages.TypedTriple(
         number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out
@@ -32,15 +32,15 @@ def triple_at(operands: Operands, place: int) -> exact_stages.TypedTriple:
 
 
 def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
-    """The reading on some triples, against fractions; how many were compared."""
+    """Compare a reading with fractions on some triples, and return the number of comparisons."""
     codes, out = reading.evaluate(operands), operands.output_dtype
     assert codes.shape == operands.shape
     compared = range(operands.shape[0]) if places is None else places
-    for place in compared:
-        one = triple_at(operands, place)
-        got, want = int(codes[place]), exact_stages.by_stages(reading, one)
+    for index in compared:
+        triple = triple_at(operands, index)
+        got, want = int(codes[index]), exact_stages.by_stages(reading, triple)
         same = got == want or decode(out, got) == decode(out, want) == "nan"
-        assert same, f"{reading.name} of {one}: got {got:#x}, expected {want:#x}"
+        assert same, f"{reading.name} of {triple}: got {got:#x}, expected {want:#x}"
     return len(compared)
 
 
@@ -49,7 +49,7 @@ def compare(reading: Stepwise, operands: Operands, places: Any = None) -> int:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_drawn_compositions(seed: int) -> None:
-    """Any options, any types, any triples."""
+    """Options, types and triples are random."""
     rng, compared = np.random.default_rng(seed), 0
     for number in range(60):
         types = drawn_types(rng)
@@ -60,7 +60,7 @@ def test_drawn_compositions(seed: int) -> None:
 @pytest.mark.parametrize("out", OUTPUTS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_special_scales(scale: str, out: str) -> None:
-    """Every special scale with every operation: zeros, subnormals, the edges of the normal range, infinities, NaN."""
+    """Every special scale with every operation: zeros, subnormals, ends, infinities and NaN."""
     rng = np.random.default_rng(len(scale + out))
     for x in ("int8", "uint16", "int32", "float8_e5m2", "float8_e4m3fnuz"):
         operands = crossed(Types(x, x, scale, out), 4, int(rng.integers(1 << 30)))
@@ -71,7 +71,7 @@ def test_special_scales(scale: str, out: str) -> None:
 
 @pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage]])
 def test_each_option(stage: str, option: str) -> None:
-    """Each option by itself, and with each operation, on every type of x."""
+    """Each option alone, and with each operation, on every type of x."""
     rng = np.random.default_rng(sum(map(ord, stage + option)))
     for number, x in enumerate(QUANTIZED):
         scale, out = SCALES[rng.integers(4)], OUTPUTS[rng.integers(3)]
@@ -84,7 +84,7 @@ def test_each_option(stage: str, option: str) -> None:
 @pytest.mark.parametrize("operation", STAGES["operation"])
 @pytest.mark.parametrize("precision", STAGES["precision"])
 def test_each_operation_in_each_precision(operation: str, precision: str) -> None:
-    """Of 32 bits, whose products float64 does not hold, and of those that have a difference of 35."""
+    """The types have 32 bits or differences of 35 bits, so float64 does not hold the products."""
     rng = np.random.default_rng(len(operation + precision))
     for number, x in enumerate(("int32", "float8_e5m2", "float8_e5m2fnuz", "int16", "uint8")):
         for final in STAGES["final"]:
@@ -122,7 +122,7 @@ INT32 = Types("int32", "int32", "float32", "float32")
 
 
 def test_a_fused_product_is_not_rounded() -> None:
-    """x = zero point: what the rounding of zero point * scale to float32 loses is all that is left."""
+    """For x = zero point, the result is the rounding error of zero point * scale in float32."""
     operands = one(INT32, 16777217, 16777217, 1.5)
     assert compare(Stepwise(operation="fused"), operands) == 1
     rest = Fraction(16777217) * Fraction(3, 2) - Fraction(exact.rounded("float32", Fraction(16777217) * Fraction(3, 2)))
@@ -203,14 +203,14 @@ def test_differences_of_int32_by_hand(subtraction: Any, difference: Any) -> None
     ],
 )
 def test_ends_by_hand(options: dict[str, Any], scale: float, code: int) -> None:
-    """3 times or through the scale, in float32."""
+    """3 times the scale or divided by it, in float32."""
     operands = one(Types("int8", "int8", "float32", "float32"), 3, 0, scale)
     assert int(Stepwise(**options).evaluate(operands)[0]) == code
     compare(Stepwise(**options), operands)
 
 
 def test_the_stages_do_not_share_memory_with_the_operands() -> None:
-    """An evaluation leaves its operands as they were."""
+    """An evaluation does not change its operands."""
     rng = np.random.default_rng(3)
     operands = triples(Types("int8", "int8", "float16", "float16"), 50, 1)
     before = {role: codes.copy() for role, codes in operands.codes.items()}
@@ -230,13 +230,13 @@ def test_decoded_operands_have_no_zero_point_where_none_is_given() -> None:
 @pytest.mark.parametrize("x", ["int8", "uint8", "int16", "uint16", "int4", "uint4", "int2", "uint2"])
 @pytest.mark.parametrize("has_zero_point", [False, True])
 def test_one_operation_in_float32_is_exact_where_the_types_say_so(x: str, has_zero_point: bool) -> None:
-    """And what it gives is what the stages give one after the other, and fractions."""
+    """The result equals that of the separate stages, and that of fractions."""
     operands = crossed(Types(x, x if has_zero_point else "", "float32", "float32"), 40, 3)
     assert stages.is_single(operands)
     decoded = stages.decoded(operands)
     product = stages.combined(decoded, stages.subtracted(decoded, "exact", "exact"), decoded.scale, "multiply", "once")
-    due = canonical(stages.finished(product, "float32", "nearest", "kept", "signed"), "float32")
-    np.testing.assert_array_equal(canonical(stages.single(operands), "float32"), due)
+    expected = canonical(stages.finished(product, "float32", "nearest", "kept", "signed"), "float32")
+    np.testing.assert_array_equal(canonical(stages.single(operands), "float32"), expected)
     assert compare(Stepwise(), operands, range(0, operands.shape[0], 7)) > 50
 
 
@@ -267,7 +267,7 @@ DIFFERENCE, SCALE = 1347502757, 16045357
     ],
 )
 def test_products_that_float64_does_not_hold(x_dtype: str, zero_point_dtype: str, x: int, zero_point: int) -> None:
-    """By a reading, and by the search over all of them."""
+    """A reading and the search both compute them."""
     numbers = {"x": (x_dtype, x), "zero_point": (zero_point_dtype, zero_point), "scale": ("float32", SCALE)}
     given = {role: (dtype, number) for role, (dtype, number) in numbers.items() if dtype}
     codes = {role: encode(dtype, np.array([number])) for role, (dtype, number) in given.items()}
@@ -285,7 +285,7 @@ def test_products_that_float64_does_not_hold(x_dtype: str, zero_point_dtype: str
 
 @pytest.mark.parametrize("x_dtype", ["int32", "float8_e5m2"])
 def test_what_a_difference_is_rounded_to_does_not_matter_where_it_is_not_rounded(x_dtype: str) -> None:
-    """A fused product has no difference of its own, so none of few bits."""
+    """A fused product has no difference, so no difference of few bits."""
     codes = {"x": encode(x_dtype, np.array([DIFFERENCE])), "scale": encode("float32", np.array([SCALE]))}
     operands = Operands(codes, {"x": x_dtype, "scale": "float32"}, "float32", (1,))
     for operation in ("folded", "fused"):
@@ -294,7 +294,7 @@ def test_what_a_difference_is_rounded_to_does_not_matter_where_it_is_not_rounded
 
 
 def test_a_fused_product_of_every_bit_of_an_int32() -> None:
-    """Its two halves have exact products with a scale of 24 bits; a half of 31 bits would not."""
+    """Its two halves have exact products with a scale of 24 bits. A half of 31 bits would not."""
     numbers = np.array([2**31 - 1, -(2**31) + 1, DIFFERENCE, -DIFFERENCE, 0x55555555])
     scales = np.array([SCALE, 2.0**24 - 1, 2.0**24 - 3])
     x, scale, zero_point = (a.reshape(-1) for a in np.meshgrid(numbers, scales, np.array([0, 1, -3])))
@@ -306,7 +306,7 @@ def test_a_fused_product_of_every_bit_of_an_int32() -> None:
 
 
 def test_a_result_that_passes_through_float32_is_rounded_twice() -> None:
-    """7 times the scale is 1 + 2^-11 + 2^-25; of that float32 keeps what lies halfway between two float16."""
+    """7 times the scale is 1 + 2^-11 + 2^-25. float32 rounds that to halfway between two float16."""
     scale = encode("float32", np.array([4795831 * 2.0**-25]))
     operands = Operands(
         {"x": np.array([7], np.uint8), "scale": scale}, {"x": "uint8", "scale": "float32"}, "float16", (1,)
@@ -317,7 +317,7 @@ def test_a_result_that_passes_through_float32_is_rounded_twice() -> None:
 
 
 def test_a_quotient_in_float32_is_rounded_there_before_it_is_cast() -> None:
-    """20 / s lies beside the middle of two float16, and its float32 is that middle."""
+    """20 / s is next to the midpoint of two float16, and float32 rounds it to that midpoint."""
     scale = encode("float32", np.array([float.fromhex("0x1.3aecee0p+4")]))
     operands = Operands(
         {"x": np.array([20], np.uint8), "scale": scale}, {"x": "uint8", "scale": "float32"}, "float16", (1,)
@@ -332,8 +332,8 @@ def test_operands_are_broadcast_to_each_other() -> None:
     for shape in ((1, 3), (2, 3)):
         scales = np.broadcast_to(scale, (shape[0], 1))
         operands = Operands({"x": x, "scale": scales}, {"x": "uint8", "scale": "float32"}, "float32", shape)
-        due = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
-        np.testing.assert_array_equal(Stepwise().evaluate(operands), due)
+        expected = np.broadcast_to(encode("float32", np.array([0.0, 2.0, 4.0])), shape)
+        np.testing.assert_array_equal(Stepwise().evaluate(operands), expected)
     assert x.tolist() == [0, 1, 2]
     for x_shape, scale_shape in (((2, 1), (1, 3)), ((2, 1), (3,)), ((3, 1), (1, 2)), ((1, 1), (3,)), ((2, 1), (2,))):
         column, row = (
@@ -343,8 +343,8 @@ def test_operands_are_broadcast_to_each_other() -> None:
         codes = {"x": column, "scale": encode("float32", row).reshape(scale_shape)}
         shape = np.broadcast_shapes(x_shape, scale_shape)
         given = Operands(codes, {"x": "uint8", "scale": "float32"}, "float32", shape)
-        due = encode("float32", column.astype(float) * row.reshape(scale_shape))
-        np.testing.assert_array_equal(Stepwise().evaluate(given), due)
+        expected = encode("float32", column.astype(float) * row.reshape(scale_shape))
+        np.testing.assert_array_equal(Stepwise().evaluate(given), expected)
 
 
 def test_what_has_no_number_warns_of_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Clauses against the documents that they quote; texts that contradict themselves; types that come from schemas."""
+"""Clauses against the documents that they quote, and texts that contradict themselves."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SEEDS = ROOT.parent / "shared" / "seeds"
 def test_every_clause_is_there(identity: str) -> None:
     contract = contracts.get(identity)
     rng = np.random.default_rng(3)
-    asked = changed_calls(contract)
+    changed = changed_calls(contract)
     if identity.startswith(ONNX):
-        asked += [random_call(int(identity.removeprefix(ONNX)), rng) for _ in range(500)]
-    named = {clause for call in asked for clause in contract.judge(call).clauses}
+        changed += [random_call(int(identity.removeprefix(ONNX)), rng) for _ in range(500)]
+    named = {clause for call in changed for clause in contract.judge(call).clauses}
     assert len(named) >= 5
-    for call in [*list(walk(contract))[::31], *asked]:
+    for call in [*list(walk(contract))[::31], *changed]:
         named |= {contract.value_clause(call, name) for name in (None, "exact", "float32", "output")}
     assert named <= set(contract.clauses), f"named but not listed: {named - set(contract.clauses)}"
     assert f"{identity}/subnormal" in contract.clauses
@@ -42,8 +42,8 @@ def test_every_clause_is_there(identity: str) -> None:
 
 
 def columns(text: str) -> str:
-    """The cells of reStructuredText grid tables, each column's lines joined."""
-    found = []
+    """The cells of reStructuredText grid tables, with the lines of each column joined."""
+    cells = []
     for table in re.findall(r"(?:^[+|].*\n)+", text, re.MULTILINE):
         lines = table.splitlines()
         cuts = [m.start() for m in re.finditer(r"\+", lines[0])]
@@ -54,15 +54,15 @@ def columns(text: str) -> str:
             else:
                 rows[-1].append(line)
         for row in rows:
-            found += [" ".join(line[a + 1 : b] for line in row) for a, b in pairwise(cuts)]
-    return " ; ".join(found)
+            cells += [" ".join(line[a + 1 : b] for line in row) for a, b in pairwise(cuts)]
+    return " ; ".join(cells)
 
 
 def schema_document(schema: documents.Schema) -> str:
-    """What a schema says, and the lines that `Schema.type_text` makes of its types."""
+    """The text of a schema, with the lines that `Schema.type_text` makes of its types."""
     names = [*(name for name, *_ in schema.inputs), *(name for name, *_ in schema.outputs)]
-    made = [schema.type_text(name) for name in names] + ["Attributes: " + (", ".join(schema.attributes) or "none")]
-    return "\n".join([schema.text(), *made])
+    lines = [schema.type_text(name) for name in names] + ["Attributes: " + (", ".join(schema.attributes) or "none")]
+    return "\n".join([schema.text(), *lines])
 
 
 @pytest.mark.parametrize("identity", [i for i in contracts.ids() if i.startswith(ONNX) or i.endswith("@installed")])
@@ -100,7 +100,7 @@ def test_seed_sentences_are_quoted_from_the_seeds(identity: str, pattern: str) -
 
 
 def test_what_an_edition_has_no_sentence_of_its_own_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its attributes are listed; the shape of blocked scales is that of QuantizeLinear, where there is one."""
+    """The attributes are listed. The shape of blocked scales comes from QuantizeLinear if there is one."""
     assert contracts.get(ONNX + "10").clauses[f"{ONNX}10/attributes"].text == "Attributes: none"
     assert contracts.get(ONNX + "13").clauses[f"{ONNX}13/attributes"].text == "Attributes: axis"
     block_shape = f"{ONNX}21/block-shape"
@@ -125,9 +125,9 @@ def test_onnx_agrees_with_its_seed(version: int) -> None:
     for description in [*schema.attributes.values(), *(i[2] for i in schema.inputs), *(o[2] for o in schema.outputs)]:
         assert plain(description).replace("per-tensor/ layer", "per-tensor/layer") in plain(section), description
     for name, listed in schema.types.items():
-        found = re.search(rf"\*\*{name}\*\* in \((.*?)\):", section, re.DOTALL)
-        assert found, name
-        assert set(re.findall(r"tensor\((\w+)\)", found.group(1))) == set(listed)
+        match = re.search(rf"\*\*{name}\*\* in \((.*?)\):", section, re.DOTALL)
+        assert match, name
+        assert set(re.findall(r"tensor\((\w+)\)", match.group(1))) == set(listed)
 
 
 # -- texts that contradict themselves, and types from schemas ---------------------------------------------
@@ -135,8 +135,8 @@ def test_onnx_agrees_with_its_seed(version: int) -> None:
 
 def test_the_examples_that_contradict_their_page(monkeypatch: pytest.MonkeyPatch) -> None:
     contract = contracts.get(MS + "seed")
-    found = {check.call.origin: check.clause for check in contract.text_checks() if check.call is not None}
-    assert found == {"example _e4m3fn": MS + "seed/x-type", "example _e5m2": MS + "seed/x-type"}
+    by_example = {check.call.origin: check.clause for check in contract.text_checks() if check.call is not None}
+    assert by_example == {"example _e4m3fn": MS + "seed/x-type", "example _e5m2": MS + "seed/x-type"}
     examples = microsoft._EXAMPLES
     monkeypatch.setattr(microsoft, "_EXAMPLES", examples[:2])
     assert contract.text_checks() == ()
@@ -174,10 +174,10 @@ def test_a_name_declared_twice() -> None:
 
 
 def test_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = dict(documents.schemas("onnx"))
+    by_version = dict(documents.schemas("onnx"))
     key = ("", "DequantizeLinear", 21)
-    known[key] = replace(known[key], types={"T1": ("int2", "float32"), "T2": ("float16",)})
-    monkeypatch.setattr(onnx, "schemas", lambda package: known)
+    by_version[key] = replace(by_version[key], types={"T1": ("int2", "float32"), "T2": ("float16",)})
+    monkeypatch.setattr(onnx, "schemas", lambda package: by_version)
     contract = onnx.contract(21)
     domain = contract.domain
     assert (domain.x_dtypes, domain.scale_dtypes, domain.output_dtypes) == (
@@ -191,7 +191,7 @@ def test_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x=int2[3] scale=float32[]", "forbidden"),
     ):
         assert contract.judge(call_of(contract.id, text)).verdict == expected, text
-    del known[key]
+    del by_version[key]
     with pytest.raises(DocumentError, match="has no DequantizeLinear-21"):
         onnx.contract(21)
 
@@ -219,7 +219,7 @@ def test_onnxruntime_carries_the_text_that_it_is_judged_by(monkeypatch) -> None:
     theirs = documents.schemas("onnxruntime")[key]
     fewer = replace(theirs, types={**theirs.types, "T2": ("float32",)})
     for other in (replace(theirs, doc=theirs.doc + " Rounds."), fewer):
-        known = {"onnx": documents.schemas("onnx"), "onnxruntime": {key: other}}
-        monkeypatch.setattr(onnx, "schemas", known.__getitem__)
+        by_version = {"onnx": documents.schemas("onnx"), "onnxruntime": {key: other}}
+        monkeypatch.setattr(onnx, "schemas", by_version.__getitem__)
         (check,) = onnx.contract(21).text_checks()
         assert "is not that of onnx" in check.summary

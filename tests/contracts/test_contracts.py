@@ -1,4 +1,4 @@
-"""What an edition allows, forbids and leaves open: each decision, and ONNX's judge against a second statement of it."""
+"""Judgements of the editions: each decision, and ONNX's judge against a second statement."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_a_cell_names_each_type_in_its_place() -> None:
 
 @pytest.mark.parametrize("version", onnx.VERSIONS)
 def test_the_clause_that_a_reading_contradicts(version: int) -> None:
-    """From version 23 on a sentence names the type of the product: another one contradicts that."""
+    """From version 23 on, a sentence gives the type of the product. Another type contradicts it."""
     contract = contracts.get(f"{ONNX}{version}")
     call = call_of(contract.id, "x=int8[2,3] scale=float32[]")
     other = "multiplication-precision" if version >= 23 else "formula"
@@ -308,7 +308,7 @@ def test_the_clause_that_a_reading_contradicts(version: int) -> None:
     ],
 )
 def test_several_elements_need_an_axis_of_the_tensor(identity: str, text: str, sentence: str) -> None:
-    """Of calls that are forbidden, which one may still want explained."""
+    """Such calls are forbidden, but a user may still want them explained."""
     with pytest.raises(ValueError, match=sentence):
         contracts.get(identity).operands(call_of(identity, text))
 
@@ -317,17 +317,17 @@ def test_several_elements_need_an_axis_of_the_tensor(identity: str, text: str, s
 
 
 def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
-    """Every clause that forbids the call and every one that leaves it open, each asked for itself."""
+    """Every clause that forbids the call, and every clause that leaves it open."""
     x, scale, zero_point = (call.tensors.get(role) for role in ("x", "scale", "zero_point"))
     assert x is not None
     assert scale is not None
-    known = [name for name, since in (("axis", 13), ("block_size", 21), ("output_dtype", 23)) if version >= since]
-    given = {name: value for name, value in call.attributes.items() if name in known}
+    names = [name for name, since in (("axis", 13), ("block_size", 21), ("output_dtype", 23)) if version >= since]
+    attributes = {name: value for name, value in call.attributes.items() if name in names}
     block, ways = (
-        given.get("block_size", 0),
+        attributes.get("block_size", 0),
         dict(enumerate(x.shape)) | {i - len(x.shape): e for i, e in enumerate(x.shape)},
     )
-    extent = ways.get(given.get("axis", 1))
+    extent = ways.get(attributes.get("axis", 1))
     either = (
         scale.codes.ndim == 1 and scale.shape == x.shape and extent is not None
     )  # per axis, and as long as one block
@@ -336,10 +336,10 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
     vector = scale.codes.ndim == 1 and not ranks_agree and version >= 13
     rank_1 = version == 19 and vector and len(x.shape) == 1
     blocked = ranks_agree and block > 0 and extent is not None
-    place = list(range(len(x.shape)))[given.get("axis", 1)] if blocked else 0
+    index = list(range(len(x.shape)))[attributes.get("axis", 1)] if blocked else 0
     # A block exists for each index i // block_size that occurs, and for no other.
     fits = blocked and all(
-        len({i // block for i in range(e)}) == s if n == place else e == s
+        len({i // block for i in range(e)}) == s if n == index else e == s
         for n, (e, s) in enumerate(zip(x.shape, scale.shape, strict=True))
     )
     out = call.attributes.get("output_dtype", scale.dtype)
@@ -347,7 +347,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         "x-type": x.dtype not in TYPES[version][0],
         "scale-type": scale.dtype not in TYPES[version][1],
         "output-type": scale.dtype in TYPES[version][1] and out not in (F if version >= 19 else F[:1]),
-        "attributes": set(call.attributes) != set(given),
+        "attributes": set(call.attributes) != set(attributes),
         "zero-point-type": zero_point is not None and zero_point.dtype != x.dtype,
         "zero-point-shape": zero_point is not None and zero_point.shape != scale.shape,
         "block-size": block < 0 or (ranks_agree and block == 0),
@@ -373,7 +373,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
 
 @pytest.mark.parametrize("version", onnx.VERSIONS)
 def test_the_judge_agrees_with_its_restatement(version: int) -> None:
-    """The judge may stop at the first clause on shapes; it never names one that the restatement does not."""
+    """The judge may stop at the first clause on shapes, but it names no clause that is missing here."""
     contract, rng = contracts.get(f"{ONNX}{version}"), np.random.default_rng(version)
     asked = [random_call(version, rng) for _ in range(1500)] + list(walk(contract))[::29] + changed_calls(contract)
     met = {"allowed": 0, "forbidden": 0, "unspecified": 0}

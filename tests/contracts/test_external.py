@@ -1,4 +1,4 @@
-"""A user's own edition: the documented example is loaded, swept, explained and replayed; a mistake in a file is one sentence."""
+"""A user's own edition: the example is loaded, swept, explained and replayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ID = "acme/DequantizeLinear-1"
 
 
 def xverify(*words: object, code: int = 0) -> str:
-    """What the command prints, its white space folded; it must end with the exit code, and never with a traceback."""
+    """Run a command and return its output, with white space folded. Check its exit code."""
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -96,12 +96,12 @@ def test_the_example_is_explained():
         .output
     )  # fmt: skip
     scale = exact.decode("bfloat16", exact.round_to("bfloat16", Fraction(1, 10)))
-    due = exact.round_to("bfloat16", 215 * scale)
+    expected = exact.round_to("bfloat16", 215 * scale)
     assert data["contract"] == ID
-    assert [int(r["hex"], 16) for r in data["results"] if r["legal"]] == [due]
+    assert [int(r["hex"], 16) for r in data["results"] if r["legal"]] == [expected]
     assert data["clauses"][0]["document"].startswith("Acme NPU operator manual")
     (answer,) = data["implementations"]
-    assert (answer["name"], int(answer["hex"], 16), answer["legal"]) == ("xverify-numpy", due, True)
+    assert (answer["name"], int(answer["hex"], 16), answer["legal"]) == ("xverify-numpy", expected, True)
     assert data["not_asked"] == ["onednn-formula-divide does not take calls of ai.onnx/DequantizeLinear-21"]
 
 

@@ -1,4 +1,4 @@
-"""Folding: the same ids in every run, and the same finding in whatever order its discrepancies come."""
+"""Folding: the same ids in every run, and the same findings for every order of discrepancies."""
 
 from __future__ import annotations
 

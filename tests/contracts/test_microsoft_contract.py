@@ -1,5 +1,7 @@
-"""com.microsoft's editions: the page's examples against the tests of ONNX that it takes them from; cells, types and clauses,
-stated by hand."""
+"""com.microsoft's editions: cells, types and clauses by hand, and the page's examples.
+
+The page takes its examples from the tests of ONNX.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ FLOATS = {TensorProto.FLOAT8E4M3FN: "float8_e4m3fn", TensorProto.FLOAT8E5M2: "fl
 
 
 def onnx_tests(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, Any, Any]]:
-    """By the name that the page gives it: node, inputs and outputs of each test."""
+    """Node, inputs and outputs of each test, by the page's name for it."""
     found: dict[str, tuple[Any, Any, Any]] = {}
 
     def expect(node: Any, inputs: Any, outputs: Any, name: str, **_: Any) -> None:
@@ -36,7 +38,7 @@ def onnx_tests(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, Any, Any
 
 
 def codes(operand: Any) -> tuple[str, list[int]]:
-    """Of a float8 without its sign: the last number of these tests has become negative since the page was written."""
+    """Codes of float8 without their signs, as ONNX changed the sign of the last number in these tests."""
     if isinstance(operand, TensorProto):
         return FLOATS[operand.data_type], [code & 0x7F for code in operand.int32_data]
     return str(operand.dtype), operand.view(f"u{operand.itemsize}").reshape(-1).tolist()

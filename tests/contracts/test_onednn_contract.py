@@ -1,4 +1,4 @@
-"""The editions of oneDNN's guide: sentences against the documents, each decision, and the kernel against a third author."""
+"""The editions of oneDNN's guide: sentences, decisions, and the kernel against fractions."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ EVERY_RELEASE = tuple((FIRST[0], minor) for minor in range(FIRST[1], LAST[1] + 1
 
 
 def guide(identity: str, release: tuple[int, int]) -> str:
-    """What the guide of that release says of the operation."""
+    """The guide's text on an operation in a release."""
     operation = identity.partition("/")[2].partition("-")[0]
-    place = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
-    done = subprocess.run(["git", "-C", DOCUMENTS, "show", place], capture_output=True, text=True, check=True)
+    path = "v{}.{}:doc/graph/operations/{}.md".format(*release, operation)
+    done = subprocess.run(["git", "-C", DOCUMENTS, "show", path], capture_output=True, text=True, check=True)
     return done.stdout
 
 
 @pytest.mark.skipif(not DOCUMENTS, reason="XVERIFY_ONEDNN_DOCUMENTS does not say where a repository of oneDNN is")
 @pytest.mark.parametrize("identity", GUIDES)
 def test_every_sentence_is_in_the_guides_of_its_releases(identity: str) -> None:
-    """And not in those of another release."""
+    """No other release has all its sentences."""
     contract = contracts.get(identity)
     absent = {release: quoted_but_absent(contract, guide(identity, release)) for release in EVERY_RELEASE}
     assert {release for release, missing in absent.items() if not missing} == {
@@ -80,7 +80,7 @@ def test_a_library_is_judged_by_the_guide_of_its_release() -> None:
 def test_which_releases_an_edition_judges(
     identity: str, first: tuple[int, int], last: tuple[int, int], name: str
 ) -> None:
-    """Those whose guide has its sentences, from the first to the last; of a release that is not known none."""
+    """An edition judges the releases whose guide has its sentences, and no unknown release."""
     judged = [release for release in EVERY_RELEASE if onednn_guide.judges(identity, release)]
     assert judged == [(3, minor) for minor in range(first[1], last[1] + 1)]
     for release in ((2, 7), (3, first[1] - 1), (3, last[1] + 1), (4, 0), None):
@@ -101,7 +101,7 @@ def test_cells_name_each_type_in_its_place() -> None:
 
 
 def test_by_which_formula_an_edition_computes() -> None:
-    """The guides write it out for channels; the seed documents have one formula for both."""
+    """The guides write out the formula for channels. The seed documents have one formula for both."""
     seeds = tuple(f"onednn/DynamicDequantize-1@{edition}" for edition in ("multiply", "divide"))
     for identity in (*GUIDES, *seeds):
         edition = contracts.get(identity)
@@ -129,7 +129,7 @@ def test_of_what_no_sentence_speaks_and_what_the_documents_are_called() -> None:
 
 
 def python_with(wheel: Path, file: str) -> str:
-    """A Python that has a wheel called onednn with that one file."""
+    """A Python with a wheel named onednn that has one file."""
     about = wheel / "onednn-2026.1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: onednn\nVersion: 2026.1.0\n")
@@ -141,7 +141,7 @@ def python_with(wheel: Path, file: str) -> str:
 
 
 def test_an_installed_library_is_judged_by_its_release_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever Python has it: the wheel's files are called after the release."""
+    """The names of the wheel's files give the release, in any Python."""
     newer = python_with(tmp_path / "newer", "libdnnl.so.3.13")
     assert documents.onednn_release(newer) == (3, 13)
     assert [i for i in contracts.matching("onednn/*") if contracts.carried(i, "onednn", newer)] == list(
@@ -260,7 +260,7 @@ def test_decisions(identity: str, text: str, expected: str) -> None:
 
 
 def test_every_clause_that_can_be_broken_is() -> None:
-    """By a call of the walk that is changed in that one place."""
+    """A single change to a call of the walk breaks it."""
     assert set(breakable(CONTRACT)) == {
         "src-type", "scales-type", "scales-shape", "zps-type", "zps-shape", "zps-float8", "qtype", "axis-range",
     }  # fmt: skip
@@ -279,7 +279,7 @@ def test_every_clause_that_can_be_broken_is() -> None:
 
 
 def test_the_sentences_that_are_broken_by_values() -> None:
-    """Clause "zps-absent" and the two formulas: none, and zeros, are the same; another zero point is not."""
+    """By "zps-absent" and the formulas, absent zero points equal zeros and no others."""
     x, scale = tensor("int8", [[-3, 0, 7]]), tensor("float32", [0.1])
     absent, zero, one = (
         CONTRACT.readings(call)[0].evaluate(CONTRACT.operands(call)).tolist()
@@ -302,14 +302,14 @@ def test_the_document_contradicts_itself(identity: str) -> None:
     (check,) = contract.text_checks()
     assert check.call is not None
     assert contract.judge(check.call).verdict == "allowed"
-    found = contract.readings(check.call)[0].evaluate(contract.operands(check.call)).view(np.float32)
-    assert found.tolist() == [[0.25]]
+    result = contract.readings(check.call)[0].evaluate(contract.operands(check.call)).view(np.float32)
+    assert result.tolist() == [[0.25]]
     assert "round(" in contract.clauses[f"{identity}/formula"].text
     assert "round(" not in contract.clauses[f"{identity}/formula-per-channel"].text
 
 
 def kernel(call: Call) -> Any:
-    arrays = {role: given.laid_out().view(numpy_dtype(given.dtype)) for role, given in call.tensors.items()}
+    arrays = {role: operand.laid_out().view(numpy_dtype(operand.dtype)) for role, operand in call.tensors.items()}
     zps = arrays.get("zero_point")
     attributes: dict[str, Any] = dict(call.attributes)
     # NumPy's, with which test_compiled.py and the gate compare what is compiled.
@@ -338,14 +338,19 @@ def test_the_kernel_in_fractions(x_dtype: str) -> None:
         scales = rng.integers(0, 1 << 32, 256, np.uint32).view(np.float32)
         zps = rng.integers(-(2**31) + 512, 2**31 - 512, 256).astype(z_dtype or "int32")
         zps[::2] = rng.integers(-300, 300, 128)
-        given = (zps,) if z_dtype else ()
-        got = xverify.dynamic_dequantize(x, scales, *given, qtype="per_channel", axis=0, contract=STATIC)
-        for place in range(256):
-            z = int(zps[place]) % (1 << 64 if z_dtype == "int64" else 1 << 32)
+        optional = (zps,) if z_dtype else ()
+        result = xverify.dynamic_dequantize(x, scales, *optional, qtype="per_channel", axis=0, contract=STATIC)
+        for index in range(256):
+            z = int(zps[index]) % (1 << 64 if z_dtype == "int64" else 1 << 32)
             named = (z_dtype, z) if z_dtype else ("", None)
-            due = exact.linear(x_dtype, place, "float32", int(scales.view(np.uint32)[place]), *named, "float32", False)
-            found = int(got.view(np.uint32)[place])
-            assert found == due or (np.isnan(got[place]) and due == exact.NAN["float32"]), (place, zps[place])
+            expected = exact.linear(
+                x_dtype, index, "float32", int(scales.view(np.uint32)[index]), *named, "float32", False
+            )
+            code = int(result.view(np.uint32)[index])
+            assert code == expected or (np.isnan(result[index]) and expected == exact.NAN["float32"]), (
+                index,
+                zps[index],
+            )
 
 
 @pytest.mark.parametrize(("identity", "text", "expected"), [row for row in EVERY if row[2].startswith("forbidden")])

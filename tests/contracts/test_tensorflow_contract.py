@@ -1,4 +1,4 @@
-"""Which calls TensorFlow's editions allow, what is in their cells, and what is read out of a docstring; stated by hand."""
+"""TensorFlow's editions: judgements, cells and the parts of a docstring, all by hand."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ def call(low: object, high: object, contract: Contract = INSTALLED, **attributes
     return Call(contract.id, tensors, attributes)
 
 
-def said(asked: Call) -> tuple[str, tuple[str, ...]]:
-    judgement = contracts.get(asked.contract).judge(asked)
+def judgement_of(range_call: Call) -> tuple[str, tuple[str, ...]]:
+    judgement = contracts.get(range_call.contract).judge(range_call)
     return judgement.verdict, tuple(clause.rpartition("/")[2] for clause in judgement.clauses)
 
 
 @pytest.mark.parametrize("contract", [INSTALLED, SEED])
 def test_ranges_are_scalars_with_a_minimum_below_the_maximum(contract: Contract) -> None:
-    assert said(call(-1.0, 1.0, contract)) == ("allowed", ())
+    assert judgement_of(call(-1.0, 1.0, contract)) == ("allowed", ())
     for low, high in (([-1.0, -2.0], 1.0), (-1.0, [1.0, 2.0]), ([-1.0], [1.0]), ([-1.0], 1.0), (-1.0, [1.0])):
-        assert said(call(low, high, contract)) == ("forbidden", ("range-shape",))
+        assert judgement_of(call(low, high, contract)) == ("forbidden", ("range-shape",))
     for low, high in ((1.0, -1.0), (1.0, 1.0), (np.nan, 1.0), (-1.0, np.nan), (-np.inf, 1.0), (-1.0, np.inf)):
-        assert said(call(low, high, contract)) == ("unspecified", ("range-order",))
+        assert judgement_of(call(low, high, contract)) == ("unspecified", ("range-order",))
 
 
 def test_ranges_along_an_axis_are_open_and_all_of_them_have_an_order() -> None:
-    assert said(call([-1.0, -2.0], [1.0, 2.0], axis=0)) == ("unspecified", ("axis",))
-    assert said(call([-1.0, 2.0], [1.0, 2.0], axis=0)) == ("unspecified", ("axis", "range-order"))
-    assert said(call([-1.0, -2.0, -3.0], [1.0], axis=1)) == ("unspecified", ("axis", "range-order"))
-    assert said(call(-1.0, 1.0, axis=-1)) == ("allowed", ())
+    assert judgement_of(call([-1.0, -2.0], [1.0, 2.0], axis=0)) == ("unspecified", ("axis",))
+    assert judgement_of(call([-1.0, 2.0], [1.0, 2.0], axis=0)) == ("unspecified", ("axis", "range-order"))
+    assert judgement_of(call([-1.0, -2.0, -3.0], [1.0], axis=1)) == ("unspecified", ("axis", "range-order"))
+    assert judgement_of(call(-1.0, 1.0, axis=-1)) == ("allowed", ())
 
 
 def test_cells_name_each_type_in_its_place() -> None:
     name = INSTALLED.id
     assert INSTALLED.cell(call(-1.0, 1.0)) == Cell(name, "int8", "float32", "", "float32", "per_tensor", "MIN_COMBINED")
-    asked = call([-1.0, -2.0], [1.0, 2.0], axis=0, mode="SCALED", narrow_range=True, dtype="bfloat16")
-    assert INSTALLED.cell(asked) == Cell(name, "int8", "float32", "", "bfloat16", "per_axis", "SCALED narrow")
-    not_narrow = replace(asked, attributes={"mode": "SCALED", "narrow_range": False})
+    range_call = call([-1.0, -2.0], [1.0, 2.0], axis=0, mode="SCALED", narrow_range=True, dtype="bfloat16")
+    assert INSTALLED.cell(range_call) == Cell(name, "int8", "float32", "", "bfloat16", "per_axis", "SCALED narrow")
+    not_narrow = replace(range_call, attributes={"mode": "SCALED", "narrow_range": False})
     assert INSTALLED.cell(not_narrow).variant == "SCALED"
 
 
 def test_ranges_are_laid_along_their_axis() -> None:
-    def shapes(asked: Call) -> list[tuple[int, ...]]:
-        operands = INSTALLED.operands(asked)
+    def shapes(range_call: Call) -> list[tuple[int, ...]]:
+        operands = INSTALLED.operands(range_call)
         assert operands.shape == (2, 3, 4)
         return [operands.codes[role].shape for role in ("input", "min_range", "max_range")]
 

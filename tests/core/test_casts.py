@@ -45,8 +45,7 @@ def test_casts(dtype: str, given_numbers: list[float]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_casts_between_every_pair_of_neighbours(dtype: str) -> None:
-    """What is representable stays. What is just beyond a number and just short of the next one is truncated to the first, and
-    rounded to the nearer one; from the middle, to the even one."""
+    """Representable numbers stay. Others are truncated, or rounded to the nearer neighbour or to the even one."""
     form = exact.FORMATS[dtype]
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     codes = np.arange(infinity, dtype=np.uint16)
@@ -98,7 +97,7 @@ def test_casts_by_hand(dtype: str, number: float, truncated: int, saturated: int
 
 @pytest.mark.parametrize("dtype", OUTPUTS)
 def test_what_is_cast_warns_of_nothing(dtype: str) -> None:
-    """Neither a signalling NaN nor what is too large or too small: a caller may have asked NumPy to raise."""
+    """No cast warns, since a caller may have made NumPy raise. That holds for signalling NaN too."""
     signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
     numbers = np.array([1e300, -1e-300, 65519.0, math.inf, math.nan])
     with np.errstate(all="raise"):
@@ -131,7 +130,7 @@ terms = st.builds(math.ldexp, st.integers(-(2**53) + 1, 2**53 - 1).map(float), s
 
 
 def check_sum(a: float, b: float, c: float) -> None:
-    """Exact, or strictly between its neighbours with an odd last bit; so each narrower type gets what the sum gives."""
+    """Check that a result is exact, or strictly between its neighbours with an odd last bit."""
     got = float(rounding.sum_to_odd(np.array([a]), np.array([b]), np.array([c]))[0])
     want = Fraction(a) + Fraction(b) + Fraction(c)
     last_bit = struct.unpack("<Q", struct.pack("<d", got))[0] & 1
@@ -153,7 +152,7 @@ def check_sum(a: float, b: float, c: float) -> None:
     st.sampled_from(["float64", *OUTPUTS]),
 )
 def test_sums_of_a_fused_product(x: int, mantissa: int, zero_point: int, beside: int, kind: str) -> None:
-    """An integer of 32 bits times a scale, in two halves, less a product that was rounded; also where they cancel."""
+    """A 32-bit integer times a scale, in two halves, minus a rounded product that may cancel it."""
     for other in (zero_point, x + beside):
         lower = ((x + (1 << 15)) % (1 << 16)) - (1 << 15)
         rounded = exact.rounded(kind, Fraction(other * mantissa))

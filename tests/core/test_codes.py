@@ -1,4 +1,4 @@
-"""What codes mean, which class they are of and how far apart they lie, against Fractions and against values written by hand."""
+"""Values, classes and distances of codes, against fractions and against values by hand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_landmarks_of_small_floats(dtype: str, known: dict[int, float]) -> None:
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in BITS if dtype not in ("int64", "uint64", "uint32")])
 def test_values_are_float64_whatever_they_are_of(dtype: str) -> None:
-    """Which holds the products of all types; one in float32 would be rounded a second time."""
+    """float64 holds the products of all types. float32 would round them a second time."""
     assert dtypes.values(dtype, np.zeros(2, code_dtype(dtype))).dtype == np.float64
 
 
@@ -88,7 +88,7 @@ def test_where_the_normal_numbers_begin() -> None:
 
 
 def test_inputs_that_are_not_representable_are_rounded_once_and_without_a_word() -> None:
-    """Through float32 the first would lie halfway, and become 1."""
+    """In float32 the first number would be halfway, and become 1."""
     with np.errstate(all="raise", under="ignore"):
         codes = dtypes.encode("float16", np.array([1 + 2.0**-11 + 2.0**-30, 1e300, np.nan]))
         signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
@@ -215,12 +215,12 @@ def test_classes_of_float32(code: int, nan: bool, subnormal: bool) -> None:
 
 
 def test_one_code_among_many_says_of_which_kinds_there_are() -> None:
-    """Wherever it is, beside codes that are larger and smaller; of no codes there is none. The codes are as they were."""
+    """One such code counts anywhere, beside larger and smaller codes. The codes do not change."""
     usual = np.array([0x7F800000, 0, 0x3F800000, 0x80000000, 0x00800000, 0xFF800000], np.uint32)
     assert bits.kinds(usual, "float32") == (False, False)
-    for place in range(usual.size + 1):
+    for index in range(usual.size + 1):
         for code, expected in ((0x7F800001, (True, False)), (0x80000001, (False, True)), (0x007FFFFF, (False, True))):
-            codes = np.insert(usual, place, np.uint32(code))
+            codes = np.insert(usual, index, np.uint32(code))
             kept = codes.copy()
             assert bits.kinds(codes, "float32") == expected
             assert codes.tolist() == kept.tolist()
@@ -230,14 +230,14 @@ def test_one_code_among_many_says_of_which_kinds_there_are() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_distance_is_the_number_of_steps(dtype: str) -> None:
-    """Every number has a rank among all; -0 comes just before +0. The distance is the difference of ranks."""
+    """The distance is the difference of ranks among all numbers. -0 comes just before +0."""
     codes = all_codes(dtype).tolist()
     numbers = [(exact.decode(dtype, code), code) for code in codes]
-    place = {"-inf": -(10**50), "inf": 10**50, "-0": 0}
+    index = {"-inf": -(10**50), "inf": 10**50, "-0": 0}
 
     def rank_key(entry: tuple[exact.Value, int]) -> tuple[Fraction, bool]:
         value = entry[0]
-        return (Fraction(place[value]) if isinstance(value, str) else value, value != "-0")
+        return (Fraction(index[value]) if isinstance(value, str) else value, value != "-0")
 
     ordered = [code for _, code in sorted((e for e in numbers if e[0] != "nan"), key=rank_key)]
     rank = {code: number for number, code in enumerate(ordered)}

@@ -1,4 +1,4 @@
-"""The floating-point environment: a thread that flushes subnormals stops doing so, and begins again where it should."""
+"""The floating-point environment: flushing of subnormals stops, and starts again where it should."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def flushes() -> bool:
-    """Whether half the smallest normal float32 comes out as zero here."""
+    """True if half the smallest normal float32 becomes zero here."""
     return bool(np.float32(2**-126) * np.float32(0.5) == 0)
 
 
@@ -40,7 +40,7 @@ def native(tmp_path_factory):
 
 @pytest.fixture
 def flushing(native):
-    """Subnormals are flushed for the length of a test."""
+    """Flush subnormals during a test."""
     control = native.control()
     assert not flushes()
     before = fenv.current()

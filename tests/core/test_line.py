@@ -1,4 +1,4 @@
-"""A call as one line of text: what is written is read again, and what is damaged is refused, with the word."""
+"""Calls as lines of text: written lines are read again, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EDITIONS = (ONNX, "com.microsoft/DequantizeLinear-1@installed", "onednn/DynamicD
 
 
 def agree(a: Call, b: Call) -> bool:
-    """Equal in all but origin; the digest covers edition, tensors with layouts, and attributes."""
+    """Check that two calls are equal in all but origin."""
     types = [[type(value) for value in call.attributes.values()] for call in (a, b)]
     return a.digest() == b.digest() and types[0] == types[1]
 
@@ -160,8 +160,8 @@ def test_what_is_damaged_is_refused_with_the_word(text, message):
 @given(st.data())
 def test_any_change_of_a_line_is_read_or_refused(data):
     good = f'{ONNX} x=int4[3]@F:1,2*2 scale=float32[]:3f800000 mode="a b" axis=-1'
-    place = data.draw(st.integers(0, len(good) - 1))
-    changed = good[:place] + data.draw(st.text('0f[]:,*=@" \\x\u00b2', max_size=3)) + good[place + 1 :]
+    index = data.draw(st.integers(0, len(good) - 1))
+    changed = good[:index] + data.draw(st.text('0f[]:,*=@" \\x\u00b2', max_size=3)) + good[index + 1 :]
     try:
         call = call_from_line(changed)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is said of the machine: as Linux tells it, and what is left where nothing tells."""
+"""The description of the machine, from Linux and without its help."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Features\t: fp asimd asimdhp
 """
 
 
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None) -> dict[str, object]:
-    """The machine whose /proc/cpuinfo has that text, or that has none."""
+def machine_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None) -> dict[str, object]:
+    """The description of a machine with this text in /proc/cpuinfo, or with no such file."""
     file = tmp_path / "cpuinfo"
     if text is not None:
         file.write_text(text, encoding="utf-8")
@@ -34,7 +34,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None) -> d
 
 
 def test_what_linux_tells_of_the_first_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert told(monkeypatch, tmp_path, X86) == {
+    assert machine_with(monkeypatch, tmp_path, X86) == {
         "system": platform.system(),
         "architecture": platform.machine(),
         "processor": "Some Processor 5",
@@ -44,13 +44,13 @@ def test_what_linux_tells_of_the_first_core(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_processor_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = told(monkeypatch, tmp_path, ARM)
-    assert found["processor"] == (platform.processor() or platform.machine())
-    assert found["instructions"] == "asimd asimdhp"
+    description = machine_with(monkeypatch, tmp_path, ARM)
+    assert description["processor"] == (platform.processor() or platform.machine())
+    assert description["instructions"] == "asimd asimdhp"
 
 
 @pytest.mark.parametrize("text", [None, "", "no colon\n"])
 def test_where_nothing_tells(text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found = told(monkeypatch, tmp_path, text)
-    assert found["processor"] == (platform.processor() or platform.machine())
-    assert "instructions" not in found
+    description = machine_with(monkeypatch, tmp_path, text)
+    assert description["processor"] == (platform.processor() or platform.machine())
+    assert "instructions" not in description

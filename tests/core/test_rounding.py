@@ -1,4 +1,4 @@
-"""Rounding, of casts and of products and quotients, against Fractions and against values written by hand."""
+"""Rounding of casts, products and quotients, against fractions and against values by hand."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_pitfalls_of_casts(dtype: str, number: float, code: int, why: str) -> No
 
 
 def test_ml_dtypes_still_rounds_twice() -> None:
-    """If this fails, the reason for a cast of our own is gone."""
+    """If this fails, our own cast has lost its reason."""
     number = np.array([1 + 2.0**-8 + 2.0**-40])
     assert int(number.astype(ml_dtypes.bfloat16).view(np.uint16)[0]) == 0x3F80
 
@@ -76,7 +76,7 @@ def test_ml_dtypes_still_rounds_twice() -> None:
 
 
 def check_combined(combine: str, difference: int, exponent: int, factor: float) -> None:
-    """One product or quotient: once rounded to each output type it must be as the fraction is."""
+    """Check that one product or quotient rounds to each output type like the fraction."""
     scaled = math.ldexp(difference, exponent)
     function = {"product": rounding.product_to_odd, "quotient": rounding.quotient_to_odd}[combine]
     got = function(np.array([scaled]), exponent, np.array([factor]))
@@ -115,7 +115,7 @@ def test_products_and_quotients(combine: str, difference: int, exponent: int, fa
     st.booleans(),
 )
 def test_products_beside_a_tie(half: int, bit: int, offset: int, exponent: int, negative: bool) -> None:
-    """difference * factor is offset from an odd multiple of 2**bit, by inverting the factor modulo a power of two."""
+    """The inverse of a factor modulo a power of two gives differences next to a tie."""
     factor = 2 * half + 1
     difference = ((1 << bit) + offset) * pow(factor, -1, 1 << (bit + 1)) % (1 << (bit + 1))
     assert (difference * factor - offset) % (1 << (bit + 1)) == 1 << bit
@@ -148,7 +148,7 @@ def test_a_product_that_float64_gets_wrong() -> None:
 
 
 def test_a_product_that_stops_in_float32() -> None:
-    """float16 of the exact product is 1675; of the product once rounded to float32, 1676."""
+    """The exact product gives 1675 in float16. Rounded to float32 first, it gives 1676."""
     difference, factor = 1829207725, float.fromhex("0x1.ebc2p-21")
     whole = exact.round_to("float16", difference * Fraction(factor))
     stopped = exact.round_to(
@@ -167,7 +167,7 @@ def test_a_product_that_stops_in_float32() -> None:
     st.integers(2**52, 2**53 - 1),
 )
 def test_fraction_to_odd_is_its_definition(a: int, b: int, negative: bool, offset: int, whole: int) -> None:
-    """Exact, or strictly between its neighbours with an odd last bit; also just beside a float64."""
+    """The result is exact, or strictly between its neighbours with an odd last bit."""
     beside = Fraction(whole) + Fraction(offset, a + 1)
     for magnitude in (Fraction(a, b), Fraction(a), beside):
         value = -magnitude if negative else magnitude

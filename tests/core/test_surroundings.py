@@ -1,4 +1,4 @@
-"""The call inside a small graph: what stands around it, how it is made, and that its outcome is that of the lone call."""
+"""Calls inside small graphs: their surroundings, and outcomes equal to those of the lone call."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def numbered(shape: tuple[int, ...], around: tuple[str, ...]) -> Call:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("word", [*(f"x<{name}" for name in BEFORE), *(f"y>{name}" for name in AFTER), "y>requantize"])
 def test_what_is_moved_comes_back(word, shape):
-    """The graph is run on what it is fed; the operator is the identity."""
+    """Run the graph on its inputs, with the identity as operator."""
     for number in (*range(8), -1, -2, -5):
         for other in ("x<transpose:1", "y>reshape:2", "y>transpose:2", "x<concat:0"):
             call = numbered(shape, tuple(sorted((f"{word}:{number}", other))))

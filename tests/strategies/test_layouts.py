@@ -1,4 +1,4 @@
-"""Memory layouts: where the elements of an array lie, and that every implementation reads the same values from each."""
+"""Memory layouts, from which every implementation reads the same values."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_byte_written_into_the_memory_of_an_input_is_noted(layout: str) -> Non
 
 
 def call_of(contract: str, x: str, scale: str, zero_point: str | None, **attributes: Any) -> Call:
-    """Per axis, with equal rows of x, and scales and zero points that are all equal: each has a constant axis."""
+    """A call per axis whose operands all have a constant axis: equal rows, equal scales, equal zero points."""
     tensors = {"x": tensor(x, [[1, 2, 3], [1, 2, 3]]), "scale": tensor(scale, [0.5] * 3)}
     if zero_point is not None:
         tensors["zero_point"] = tensor(zero_point, [2] * 3)
@@ -151,7 +151,7 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worker]:
 
 
 def test_every_oracle_reads_the_same_values_from_every_layout(worker: Worker) -> None:
-    """Each operand by turns, and all at once; the linear results are known: -0.5, 0 and 0.5, or half of x."""
+    """Operands change layout in turn and all at once. Linear results are -0.5, 0 and 0.5, or half of x."""
     paths = [path.options for path in worker.oracle.paths]
     for call in CALLS[worker.oracle.name]:
         plain = worker.ask(encode_call(call))

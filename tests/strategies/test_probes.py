@@ -1,4 +1,4 @@
-"""The probes tell the readings of a linear formula apart, and the lap asks them in every cell."""
+"""The probes, on which linear readings differ, and the lap, which puts them into every cell."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def described(types: Types) -> str:
 
 
 def truths(types: Types) -> tuple[Stepwise, ...]:
-    """The readings that must be told apart from all near ones."""
+    """The readings that must differ from all near ones."""
     if types.zero_point and types.x not in INTEGERS:
         # Texts call such zero points unusual; what is asserted is that their use is seen.
         return (Stepwise("ignored"),)
@@ -58,17 +58,17 @@ def truths(types: Types) -> tuple[Stepwise, ...]:
 
 @pytest.mark.parametrize("types", chosen_signatures(), ids=described)
 def test_probes_leave_one_class(types: Types) -> None:
-    """For types of 16 bits or fewer. A sample, by a fixed seed; with XVERIFY_EVERY_SIGNATURE=1 in the environment all."""
+    """A fixed sample of types of at most 16 bits. XVERIFY_EVERY_SIGNATURE=1 in the environment tests all."""
     operands = probes(types, ADMITTED).operands(types)
     for truth in truths(types):
-        found = search(operands, truth.evaluate(operands), ADMITTED)
-        names = [reading.name for reading in found]
-        assert found == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
+        results = search(operands, truth.evaluate(operands), ADMITTED)
+        names = [reading.name for reading in results]
+        assert results == (simplified(truth, types),), f"{truth.name}: {names} are not told apart"
 
 
 @pytest.mark.parametrize("types", SAMPLE[::20], ids=described)
 def test_probes_leave_one_class_of_the_neighbourhood(types: Types) -> None:
-    """The same by evaluating every near reading, without the search."""
+    """The same without the search: every near reading is evaluated."""
     operands = probes(types, ADMITTED).operands(types)
     for truth in truths(types):
         left = surviving(near(types, ADMITTED), operands, truth.evaluate(operands))
@@ -77,7 +77,7 @@ def test_probes_leave_one_class_of_the_neighbourhood(types: Types) -> None:
 
 @pytest.mark.parametrize("zero_point", ["", "uint8"])
 def test_probes_of_divisions(zero_point: str) -> None:
-    """What they leave is not told apart by thousands of other triples either."""
+    """Thousands of other triples separate no readings that the probes leave together."""
     types = Types("uint8", zero_point, "float32", "float32")
     operands = probes(types, DIVIDED).operands(types)
     for truth in DIVIDED:
@@ -96,7 +96,7 @@ def test_the_form_of_probes(types: Types) -> None:
     operands = found.operands(types)
     assert types_of(operands) == types
     assert operands.shape == (len(found) * WIDTH,)
-    single = [found.chosen([place]) for place in range(len(found))]
+    single = [found.chosen([index]) for index in range(len(found))]
     assert [len(one) for one in single] == [1] * len(found)
     for role, codes in operands.codes.items():
         apart = np.concatenate([one.operands(types).codes[role] for one in single])
@@ -117,7 +117,7 @@ def test_probes_are_always_the_same() -> None:
 
 
 def test_few_probes_are_enough() -> None:
-    """One call per tensor is made for each."""
+    """Each probe becomes one call per tensor."""
     counts = [len(probes(types, ADMITTED)) for types in SAMPLE]
     assert max(counts) <= 24
     assert np.mean(counts) <= 12
@@ -128,8 +128,10 @@ def test_few_probes_are_enough() -> None:
 
 @cache
 def by_cell(identity: str) -> list[tuple[Cell, list[Probe]]]:
-    """Calls of the lap, those of one of its cells together. (Two may be one in the report, where one leaves out an attribute
-    that the other gives.)"""
+    """The calls of the lap by cell.
+
+    Two cells here may be one in the report, where one leaves out an attribute that the other sets.
+    """
     contract = contracts.get(identity)
     grouped = [list(calls) for _, calls in groupby(lap(contract), lambda probe: probe.call.origin)]
     return [(contract.cell(calls[0].call), calls) for calls in grouped]
@@ -137,13 +139,13 @@ def by_cell(identity: str) -> list[tuple[Cell, list[Probe]]]:
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_the_lap_meets_every_cell(identity: str) -> None:
-    """All calls of a cell follow each other, are of it and allowed; ``more`` until the last; small types' codes are all met."""
+    """The calls of a cell are allowed and follow each other. They have all codes of small types."""
     contract = contracts.get(identity)
-    found = by_cell(identity)
-    assert [cell for cell, _ in found] == [
+    cells = by_cell(identity)
+    assert [cell for cell, _ in cells] == [
         contract.cell(build(contract, structure)) for structure in cell_structures(contract)
     ]
-    for cell, calls in found:
+    for cell, calls in cells:
         for probe in calls:
             judgement = contract.judge(probe.call)
             assert judgement.verdict == "allowed", f"{cell}: {judgement}"
@@ -156,22 +158,22 @@ def test_the_lap_meets_every_cell(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", [name for name in EDITIONS if not name.startswith("tensorflow")])
 def test_places_are_those_of_the_probes(identity: str) -> None:
-    """The triples at the places, in the calls' order, are the probes' own."""
+    """The triples at the marked indices are those of the probes, in order."""
     contract = contracts.get(identity)
     start = DIVIDED if identity.endswith("@divide") else ADMITTED
     for cell, calls in by_cell(identity)[::7]:
         types = types_of(contract.operands(calls[0].call))
-        found = probes(types, start)
-        given = []
+        chosen = probes(types, start)
+        taken_operands = []
         for probe in calls:
             assert probe.places is not None
             assert probe.places.max() < probe.call.values
             assert len(np.unique(probe.places)) == len(probe.places)
-            given.append(taken(contract.operands(probe.call), probe.places))
-        assert len(calls) == (len(found) if cell.granularity == "per_tensor" else 1)
-        want = found.operands(types).codes
+            taken_operands.append(taken(contract.operands(probe.call), probe.places))
+        assert len(calls) == (len(chosen) if cell.granularity == "per_tensor" else 1)
+        want = chosen.operands(types).codes
         for role in want:
-            codes = np.concatenate([operands.codes[role] for operands in given])
+            codes = np.concatenate([operands.codes[role] for operands in taken_operands])
             assert np.array_equal(codes, want[role]), f"{cell}: {role}"
 
 
@@ -185,7 +187,7 @@ def test_places_of_range_calls(identity: str) -> None:
 
 
 def test_a_blocked_call_has_a_partial_block() -> None:
-    found = by_cell("ai.onnx/DequantizeLinear-25")
-    blocked = [calls[0].call for cell, calls in found[::11] if cell.granularity == "blocked"]
+    cells = by_cell("ai.onnx/DequantizeLinear-25")
+    blocked = [calls[0].call for cell, calls in cells[::11] if cell.granularity == "blocked"]
     assert blocked
     assert all(call.data.shape[-1] % int(call.attributes["block_size"]) for call in blocked)

@@ -1,5 +1,4 @@
-"""Readings of ranges where a result lies on the middle of two outputs, or so close beside it that float64 does not tell; at
-ends that are zeros of either sign, reversed or not finite; and with narrow_range."""
+"""Readings of ranges at ties, closer to ties than float64 can tell, at special ends and with narrow_range."""
 
 from __future__ import annotations
 
@@ -33,26 +32,28 @@ def operands_of(dtype: str, triples: Iterable[Triple], out: str, narrow_range: b
 
 
 def check(readings: Iterable[Any], operands: Operands) -> None:
-    """Every value of every reading, against fractions."""
+    """Compare every value of every reading with fractions."""
     dtype, out = operands.dtypes["input"], operands.output_dtype
     x, low, high = (operands.codes[role] for role in ("input", "min_range", "max_range"))
     narrow_range = bool(operands.options.get("narrow_range", False))
     with np.errstate(all="raise"):
-        given = [(reading.name, reading.evaluate(operands)) for reading in readings]
-    for name, codes in given:
+        results = [(reading.name, reading.evaluate(operands)) for reading in readings]
+    for name, codes in results:
         assert codes.shape == operands.shape
-        for place, got in enumerate(codes.tolist()):
-            ends = (decode("float32", int(side[place])) for side in (low, high))
-            one = exact.Ranged(dtype, decode(dtype, int(x[place])), *ends, narrow_range, out)
-            want = exact.RANGED[name](one)
-            assert got == want or decode(out, got) == decode(out, want) == "nan", f"{name}: {got:#x} {want:#x} {one}"
+        for index, got in enumerate(codes.tolist()):
+            ends = (decode("float32", int(side[index])) for side in (low, high))
+            element = exact.Ranged(dtype, decode(dtype, int(x[index])), *ends, narrow_range, out)
+            want = exact.RANGED[name](element)
+            assert got == want or decode(out, got) == decode(out, want) == "nan", (
+                f"{name}: {got:#x} {want:#x} {element}"
+            )
 
 
 # -- beside the middle of two outputs ---------------------------------------------------------------------
 
 
 def in_doubt(dtype: str, reading: Any, operands: Operands) -> int:
-    """How many results float64 alone would round to another code."""
+    """The number of results that float64 alone would round to another code."""
     x = np.array([int(decode(dtype, int(code))) for code in operands.codes["input"]], np.float64)
     low, high = (operands.codes[role].view(np.float32).astype(np.float64) for role in ("min_range", "max_range"))
     if reading is MIN_COMBINED[0]:
@@ -66,7 +67,7 @@ def in_doubt(dtype: str, reading: Any, operands: Operands) -> int:
 
 
 def test_just_beside_the_middle_of_two_float32() -> None:
-    """With R = 2^32 - 1 and a range of one, 256 steps are 2^-24 + 2^-56: half a unit of 1.0, and what float64 drops."""
+    """With R = 2^32 - 1 and a range of 1, 256 steps are 2^-24 + 2^-56: half a unit of 1.0 and a lost bit."""
     triples = [
         (sign * steps, low * 2.0**power, high * 2.0**power)
         for steps in (0, 1, 64, 127, 128, 129, 255, 256, 257, 384, 512, 640, 768, 896, 1024, 3 << 7, 5 << 7, 1 << 15)
@@ -80,7 +81,7 @@ def test_just_beside_the_middle_of_two_float32() -> None:
 
 
 def test_on_the_middle_of_two_float32() -> None:
-    """One step of uint8 is 1 here, and beyond 2^24 float32 holds every second integer only."""
+    """One step of uint8 is 1 here. Beyond 2^24, float32 holds every second integer only."""
     triples = [(x, 2.0**24 - 253, 2.0**24 + 2) for x in range(256)] + [
         (x, -(2.0**24) - 2, 253 - 2.0**24) for x in range(256)
     ]
@@ -90,7 +91,7 @@ def test_on_the_middle_of_two_float32() -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16"])
 def test_just_beside_the_middle_of_two_bfloat16(dtype: str) -> None:
-    """3 x has nine bits from 256 on, one more than a bfloat16; what is left of a tiny end says to which side it is."""
+    """From 256 on, 3 x has nine bits, one more than a bfloat16. A tiny end decides the side of the tie."""
     levels = (1 << int(dtype.lstrip("uint"))) - 1
     triples = [
         (x - 128 * (dtype == "int8"), low, 3.0 * levels * scale)
@@ -104,7 +105,7 @@ def test_just_beside_the_middle_of_two_bfloat16(dtype: str) -> None:
 
 
 def test_products_just_beside_the_middle_of_two_float32() -> None:
-    """With M = 2^31 - 1, 2 x m = Q M + 1 or - 1 and Q an odd number of 25 bits, x m / M is 2^-55 of itself beside a middle."""
+    """If M = 2^31 - 1, 2 x m = Q M +- 1 and Q is odd with 25 bits, x m / M is 2^-55 beside a midpoint."""
     most, rng, triples = 2**31 - 1, np.random.default_rng(1), []
     while len(triples) < 60:
         m, beside = 2 * int(rng.integers(2**22, 2**23)) + 1, int(rng.choice((-1, 1)))
@@ -118,7 +119,7 @@ def test_products_just_beside_the_middle_of_two_float32() -> None:
 
 
 def test_products_of_int32_just_beside_the_middle_of_two_float32() -> None:
-    """A float32 factor of 24 bits times 31 bits, whose 31 lowest bits are 2^30 + 1 or - 1: float64 keeps 53 of the 55."""
+    """A product of 24 and 31 bits whose lowest 31 bits are 2^30 +- 1. float64 keeps 53 of its 55 bits."""
     rng, triples = np.random.default_rng(5), []
     while len(triples) < 60:
         m, beside = 2 * int(rng.integers(2**22, 2**23)) + 1, int(rng.choice((-1, 1)))
@@ -134,7 +135,7 @@ def test_products_of_int32_just_beside_the_middle_of_two_float32() -> None:
 
 
 def test_subnormal_factors_on_the_middle_of_two_float32() -> None:
-    """An odd multiple of 2^-119 by 2^31, which is what 2^31 - 1 is as a float32; by itself it would be above the middle."""
+    """An odd multiple of 2^-119 divided by 2^31, to which float32 rounds 2^31 - 1."""
     ends = [(2 * k + 1) * 2.0**-119 for k in (0, 1, 2, 3, 4, 6, 100, 2**20)]
     triples = [(x, *end) for x in (1, 3, -5, 2**30) for high in ends for end in ((0.0, high), (-high, 0.0))]
     for narrow_range in (False, True):
@@ -142,7 +143,7 @@ def test_subnormal_factors_on_the_middle_of_two_float32() -> None:
 
 
 def test_ranges_from_zero_just_beside_the_middle_of_two_float32() -> None:
-    """With R = 2^32 - 1, 2^k x max = Q R + 1 or - 1 and Q an odd number of 25 bits."""
+    """R = 2^32 - 1, 2^k x max = Q R +- 1, and Q is an odd number of 25 bits."""
     levels, rng, triples = 2**32 - 1, np.random.default_rng(2), []
     while len(triples) < 60:
         high, power = int(rng.integers(2**23, 2**24)), int(rng.integers(1, 5))
@@ -159,7 +160,7 @@ def test_ranges_from_zero_just_beside_the_middle_of_two_float32() -> None:
 
 
 def test_results_of_twice_min_just_beside_the_middle_of_two_float32() -> None:
-    """x (max - min) = w R + 1 or - 1 with w about as large as min, and min + w an odd number of 25 bits."""
+    """x (max - min) = w R +- 1, w is about as large as min, and min + w is odd with 25 bits."""
     levels, rng, triples = 2**32 - 1, np.random.default_rng(3), []
     while len(triples) < 60:
         span, beside = int(rng.integers(2**24, 2**26 - 2**24)), int(rng.choice((-1, 1)))
@@ -200,7 +201,7 @@ def test_every_range_with_and_without_narrow_range(dtype: str, narrow_range: boo
 
 @pytest.mark.parametrize("out", OUTPUTS)
 def test_ends_that_are_not_finite(out: str) -> None:
-    """Beside others in one call, which they leave as they are: IEEE 754's own results, without a warning."""
+    """Such ends give IEEE 754's results without a warning, and other elements of the call do not change."""
     inf, nan = np.inf, np.nan
     triples = [
         (3, 0.0, 6.0),
@@ -212,15 +213,15 @@ def test_ends_that_are_not_finite(out: str) -> None:
         (3, 0.0, nan),
     ]
     operands = operands_of("uint8", triples, out)
-    due = {"MIN": ("nan", "inf", "nan", "nan", "nan", "nan"), "SCALED": ("nan", "inf", "inf", "inf", "nan", "nan")}
-    due["HIGH"] = ("nan", "inf", None, "inf", None, "nan")  # the factor of an unsigned type is of max only
+    expected = {"MIN": ("nan", "inf", "nan", "nan", "nan", "nan"), "SCALED": ("nan", "inf", "inf", "inf", "nan", "nan")}
+    expected["HIGH"] = ("nan", "inf", None, "inf", None, "nan")  # the factor of an unsigned type is of max only
     for kind, readings in (("MIN", LINEAR_IN_X), ("SCALED", SCALED_SYMMETRIC), ("HIGH", SCALED_FLOAT)):
         for reading in readings:
             with np.errstate(all="raise"):
                 codes = reading.evaluate(operands)
             got = [decode(out, int(code)) for code in codes]
             assert codes[0] == reading.evaluate(operands_of("uint8", triples[:1], out))[0]
-            assert [g for g, d in zip(got[1:], due[kind], strict=True) if d] == [d for d in due[kind] if d], (
+            assert [g for g, d in zip(got[1:], expected[kind], strict=True) if d] == [d for d in expected[kind] if d], (
                 reading.name
             )
 

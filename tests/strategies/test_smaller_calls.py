@@ -1,4 +1,4 @@
-"""Smaller calls stay what they were, and shrinking finds the minimum."""
+"""Smaller calls stay in their cell, and shrinking finds the minimum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xverify.strategies.structures import Linear, Range
 
 
 class Largest:
-    """Draws the upper bound (or the lower one) of every integer, and counts the draws."""
+    """A source of draws that returns the upper bound (or the lower one) of every integer."""
 
     def __init__(self, largest: bool) -> None:
         self.largest, self.bounds = largest, []
@@ -32,7 +32,7 @@ class Largest:
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, call: Call, focus: tuple[int, ...], largest: bool) -> tuple[Call, list]:
-    """What `smaller_calls` makes when every draw is at its bound, and the bounds; Hypothesis may draw more than once."""
+    """The call of `smaller_calls` with every draw at its bound, and the bounds."""
     recorder = Largest(largest)
     monkeypatch.setattr("xverify.strategies.smaller.st.integers", recorder.integers)
     once = settings(max_examples=1, database=None, phases=[Phase.generate])
@@ -41,7 +41,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, call: Call, focus: tuple[int, ...], l
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All draws at their upper bounds give the call itself; at 0 the smallest; the draws are always the same."""
+    """Draws at their upper bounds give the call itself, and draws of 0 give the smallest call."""
     contract = contracts.get(identity)
     for call in [c for c in walked(identity) if c.values < 3000][::97]:
         focus = tuple(extent - 1 for extent in call.data.shape) if call.values else (0,) * len(call.data.shape)
@@ -54,7 +54,7 @@ def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch)
         assert lower[:draws] == upper[:draws]
         assert {low for low, _ in upper} == {0}
         block_size = int(call.attributes.get("block_size", 0))
-        # Of rank 1 a last block of one element comes with the block before it.
+        # In rank 1, a last block of one element comes with the block before it.
         assert small.values <= max(1, block_size) + (block_size > 0 and len(call.data.shape) == 1)
         assert small.values > 0 or not call.values
         assert contract.judge(small).verdict == "allowed", f"{call.origin}: {small.data.shape} {dict(small.attributes)}"
@@ -62,7 +62,7 @@ def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_smaller_calls_stay_what_they_were(identity: str) -> None:
-    """Allowed, in the same cell, no larger, with the value in focus still there."""
+    """They are allowed, in the same cell, not larger, and keep the value in focus."""
     contract = contracts.get(identity)
     some = [c for c in walked(identity) if 0 < c.values < 3000][::41]
 
@@ -85,7 +85,7 @@ def test_smaller_calls_stay_what_they_were(identity: str) -> None:
 
 
 def minimum(call: Call, focus: tuple[int, ...], shows: Callable[[Call], bool]) -> Call:
-    """What `hypothesis.find` makes of a call, searched as findings are."""
+    """The smallest call that `hypothesis.find` finds, as in the search for findings."""
     assert shows(call)
     phases, healthy = (Phase.generate, Phase.shrink), list(HealthCheck)
     plain = settings(max_examples=320, database=None, deadline=None, phases=phases, suppress_health_check=healthy)
@@ -96,7 +96,7 @@ ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
 
 
 def test_one_value_is_found() -> None:
-    """A value that is wrong wherever it stands: the minimum is that value alone, its zero point kept or 0."""
+    """A value that is always wrong shrinks to that value alone. Its zero point stays or becomes 0."""
     call = build(ONNX, Linear("uint8", "float32", "per_axis", (4, 80), "uint8", axis=1, layout="F", seed=3))
     focus = (2, 41)
     wrong = int(call.data.codes[focus])
@@ -110,7 +110,7 @@ def test_one_value_is_found() -> None:
 
 
 def test_the_operand_whose_layout_matters_is_found() -> None:
-    """The others lie in C order then."""
+    """The other operands get C order."""
     structure = Linear("int8", "float32", "per_axis", (6, 40), "int8", layout="F", parameter_layout="strided")
     call = build(contracts.get("ai.onnx/DequantizeLinear-13"), structure, "test")
     once = settings(database=None, max_examples=300, suppress_health_check=list(HealthCheck))
@@ -124,7 +124,7 @@ def test_the_operand_whose_layout_matters_is_found() -> None:
 
 @pytest.mark.parametrize(("size", "lanes"), [(33, 16), (257, 32)])
 def test_a_tail_is_found(size: int, lanes: int) -> None:
-    """Wrong are the values after the last whole vector, if there is a vector at all: one vector and one value remain."""
+    """Values after the last whole vector are wrong. One vector and one value remain."""
     call = build(ONNX, Linear("int8", "float32", "per_tensor", (2, size), seed=4))
 
     def shows(c: Call) -> bool:
@@ -136,7 +136,7 @@ def test_a_tail_is_found(size: int, lanes: int) -> None:
 
 
 def test_a_blocked_remainder_is_found() -> None:
-    """Wrong are the values of a partial last block after a whole one: one row, one whole block, and the first of them."""
+    """Values of a partial last block are wrong. One row, one whole block and one value remain."""
     structure = Linear("int8", "float32", "blocked", (3, 110), "int8", axis=1, block_size=16, seed=5)
     call = build(ONNX, structure)
 

@@ -1,4 +1,4 @@
-"""How a scale or a zero point is laid out along x, by hand."""
+"""The placement of scales and zero points along x, by hand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_operands_are_not_blocked_where_no_block_size_is_said() -> None:
 
 
 def blocked(shape: tuple[int, ...], blocks: tuple[int, ...], block_size: int, roles: str = "both") -> Call:
-    """A call whose codes are all different."""
+    """A blocked call whose codes all differ."""
     x = np.arange(int(np.prod(shape)), dtype=np.uint16).reshape(shape)
     tensors = {"x": tensor("uint16", x), "scale": tensor("float32", np.arange(1, 1 + np.prod(blocks)).reshape(blocks))}
     if roles == "both":
@@ -79,9 +79,9 @@ def test_whole_blocks_are_a_dimension_of_their_own(
 ) -> None:
     call = blocked(shape, blocks, block_size, roles)
     operands = linear_operands(call, "float32", axis, block_size)
-    place = axis % len(shape)
+    index = axis % len(shape)
     fine = on_grid(operands)
-    assert fine.shape == (*blocks[: place + 1], block_size, *blocks[place + 1 :])
+    assert fine.shape == (*blocks[: index + 1], block_size, *blocks[index + 1 :])
     assert fine.codes["x"].base is not None, "x was copied"
     assert fine.codes["scale"].size == np.prod(blocks)
     assert set(operands.codes) == set(fine.codes) == set(operands.dtypes)

@@ -1,4 +1,4 @@
-"""The coverage walk meets what it promises; drawn calls are valid, or break what they say."""
+"""The coverage walk and the strategies: coverage, valid calls, and calls with one broken clause."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
             for x, out, mode, n in rows
             if out != "bfloat16" or mode == "MIN_COMBINED"
         }
-    found = set()
+    cells = set()
     for x, scale, granularity in product(d.x_dtypes, d.scale_dtypes, d.granularities):
         zero_points = {"int8", "uint8", "int32"} if contract.id.startswith("onednn") else {x}
         if contract.id == "onednn/DynamicDequantize-1@3.7" and x in ("int4", "uint4"):
@@ -61,8 +61,8 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
         outputs = set(d.output_dtypes) if "output_dtype" in d.attributes else {scale}
         required = ("com.microsoft/DequantizeLinear-1@seed", "onednn/Dequantize-1@3.0")
         absent = set() if contract.id in required else {""}
-        found |= {(x, scale, z, out, granularity, "") for z, out in product(zero_points | absent, outputs)}
-    return found
+        cells |= {(x, scale, z, out, granularity, "") for z, out in product(zero_points | absent, outputs)}
+    return cells
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
@@ -96,7 +96,7 @@ def test_every_code_with_every_granularity(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_shapes_of_the_walk(identity: str) -> None:
-    """Ranks 0 to 6, empty ones, extents of 1, tails around the widths of vectors, past 256 and past 65 536; layouts."""
+    """Ranks 0 to 6, empty tensors, extents of 1, tails near vector widths, large extents and layouts."""
     contract = contracts.get(identity)
     shapes, layouts, large = set(), defaultdict(set), defaultdict(list)
     for call in walked(identity):
@@ -121,7 +121,7 @@ def test_shapes_of_the_walk(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", [i for i in EDITIONS if "blocked" in contracts.get(i).domain.granularities])
 def test_blocks_of_the_walk(identity: str) -> None:
-    """Blocks that divide the axis, leave a remainder, are one, are all of it, go past it; axes from both ends."""
+    """Blocks with and without a remainder, of one value, of the whole axis and longer, on all axes."""
     kinds, places = set(), set()
     for call in walked(identity):
         block, shape = int(call.attributes.get("block_size", 0)), call.data.shape
@@ -145,7 +145,7 @@ def test_blocks_of_the_walk(identity: str) -> None:
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_values_of_the_walk(identity: str) -> None:
-    """Scales that are zero, subnormal, infinite, NaN, negative; zero points at both ends; ranges of every kind."""
+    """Zero, subnormal, infinite, NaN and negative scales, extreme zero points, and all kinds of ranges."""
     contract = contracts.get(identity)
     seen: dict[str, set[int]] = defaultdict(set)
     for call in walked(identity):
@@ -211,7 +211,7 @@ def test_parts_of_the_walk() -> None:
 
 @pytest.mark.parametrize("identity", ["ai.onnx/DequantizeLinear-21", "onednn/DynamicDequantize-1@3.7"])
 def test_every_exponent_of_a_scale_meets_every_code(identity: str) -> None:
-    """Of 8-bit floats without a zero point beside them, both where a row has one scale and where every column has."""
+    """That holds for scales per row and per column. 8-bit floats have no zero point there."""
     contract = contracts.get(identity)
     met: dict[tuple[str, str, bool], set[int]] = defaultdict(set)
     for structure in exponent_structures(contract):
@@ -311,7 +311,7 @@ def test_unspecified_calls_enter_one_clause(identity: str, name: str) -> None:
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_every_way_is_taken(identity: str) -> None:
-    """Unnamed, each clause comes up; and each clause that a judge of this edition can name has its way."""
+    """Without a name, every clause comes up. Every clause that a judge can name has a change."""
     contract = contracts.get(identity)
     rng, every = np.random.default_rng(0), walked(identity)
     for names, change in ((breakable(contract), strategies.spoiled), (openable(contract), strategies.opened)):

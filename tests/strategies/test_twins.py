@@ -1,4 +1,4 @@
-"""Twins ask for the same values: the same call per axis, in one block, split, joined, or under another edition."""
+"""Twins give the same values: a call per axis, in one block, split, merged or in another edition."""
 
 from __future__ import annotations
 
@@ -50,27 +50,27 @@ def test_calls_that_are_not_allowed_have_no_twins(identity):
 
 def test_a_per_tensor_call_has_every_kind_of_twin():
     call = linear(ONNX + "21", np.arange(12).reshape(3, 4), 0.5)
-    found = {t.name: t for t in twins(contracts.get(ONNX + "21"), call)}
-    assert set(found) == {
+    by_name = {t.name: t for t in twins(contracts.get(ONNX + "21"), call)}
+    assert set(by_name) == {
         "per-axis", "one-block", "blocks-of-one", "merged-axes", "split-first-axis", "split-last-axis",
         *(f"under:{ONNX}{version}" for version in (10, 13, 19, 23, 24, 25)),
         "under:com.microsoft/DequantizeLinear-1@installed", "under:onednn/Dequantize-1@3.5", f"under:{MULTIPLY}",
         "under:onednn/DynamicDequantize-1@3.0", "under:onednn/DynamicDequantize-1@3.7",
     }  # fmt: skip
-    shapes = {name: t.calls[0].tensors["scale"].shape for name, t in found.items()}
+    shapes = {name: t.calls[0].tensors["scale"].shape for name, t in by_name.items()}
     assert (shapes["per-axis"], shapes["one-block"], shapes["blocks-of-one"]) == ((4,), (3, 1), (3, 4))
     assert (shapes[f"under:{MULTIPLY}"], shapes[f"under:{ONNX}10"]) == ((1,), ())
-    assert [c.data.shape for c in found["split-first-axis"].calls] == [(1, 4), (2, 4)]
-    assert found["merged-axes"].calls[0].data.shape == (12,)
+    assert [c.data.shape for c in by_name["split-first-axis"].calls] == [(1, 4), (2, 4)]
+    assert by_name["merged-axes"].calls[0].data.shape == (12,)
 
 
 def test_attributes_are_translated_between_editions():
     call = linear(ONNX + "13", np.ones((2, 3)), [0.5, 1, 2], tensor("int8", [1, 2, 3]))
-    found = {t.name: t.calls[0].attributes for t in twins(contracts.get(ONNX + "13"), call)}
-    assert found["under:com.microsoft/DequantizeLinear-1@seed"] == {"axis": 1}
-    assert found[f"under:{MULTIPLY}"] == {"axis": 1, "qtype": "per_channel"}
-    assert f"under:{DIVIDE}" not in found
-    assert f"under:{ONNX}10" not in found
+    by_name = {t.name: t.calls[0].attributes for t in twins(contracts.get(ONNX + "13"), call)}
+    assert by_name["under:com.microsoft/DequantizeLinear-1@seed"] == {"axis": 1}
+    assert by_name[f"under:{MULTIPLY}"] == {"axis": 1, "qtype": "per_channel"}
+    assert f"under:{DIVIDE}" not in by_name
+    assert f"under:{ONNX}10" not in by_name
 
 
 def test_editions_are_compared_only_where_they_share_a_reading():
@@ -99,13 +99,13 @@ def test_a_blocked_axis_is_cut_between_two_blocks():
 def test_scales_are_cut_with_the_axis_that_they_run_along_and_only_with_that():
     contract = contracts.get(ONNX + "13")
     call = linear(contract.id, np.ones((4, 3)), [1, 2, 3], tensor("int8", [4, 5, 6]), axis=-1)
-    found = {t.name: [c.tensors for c in t.calls] for t in twins(contract, call)}
-    parts = [(t["scale"], t["zero_point"]) for t in found["split-last-axis"]]
-    for (scale, zero_point), due in zip(parts, (slice(1), slice(1, 3)), strict=True):
-        assert scale.same_bits(tensor("float32", [1, 2, 3][due]))
-        assert zero_point.same_bits(tensor("int8", [4, 5, 6][due]))
-    assert [t["scale"].shape for t in found["split-first-axis"]] == [(3,), (3,)]
-    assert [t["x"].shape for t in found["split-first-axis"]] == [(3, 3), (1, 3)]
+    by_name = {t.name: [c.tensors for c in t.calls] for t in twins(contract, call)}
+    parts = [(t["scale"], t["zero_point"]) for t in by_name["split-last-axis"]]
+    for (scale, zero_point), expected in zip(parts, (slice(1), slice(1, 3)), strict=True):
+        assert scale.same_bits(tensor("float32", [1, 2, 3][expected]))
+        assert zero_point.same_bits(tensor("int8", [4, 5, 6][expected]))
+    assert [t["scale"].shape for t in by_name["split-first-axis"]] == [(3,), (3,)]
+    assert [t["x"].shape for t in by_name["split-first-axis"]] == [(3, 3), (1, 3)]
 
 
 def test_pieces_are_joined_in_order_and_a_piece_without_values_speaks_for_all():

@@ -108,9 +108,9 @@ class Affine:
     form: Form = "quotient"
     """The way from the span to the step."""
     narrow: Narrow = "ignored"
-    """Whether the lowest value, or one level, is left out."""
+    """When the lowest value, or one level, is left out."""
     clamp: Clamp = "unclamped"
-    """Whether the result is clamped to [min, max]."""
+    """The clamp of the result to [min, max]."""
     out: Cast = "nearest"
     """The cast to an output type other than float32."""
 

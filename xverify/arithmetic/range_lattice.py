@@ -31,7 +31,11 @@ def _named() -> Mapping[str, Reading]:
 
 
 def by_name(name: str) -> Reading:
-    """The range reading of that name. Raises KeyError when there is none."""
+    """The range reading of that name.
+
+    Raises:
+        KeyError: There is no reading of that name.
+    """
     return _named()[name]
 
 

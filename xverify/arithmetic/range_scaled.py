@@ -88,9 +88,9 @@ class Scaled:
     steps: Steps = "float32"
     """The precision of the product. The input is rounded to it first."""
     narrow: Narrow = "as-told"
-    """Whether the lowest value is left out, so that the lower bound is one greater."""
+    """When the lowest value is left out, so that the lower bound is one greater."""
     clamp: Clamp = "unclamped"
-    """Whether the result is clamped to [min, max]."""
+    """The clamp of the result to [min, max]."""
     subnormals: Subnormals = "kept"
     """The subnormals that become zero, among the ends of the range and all float32 results."""
 

@@ -170,7 +170,7 @@ def _check_domain(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
 
 def _check_likeness(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
     if not contract.like:
-        yield "like is empty: it names the built-in edition whose call form this one shares, so that somebody can be asked"
+        yield "like is empty: it must name the built-in edition with the same form of calls, so that implementations get calls"
     elif contract.like not in built_in:
         yield f"like is {contract.like!r}, which is no built-in edition; there are {', '.join(built_in)}"
     elif built_in[contract.like]().domain.family != contract.domain.family:
