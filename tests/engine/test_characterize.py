@@ -15,7 +15,7 @@ from xverify import contracts
 from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
-from xverify.engine.characterize import character, followers
+from xverify.engine.characterize import characterize, followers
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
 from xverify.verify.findings import Discrepancy, Findings, Key, Subject
@@ -37,7 +37,7 @@ def sweep_of(*asked: Asked) -> Any:
 def told(asked: Asked) -> dict[str, Any]:
     asked.violation()
     assert asked.cell is not None
-    return character(sweep_of(asked), asked.cell, asked.row)
+    return characterize(sweep_of(asked), asked.cell, asked.row)
 
 
 def in_cell(answer: Any, structure: Linear) -> Asked:
@@ -129,7 +129,7 @@ def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, s
         role = "edition" if verdict == "conflict" else "oracle"
         found = Discrepancy(Key(name, ONNX.id, verdict, clause, verdict), "summary")
         findings.add(found, Subject(name, "1", role), None, None, None, 0)
-    fleet = SimpleNamespace(
+    pool = SimpleNamespace(
         oracles={name: SimpleNamespace(name=name) for name in NAMES},
         subjects=subjects,
         judges=lambda contract, name: name != "foreign",
@@ -137,18 +137,18 @@ def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, s
     )
     return SimpleNamespace(
         findings=findings,
-        fleet=fleet,
+        pool=pool,
         clause_cases=Counter({clause: cases}),
         clause_answers=Counter({(clause, name): 5 for name in answers}),
     )
 
 
 def test_who_follows_a_clause() -> None:
-    sweep = run(FORMULA, 9, ("sound", "faulty", "foreign"), ("faulty", "violation"))
-    found = followers(sweep, ONNX, FORMULA)
+    state = run(FORMULA, 9, ("sound", "faulty", "foreign"), ("faulty", "violation"))
+    found = followers(state, ONNX, FORMULA)
     assert found["follow"] == ["sound"]
     assert [entry["subject"] for entry in found["depart"]] == ["faulty"]
-    assert sweep.findings.by_id(found["depart"][0]["finding"]).key.verdict == "violation"
+    assert state.findings.by_id(found["depart"][0]["finding"]).key.verdict == "violation"
     assert found["untold"] == [
         {"subject": "refusing", "why": "refuses every call that tests it"},
         {"subject": "lost", "why": "its process died"},
@@ -156,8 +156,8 @@ def test_who_follows_a_clause() -> None:
 
 
 def test_an_ambiguity_is_no_departure() -> None:
-    sweep = run(FORMULA, 9, NAMES, ("sound", "ambiguity"), ("faulty", "mixed"), (ONNX.id, "conflict"))
-    found = followers(sweep, ONNX, FORMULA)
+    state = run(FORMULA, 9, NAMES, ("sound", "ambiguity"), ("faulty", "mixed"), (ONNX.id, "conflict"))
+    found = followers(state, ONNX, FORMULA)
     assert found["follow"] == ["sound", "refusing", "lost"]
     assert [entry["subject"] for entry in found["depart"]] == ["faulty"]
 

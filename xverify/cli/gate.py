@@ -94,8 +94,9 @@ def gate(
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
     from xverify.gate.decide import UNABLE as UNDECIDED
-    from xverify.gate.gate import GateOptions, nothing_more
     from xverify.gate.gate import gate as run_gate
+    from xverify.gate.gate import nothing_more
+    from xverify.gate.options import GateOptions
     from xverify.gate.outputs import announce, append_markdown
     from xverify.report import render
     from xverify.report.console import ConsoleProgress

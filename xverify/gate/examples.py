@@ -19,14 +19,16 @@ from hypothesis.strategies import DrawFn
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.core.line import call_from_line
+from xverify.engine.asking import Limit, ask
 from xverify.engine.gate_plan import DRAWN
-from xverify.engine.plan import Case, numbered
-from xverify.engine.run import Limit, Sweep
+from xverify.engine.plan import numbered
+from xverify.engine.state import RunState
 from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
 from xverify.strategies.invalid_calls import breakable, openable
 from xverify.verify import verdicts
 from xverify.verify.findings import Finding, Key
 from xverify.verify.shrink import faults
+from xverify.workers.case import Case
 
 SHRUNK_BY = 0.6
 """Share of the budget after which Hypothesis shrinks a failing example no more: the gate then goes on in a way of its own."""
@@ -86,7 +88,7 @@ class Examples:
 
     # -- asking -------------------------------------------------------------------------------------------
 
-    def first(self, run: Sweep) -> bool:
+    def first(self, run: RunState) -> bool:
         """Ask what failed before. Whether some of it still does: then the rest can wait. What no longer fails is forgotten."""
         fails = False
         for contract in run.options.contracts:
@@ -99,7 +101,7 @@ class Examples:
                     self._forget(contract.id, kept)
         return fails
 
-    def draw(self, run: Sweep, limit: Limit) -> None:
+    def draw(self, run: RunState, limit: Limit) -> None:
         """Have Hypothesis look for a call that fails, under each edition, as long as nothing has shown a fault."""
         texts = {text.id: text for text in run.options.texts or run.options.contracts}
         for contract in run.options.contracts:
@@ -111,7 +113,7 @@ class Examples:
                 self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
             cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])
-            run.ask({contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
+            ask(run, {contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
 
     def _settings(self) -> settings:
         """The test suite's, but for what has no meaning here: a deadline, since the gate has one for each call and one for all;
@@ -125,10 +127,10 @@ class Examples:
         )
 
 
-def ask_fully(run: Sweep, contract: Contract, call: Call, place: int = 0) -> None:
+def ask_fully(run: RunState, contract: Contract, call: Call, place: int = 0) -> None:
     """Ask a call in every way that the gate has: on each path, and again when its batch is over. place: another for each call."""
     cases = numbered(iter([[Case(call, 0, "hypothesis")] * 2]), DRAWN + CYCLE * (place + 1) - 1)
-    run.ask({contract.id: cases}, lambda: bool(run.fleet.failures))
+    ask(run, {contract.id: cases}, lambda: bool(run.pool.failures))
 
 
 @dataclass(eq=False)
@@ -139,7 +141,7 @@ class _Falsifies:
     undecided: calls of which the ledger may know. What gives their values must be known first, and only many calls tell.
     """
 
-    run: Sweep
+    run: RunState
     contract: Contract
     kernel: str
     allow_mixed: bool
@@ -162,17 +164,17 @@ class _Falsifies:
 
     def _shows(self, call: Call) -> bool:
         run, contract = self.run, self.contract
-        oracle, subject = run.fleet.oracles[self.kernel], run.fleet.subjects[self.kernel][0]
+        oracle, subject = run.pool.oracles[self.kernel], run.pool.subjects[self.kernel][0]
         judged = verdicts.judge(contract, call)
         beyond = contract.like and oracle.distribution == "xverify" and judged.judgement.verdict == "forbidden"
-        if beyond or run.fleet.untold(oracle, contract, call):
+        if beyond or run.pool.untold(oracle, contract, call):
             return False
         if self.limit is not None and run.options.rules.might_be_known(judged):
             self.undecided.append(call)
             return False
-        outcome, ask = run.fleet.ask(subject, call), partial(run.fleet.ask, subject)
+        outcome, ask_again = run.pool.ask(subject, call), partial(run.pool.ask, subject)
         nothing_yet = Finding(Key(subject.name, contract.id, "violation", "", ""), subject, "", call, None)
-        if faults(nothing_yet, judged, outcome, ask):
+        if faults(nothing_yet, judged, outcome, ask_again):
             return True
         if judged.legal is None or self.allow_mixed:
             return False
