@@ -14,7 +14,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.errors import UnableError, UsageError
 from xverify.engine.options import Options
-from xverify.engine.replay import asking, finding_from_report, replay
+from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.sweep import sweep
 from xverify.engine.vary import dimensions, named, variant, variants
 from xverify.oracles import all_oracles
@@ -267,6 +267,6 @@ def test_onnxruntime_gives_the_same_bits_with_any_threads_and_flushes_when_told_
     harmless = replace(finding.subject, name="onnxruntime[threads=8]")
     other = replace(finding.key, subject=harmless.name)
     with asking(tmp_path / "workers") as ask:
-        assert replay(finding, ask).state == "STILL"
+        assert replay_finding(finding, ask).state == "STILL"
         finding.subject, finding.key = harmless, other
-        assert replay(finding, ask).state == "FIXED"
+        assert replay_finding(finding, ask).state == "FIXED"

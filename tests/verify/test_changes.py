@@ -19,7 +19,7 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.engine.asking import start
 from xverify.engine.changes import _feature, _has_types_that_one_lacks
 from xverify.engine.options import Options
-from xverify.engine.replay import asking, finding_from_report, replay
+from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.state import new_run
 from xverify.engine.sweep import PHASES, run_phase, sweep
 from xverify.oracles.protocol import Oracle
@@ -228,7 +228,7 @@ def test_a_change_is_asked_of_both_versions_again(history, tmp_path):
             asking(tmp_path, known[finding.subject.name]) as ask,
         ):
             both = {entry["reference"]: ask_older, finding.subject.name: ask}
-            return replay(finding, lambda who, asked: both[who.name](who, asked)).state
+            return replay_finding(finding, lambda who, asked: both[who.name](who, asked)).state
 
     assert replayed("load_sound", "load_wrong") == "STILL"
     assert replayed("load_sound", "load_sound") == "FIXED"

@@ -14,7 +14,7 @@ from xverify.contracts.model import Contract
 from xverify.core.errors import EnvironmentFailedError, UsageError, WorkerFailedError
 from xverify.engine import select
 from xverify.engine.bisect import Probe, Trial
-from xverify.engine.replay import AskAny, asking, replay
+from xverify.engine.replay import AskAny, asking, replay_finding
 from xverify.environments import naming, other_versions
 from xverify.environments.installers import Say
 from xverify.oracles import all_oracles, with_option
@@ -105,7 +105,7 @@ def _shows(finding: Finding, oracle: Oracle, ask: AskAny, own: Sequence[Contract
     """Whether an implementation shows a finding that was made of another version, and what it gives."""
     subject = replace(finding.subject, name=oracle.name, version=oracle.version)
     moved = replace(finding, key=replace(finding.key, subject=oracle.name), subject=subject)
-    again = replay(moved, ask, own)
+    again = replay_finding(moved, ask, own)
     if again.state != "STILL":
         return False, again.got if again.state == "FIXED" else f"{again.got}, which is not right either"
     call = finding.call
