@@ -142,10 +142,10 @@ def test_only_what_is_asked_is_said_to_judge_less(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(select, "kernel_named", lambda target: HERE)
     monkeypatch.setattr(other_versions.contracts, "carried", lambda identity, *_: identity.endswith("-10"))
     ten, nineteen = get("ai.onnx/DequantizeLinear-10"), get("ai.onnx/DequantizeLinear-19")
-    chosen, sentences = select.oracles_named(["here==1.0"], None, asked=[ten])
+    chosen, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten])
     assert sentences == ()
     assert chosen[1].ships == (ten.id,)
-    _, sentences = select.oracles_named(["here==1.0"], None, asked=[ten, nineteen])
+    _, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten, nineteen])
     assert len(sentences) == 1
     assert sentences[0].startswith(f"here==1.0 is not judged by {nineteen.id}: ")
 
