@@ -1,4 +1,4 @@
-"""What the report says of each cell's recipe, and of who follows a clause."""
+"""The recipe of each cell in the report, and the implementations that follow a clause."""
 
 from __future__ import annotations
 
@@ -121,8 +121,10 @@ NAMES = ("sound", "faulty", "refusing", "lost", "foreign")
 
 
 def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, str]) -> Any:
-    """A run of five implementations, of which the last is not judged by the edition. verdicts: (name, verdict) of findings on
-    the clause."""
+    """A run of five implementations, of which the last is not judged by the edition.
+
+    verdicts: (name, verdict) of findings on the clause.
+    """
     subjects = {name: [Subject(name, "1", "oracle")] for name in NAMES}
     findings = Findings()
     for name, verdict in verdicts:

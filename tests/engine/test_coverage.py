@@ -1,4 +1,4 @@
-"""What a run says that it met, counted on calls of which it is known."""
+"""The coverage of a run, counted on calls with known structures."""
 
 from __future__ import annotations
 

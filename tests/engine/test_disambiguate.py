@@ -1,5 +1,4 @@
-"""Numbers that are solved for, calls on which readings differ, and readings that are proven equal: against plain search and
-fractions."""
+"""Solved numbers, calls on which readings differ, and readings that are proven equal."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ def cell(x: str, zero_point: str, scale: str, out: str, granularity: str = "per_
 
 
 def parts(contract, calls, one, two) -> bool:
-    """Whether two readings give other bits on some of the calls."""
+    """True if two readings give different bits on some of the calls."""
     for call in calls:
         operands = contract.operands(call)
         first, second = (canonical(np.asarray(r.evaluate(operands)), operands.output_dtype) for r in (one, two))
@@ -54,7 +53,10 @@ def test_the_first_multiple_in_an_interval_is_found():
 
 
 def distance_from_midpoint(product: int, kept: int) -> Fraction:
-    """How far a whole number is from the nearest midpoint of ``kept`` bits, in units of its own highest bit's neighbour."""
+    """Distance of a whole number from the nearest midpoint of ``kept`` bits.
+
+    In units of the place after its last kept bit.
+    """
     dropped = product.bit_length() - kept
     return Fraction(abs(product % 2**dropped - 2 ** (dropped - 1)), 2**dropped)
 

@@ -89,7 +89,7 @@ def test_flushed_subnormals_and_kinds_of_nan_are_no_difference():
 
 
 def test_between_editions_both_legal_sets_count():
-    """float16 from int32 without a scale of its own type: version 21 rounds to float32 at most, 25 may round to float16."""
+    """Version 21 rounds int32 to float32 at most; version 25 may round it to float16."""
     call = linear(ONNX + "21", [2049 * 3, 2**16 + 1], 2.0**-14, dtype="int32", scale_dtype="float16")
     old, new = contracts.get(ONNX + "21"), contracts.get(ONNX + "25")
     moved = twin(old, call, f"under {ONNX}25")

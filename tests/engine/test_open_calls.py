@@ -1,4 +1,4 @@
-"""What is said, at a run's end, of calls that the text leaves open and that two implementations treat differently."""
+"""Findings on calls that the text leaves open and that two implementations treat differently."""
 
 from __future__ import annotations
 

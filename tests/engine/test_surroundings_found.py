@@ -1,4 +1,4 @@
-"""What only a graph around a call shows is found, shrunk to the smallest graph, and shown as one."""
+"""Faults that only a graph around a call shows: found, shrunk to the smallest graph, and shown as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implementations that are run in several ways: what differs is found, said once, and nothing else is said."""
+"""Variants of implementations: each difference is one finding, and there are no other findings."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_difference_is_shrunk_to_one_value_and_compared_with_the_usual_way(rep
 
 
 def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Path) -> None:
-    """It is said of the implementation itself, once; what a setting does to other values still is the setting's."""
+    """It is a finding on the implementation itself; effects of a setting on other values remain findings."""
     settings = (OLD, Setting("threads", "8", ("threads=8",)))
     unsteady = replace(FAKE, name="unsteady", arguments=("unsteady",), varies=settings)
     report = swept(tmp_path, unsteady, "isa,threads", (MULTIPLY,), 150)

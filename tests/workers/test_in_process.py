@@ -1,4 +1,4 @@
-"""A function under test that is asked in the test's own process: its environment, and what a worker would have answered."""
+"""A function under test that answers in the test's own process, as a worker would."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flushes() -> bool:
 
 @pytest.fixture
 def flushing_environment(tmp_path):
-    """An environment in which subnormals are flushed, made by a library that was compiled with -ffast-math."""
+    """A floating-point environment that flushes subnormals, made by a library built with -ffast-math."""
     import ctypes
 
     from flushing_library import SOURCE

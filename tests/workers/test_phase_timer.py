@@ -1,4 +1,4 @@
-"""What a run's own process spends its time on."""
+"""The time of a run's own process by purpose."""
 
 from __future__ import annotations
 

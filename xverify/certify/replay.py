@@ -1,4 +1,4 @@
-"""A certificate replayed: a sample of its proven triples, and every counterexample, with the implementation of today."""
+"""A certificate run again: a sample of its proven triples, and every counterexample."""
 
 from __future__ import annotations
 
@@ -122,7 +122,10 @@ def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Col
 
 
 def _replay_counterexample(entry: Mapping[str, Any], bulk: Bulk, judge: Judge, names: tuple[str, ...]) -> Replayed:
-    """Run a counterexample again. It is fixed if the readings ``names``, which explain the proven triples, explain it too."""
+    """Run a counterexample again.
+
+    It is fixed if the readings ``names``, which explain the proven triples, explain it too.
+    """
     columns = bulk.through.domain.columns(entry["slice"], *entry["range"])
     outcome, y = bulk.ask(columns)
     if is_tensor(outcome) and judge.explaining(names, columns, y, whole=False):

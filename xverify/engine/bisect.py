@@ -1,4 +1,4 @@
-"""A search for the first version that shows a finding, or no longer shows it, which makes few environments.
+"""A search for the first version that shows a finding, or no longer shows it, in few environments.
 
 The search halves the distance between a version that shows it and one that does not, as `git bisect` does. It steps around
 versions that cannot be tried. If there are several changes between the two, it finds one of them.

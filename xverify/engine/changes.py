@@ -1,4 +1,4 @@
-"""Phase: what changed between versions, folded over cells and editions, with the recipe of wrong values."""
+"""Phase: changes between versions, folded over cells and editions, with the recipe of wrong values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ class _Description:
 
 
 def conclude_changes(state: RunState) -> None:
-    """Record the changes from each version to the next: one finding for all editions, cells and paths that are alike in it."""
+    """Record the changes from each version to the next.
+
+    Editions, cells and paths that are alike in a change make one finding.
+    """
     groups: dict[_Description, list[Seen]] = defaultdict(list)
     answered = _answered(state)
     for seen in state.changes.seen():
@@ -70,7 +73,10 @@ def conclude_changes(state: RunState) -> None:
 
 
 def _preference(seen: Seen, order: dict[str, int]) -> tuple[object, ...]:
-    """Sort key of witnesses: the path that most people run, an allowed call, one with values, the first edition, a small call."""
+    """Sort key of witnesses.
+
+    First the path that most people run, then allowed calls, calls with values, the first edition, small calls.
+    """
     allowed = seen.judged.judgement.verdict == "allowed"
     return (
         bool(seen.newer.options),
@@ -149,7 +155,10 @@ def _calls(judged: Judged) -> str:
 
 
 def _refusal_in_words(state: RunState, seen: Seen, answered: Answered) -> tuple[str, str, str]:
-    """Kind, what and words where one version refuses: it lacks a feature, or the refusal is right, or it is wrong."""
+    """Kind, what and words where one version refuses.
+
+    It lacks a feature, or the refusal is right, or it is wrong.
+    """
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
     computing = seen.newer if since else seen.older
@@ -190,7 +199,10 @@ def _answered(state: RunState) -> Answered:
 
 
 def _supports(state: RunState, subject: Subject, judged: Judged, answered: Collection[Cell]) -> bool:
-    """True if a version computes some call of a cell. If none was seen, its default path is asked, while there is time."""
+    """True if a version computes some call of a cell.
+
+    If none was seen, its default path is asked, while there is time.
+    """
     cell = judged.contract.cell(judged.call)
     if cell in answered:
         return True
@@ -201,7 +213,10 @@ def _supports(state: RunState, subject: Subject, judged: Judged, answered: Colle
 
 
 def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> str:
-    """The feature that a version lacks which refuses a whole cell: the first property that no cell it answers has."""
+    """The feature that a version lacks which refuses a whole cell.
+
+    The first property of the cell that no cell it answers has.
+    """
     granularity = cell.granularity.replace("_", " ")
     features: dict[str, Callable[[Cell], object]] = {
         contract: lambda other: contract,

@@ -1,4 +1,4 @@
-"""The recipe that each implementation follows in each cell, and the clauses it follows, for the report."""
+"""The recipe of each implementation in each cell, and the clauses that it follows, for the report."""
 
 from __future__ import annotations
 

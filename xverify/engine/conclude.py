@@ -1,4 +1,4 @@
-"""Phase: findings on whole cells, when all outcomes are in: attribution, refusals, differing readings, regions."""
+"""Phase: findings on whole cells: attribution, refusals, differing readings, regions."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def _counted(discrepancy: Discrepancy, explained: int, values: int) -> Discrepan
 
 
 def _explained(tally: CellTally) -> int:
-    """How many wrong values of a cell were compared with its recipe: those since it was found and the kept ones before."""
+    """The number of a cell's wrong values that were compared with its recipe.
+
+    The kept ones, and all since the recipe was found.
+    """
     if tally.evidence.others:
         return min(tally.wrong, tally.evidence.wrong_held)
     return sum(int(view.wrong.sum()) for _, view in tally.evidence.wrong)

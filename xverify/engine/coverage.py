@@ -1,4 +1,4 @@
-"""The structures, numbers and codes that the calls of a run contained, so that a reader knows what it did not test."""
+"""The structures, numbers and codes that the calls of a run contained, and those that they did not."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Coverage:
         self.met["results halfway between two codes"] += int(tie.sum())
 
     def report(self, domains: Iterable[Domain]) -> dict[str, object]:
-        """What was met, with its count, and what was not met although calls of one of the domains can contain it."""
+        """Counts of what was met, and what was not met although calls of the domains can contain it."""
         met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
         impossible = [_impossible(domain) for domain in domains]
         never = frozenset.intersection(*impossible) if impossible else frozenset()
@@ -139,6 +139,6 @@ class Coverage:
 
 
 def _impossible(domain: Domain) -> frozenset[str]:
-    """What no call of the domain can contain."""
+    """Structures and numbers that no call of the domain can contain."""
     scaled = frozenset() if domain.family == "linear" else _SCALED
     return scaled if "blocked" in domain.granularities else scaled | _BLOCKED

@@ -1,4 +1,4 @@
-"""Witnesses of crashes and hangs: shrunk by repeating calls that end a process, and confirmed in a new one.
+"""Witnesses of crashes and hangs: shrunk by calls that end a process, and confirmed in a new process.
 
 Each evaluation that shows the finding costs a process. A forked one (see `xverify.workers.fork_server`) costs milliseconds. A
 hang costs its time limit, which is therefore lowered while shrinking. The result may hold only in the process that showed it,

@@ -72,7 +72,7 @@ def disambiguate(state: RunState) -> None:
 
 
 def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
-    """Send calls that tell apart the readings that remain for each implementation and cell, and count the outcomes.
+    """Send calls that tell apart the remaining readings of each implementation and cell.
 
     Called when no batch is under way, and before the run concludes. An interrupted run sends fewer calls.
 

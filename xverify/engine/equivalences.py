@@ -42,7 +42,10 @@ BATCH = 10
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A call for one implementation on one path, and its twins: calls that ask for the same values in another way."""
+    """A call for one implementation on one path, and its twins.
+
+    A twin asks for the same values in another way.
+    """
 
     subject: Subject
 
@@ -149,21 +152,21 @@ def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]
 
 
 def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
-    """Send the calls and their twins to every implementation that the contract judges; each path takes its share."""
-    fleet = state.pool
+    """Send calls and twins to every implementation that the contract judges, each path its share."""
+    pool = state.pool
     groups = [(number, call, twins(contract, call)) for number, call in calls]
     every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
     # A user's own edition is sent under the id that implementations know.
     asked_as = {contract.id: contract.asked_as}
     blobs = {id(call): encode_call(call.under(asked_as.get(call.contract, call.contract))) for call in every}
     to = []
-    for oracle in fleet.answering(contract.id):
-        worker = fleet.workers[oracle.name]
-        if worker.failed or not fleet.judges(contract, oracle.name):
+    for oracle in pool.answering(contract.id):
+        worker = pool.workers[oracle.name]
+        if worker.failed or not pool.judges(contract, oracle.name):
             continue
         questions = []
         for number, call, others in groups:
-            for path, subject in zip(oracle.paths, fleet.subjects[oracle.name], strict=True):
+            for path, subject in zip(oracle.paths, pool.subjects[oracle.name], strict=True):
                 if int((number + 1) * path.share) > int(number * path.share):
                     chosen = twins_for(state, contract, subject, others)
                     questions.append(Question(subject, number, call, chosen))
@@ -173,7 +176,7 @@ def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]
 
 
 def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
-    """The twins for one implementation: those in the call's own edition, and one in the next edition that judges it.
+    """The twins for one implementation: those of the own edition, and one of the next that judges it.
 
     Equality is transitive, so a change between two editions is then seen once, where it happens.
     """
@@ -190,9 +193,9 @@ def twins_for(state: RunState, contract: Contract, subject: Subject, others: Seq
 
 
 def _takes(state: RunState, contract: Contract, subject: Subject, call: Call) -> bool:
-    """True if an edition judges the implementation, which takes its calls, and did not refuse the cell so far."""
-    fleet = state.pool
-    if not fleet.judges(contract, subject.name) or fleet.oracles[subject.name] not in fleet.answering(contract.id):
+    """True if an edition judges the implementation, and that takes its calls and did not refuse the cell."""
+    pool = state.pool
+    if not pool.judges(contract, subject.name) or pool.oracles[subject.name] not in pool.answering(contract.id):
         return False
     tally = state.tally.cells.get((subject, contract.cell(call)))
     return tally is None or tally.answered > 0
@@ -240,7 +243,7 @@ def _compare(state: RunState, contract: Contract, question: Question, answers: S
 
 
 def _count_wrong(state: RunState, question: Question, call: Call, outcome: Outcome) -> None:
-    """Count an outcome that is wrong by itself, or a death, in its cell, since no other phase may have made the call.
+    """Count a wrong outcome, or a death, in its cell, since no other phase may have made the call.
 
     Right outcomes are not counted, as they tell nothing new about a cell.
     """

@@ -1,4 +1,4 @@
-"""One value explained: the result of every reading for one triple of operands, its legality, and who computes it."""
+"""One value explained: the result of every reading, its legality, and who gives it."""
 
 from __future__ import annotations
 

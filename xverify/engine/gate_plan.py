@@ -99,7 +99,10 @@ def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:
 
 
 def _shuffled_cases(made: Callable[[], Iterable[Case]], rng: np.random.Generator) -> Iterator[list[Case]]:
-    """Cases in a drawn order. They are made when the first is needed, so that the first verdict does not wait for them."""
+    """Cases in a drawn order.
+
+    They are made when the first is needed, so that the first verdict does not wait for them.
+    """
     rest = iter(_shuffled(made(), rng))
     while chunk := list(islice(rest, CHUNK)):
         yield chunk

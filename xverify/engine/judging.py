@@ -1,4 +1,4 @@
-"""Batches that every implementation has answered: each call is judged, and each outcome compared with its legal set."""
+"""Judgement of answered batches: each outcome is compared with the legal set of its call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def judge_batch(state: RunState, batch: Batch) -> None:
 
 
 def _outcomes(state: RunState, batch: Batch, judged: list[Judged]) -> list[dict[Subject, Outcome]]:
-    """By case, the first outcome of each implementation. A repetition is only compared with the first outcome."""
+    """By case, the first outcome of each implementation.
+
+    A repetition is only compared with the first outcome.
+    """
     outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
     for sent in batch.requests:
         for origin, outcome in zip(sent.origins, sent.outcomes or (), strict=False):
@@ -96,7 +99,7 @@ def _wrongly_refused(state: RunState, judged: Judged, outcome: Outcome) -> bool:
 
 
 def _compare_open(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
-    """Compare implementations on a call that the text leaves open with the first one that the edition judges.
+    """Compare implementations with the first judged one on a call that the text leaves open.
 
     Differences are kept until the end: they become findings only when it is known how allowed calls are treated.
     """
@@ -109,7 +112,7 @@ def _compare_open(state: RunState, judged: Judged, outcomes: Mapping[Subject, Ou
 
 
 def _compare_editions(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
-    """Record where a rival edition has no legal result in common, and which edition each implementation follows there."""
+    """Record where a rival edition has no legal result in common, and who follows which edition there."""
     for rival in editions.rivals(judged.contract):
         conflict = editions.conflict(judged, rival)
         if conflict is None:

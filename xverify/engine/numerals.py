@@ -1,4 +1,7 @@
-"""Numbers that a user types, converted to the bits of a dtype: decimals, C hex floats, bits. Each is rounded once."""
+"""Numbers that a user types, converted to the bits of a dtype: decimals, C hex floats, bits.
+
+Each is rounded once.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,7 @@ def _range(dtype: str) -> str:
 
 
 def _nearest(magnitude: Fraction, dtype: str) -> int | None:
-    """The code of the nearest number, the even one of two equally near; None if it is beyond the finite numbers.
+    """The code of the nearest number, ties to even; None if it is beyond the finite numbers.
 
     For float32, float16 and bfloat16 the nearest multiple of the unit in the last place of the binade (IEEE 754).
     """

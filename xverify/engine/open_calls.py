@@ -1,4 +1,4 @@
-"""Calls that the text leaves open and that two implementations treat differently: what of that is due to the open clause."""
+"""Findings on calls that the text leaves open and that two implementations treat differently."""
 
 from __future__ import annotations
 

@@ -232,7 +232,10 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[C
 
 
 def _distance(contract: Contract, call: Call, legal: Legal) -> float:
-    """log2 of the largest distance in ULP from the first reading, over the readings that the cell's probes do not exclude."""
+    """log2 of the largest distance in ULP from the first reading.
+
+    Over the readings that the cell's probes do not exclude.
+    """
     first = legal.distinct[0]
     if not first.size:
         return 0.0

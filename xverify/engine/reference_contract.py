@@ -1,4 +1,6 @@
-"""A contract that a reference implementation defines: only its results are legal, and a call that it refuses is forbidden.
+"""A contract that a reference implementation defines.
+
+Only its results are legal, and a call that it refuses is forbidden.
 
 A gate uses it to check that a kernel is a drop-in replacement.
 """

@@ -115,7 +115,10 @@ def asking(
 
 
 def _of_version(name: str, say: Say) -> Oracle:
-    """An implementation at a version that is not installed here. One that a report names by a path does not run for that."""
+    """An implementation at a version that is not installed here.
+
+    One that a report names by a path does not run for that.
+    """
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
         raise UnableError(f"no implementation is called {name!r} here; see: xverify oracles")

@@ -1,4 +1,4 @@
-"""How strictly a run judges: a sweep describes what implementations do, a gate decides if a kernel is right."""
+"""The strictness of a run: a sweep describes implementations, a gate decides if a kernel is right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names that a user types, resolved: contracts, implementations, budgets, runs. Each error is one sentence."""
+"""Names that a user types, resolved: contracts, implementations, budgets, runs.
+
+Each error is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,10 @@ def is_file(pattern: str) -> bool:
 
 
 def contracts_of_file(path: str) -> tuple[Contract, ...]:
-    """Run a Python file and return the editions that it defines. Raises UsageError with the first error in it."""
+    """Run a Python file and return the editions that it defines.
+
+    Raises UsageError with the first error in it.
+    """
     try:
         return contracts.from_file(Path(path))
     except (ContractFileError, DocumentError) as error:
@@ -67,7 +73,10 @@ def contracts_of_file(path: str) -> tuple[Contract, ...]:
 
 
 def contract_named(pattern: str) -> Contract:
-    """The only edition that an id, a pattern or a file names. Raises UsageError if it names none or several."""
+    """The only edition that an id, a pattern or a file names.
+
+    Raises UsageError if it names none or several.
+    """
     named, _ = contracts_named([pattern])
     if len(named) > 1:
         listed = ", ".join(contract.id for contract in named)
@@ -264,7 +273,9 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
 
 
 def require_plain_name(name: str, option: str, where: str) -> None:
-    """Refuse a name from a file that contains a path, since the program there would run: a Python, or a library of oneDNN's.
+    """Refuse a name that comes from a file and contains a path.
+
+    The program at that path would run: a Python, or a library of oneDNN.
 
     Args:
         option: The option by which the user can name it.

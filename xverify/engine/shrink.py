@@ -60,7 +60,10 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
 
 
 def in_turn(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings for shrinking: new ones before known ones; one death of each implementation first, then by urgency."""
+    """Sort findings for shrinking.
+
+    New ones before known ones; one death of each implementation first, then by urgency.
+    """
     first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
 
     def order(finding: Finding) -> tuple[bool, bool, int]:

@@ -1,4 +1,7 @@
-"""The data of one run. The phases are functions that take it; see `xverify.engine.sweep` for their list."""
+"""The data of one run.
+
+The phases are functions that take it; see `xverify.engine.sweep` for their list.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class OpenCall:
 
 @dataclass(eq=False)
 class VariantDifference:
-    """Calls of one cell on which a variant differs from the usual way: counts, and the smallest call with its outcome."""
+    """Calls of one cell on which a variant differs from the usual way.
+
+    Their counts, and the smallest call with its outcome.
+    """
 
     discrepancy: Discrepancy
     subject: Subject

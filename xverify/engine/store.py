@@ -1,4 +1,7 @@
-"""The report of a run as data (schema xverify.report/1). Findings are on disk before they are announced."""
+"""The report of a run as data (schema xverify.report/1).
+
+Findings are on disk before they are announced.
+"""
 
 from __future__ import annotations
 
@@ -301,7 +304,10 @@ def _witness(state: RunState, finding: Finding, call: Call) -> dict[str, Any]:
 
 
 def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
-    """Values that are wrong or flushed (if none is, those that differ from the first reading), each with its legal codes."""
+    """The wrong or flushed values of an outcome, each with its legal codes.
+
+    If there are none, the values that differ from the first reading.
+    """
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
     comparison = compared(judged, outcome)
@@ -343,7 +349,7 @@ def describe(outcome: Outcome, most: int = 4) -> str:
 
 
 def ask_others(state: RunState, finding: Finding) -> list[tuple[str, str]]:
-    """The outcomes of the other implementations for the witness, and for a conflict that of the edition itself."""
+    """The outcomes of the other implementations for the witness; for a conflict also the edition's own."""
     call = finding.call
     if call is None:
         return []

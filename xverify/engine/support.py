@@ -1,4 +1,4 @@
-"""Which cells an implementation supports, asked with the simplest call of a cell."""
+"""The cells that an implementation supports, found with the simplest call of a cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xverify.verify.verdicts import Judged
 
 
 def supports(state: RunState, subject: Subject, judged: Judged) -> bool:
-    """True if the implementation answers allowed calls of the cell to which a call that the text leaves open belongs."""
+    """True if the implementation answers allowed calls of the cell that an open call belongs to."""
     cell = judged.contract.cell(judged.call)
     if _answered(state, (subject, cell)):
         return True

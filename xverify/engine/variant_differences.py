@@ -22,7 +22,7 @@ REPETITIONS = 6
 
 
 def compare(state: RunState, judged: Judged, outcomes: MutableMapping[Subject, Outcome]) -> None:
-    """Remove the variants' outcomes of one call from ``outcomes``, and record where one differs from the usual way.
+    """Remove the variants' outcomes of one call, and record where one differs from the usual way.
 
     Differing values are kept for `conclude_variants`, since the usual way may be nondeterministic.
     """
@@ -38,7 +38,10 @@ def compare(state: RunState, judged: Judged, outcomes: MutableMapping[Subject, O
 
 
 def note(state: RunState, discrepancy: Discrepancy, subject: Subject, judged: Judged, outcome: Outcome) -> None:
-    """Record that an implementation answered one call in two ways; for a variant, keep it for `conclude_variants`."""
+    """Record that an implementation answered one call in two ways.
+
+    For a variant, it is kept for `conclude_variants`.
+    """
     if not state.pool.oracles[subject.name].variant_of:
         record(state, discrepancy, subject, judged, outcome)
         return

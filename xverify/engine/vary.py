@@ -1,4 +1,4 @@
-"""Variants: implementations run with another instruction set, thread count, denormal mode, or set of kernels.
+"""Variants: implementations with another instruction set, thread count, denormal mode or kernel set.
 
 Each setting is a variant with a worker of its own, see `xverify.engine.variant_differences`.
 """
@@ -46,7 +46,10 @@ def variants(oracles: Sequence[Oracle], wanted: Sequence[str]) -> tuple[tuple[Or
 
 
 def variant(oracle: Oracle, setting: Setting) -> Oracle:
-    """The implementation with that setting, judged by no edition. It has the paths that every call takes, or the plain one."""
+    """The implementation with that setting, judged by no edition.
+
+    It has the paths that every call takes, or the plain one.
+    """
     return replace(
         oracle,
         name=with_setting(oracle.name, setting.name),

@@ -133,7 +133,10 @@ def _made(folder: Path, distribution: str, version: str, wanted: Sequence[str], 
 
 
 def _interpreter_for(distribution: str, version: str) -> Interpreter:
-    """The first interpreter of this machine that the package index offers a wheel of that version for; this one comes first."""
+    """The first interpreter of this machine for which the index offers a wheel of that version.
+
+    The running interpreter comes first.
+    """
     mine, *others = every = installers.interpreters()
     offers = [installers.offered(distribution, mine)]
     if Version(version) in offers[0].versions:
@@ -178,7 +181,7 @@ def _python(folder: Path) -> Path:
 
 
 def _kept(folder: Path, wanted: Sequence[str]) -> Environment | None:
-    """The environment in a folder, if it is complete, has the wanted distributions, and its Python still exists."""
+    """The environment in a folder; None if it is incomplete or lacks a wanted distribution or its Python."""
     try:
         entry = json.loads((folder / _MARK).read_text(encoding="utf-8"))
         complete = set(wanted) <= set(entry["wanted"]) and os.access(_python(folder), os.X_OK)
@@ -189,7 +192,10 @@ def _kept(folder: Path, wanted: Sequence[str]) -> Environment | None:
 
 @contextmanager
 def _locked(folder: Path, say: Say) -> Iterator[None]:
-    """Hold the lock of an environment, so that only one process makes it. A process that dies releases its lock."""
+    """Hold the lock of an environment, so that only one process makes it.
+
+    A process that dies releases its lock.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "w", encoding="ascii") as file:
         try:

@@ -95,7 +95,10 @@ class Offer:
 
 @cache
 def interpreters() -> tuple[Interpreter, ...]:
-    """The Pythons of this machine that can run a worker, one of each minor version: this one, then from new to old."""
+    """The Pythons of this machine that can run a worker, one of each minor version.
+
+    The running one comes first, then from new to old.
+    """
     mine = Interpreter(sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
     with ThreadPoolExecutor() as pool:
         usable = [which for which in pool.map(_inspected, _candidates()) if which is not None]
@@ -206,7 +209,10 @@ def create(which: Interpreter, folder: Path) -> None:
 
 
 def install(folder: Path, which: Interpreter, requirements: Sequence[str]) -> None:
-    """Install into an environment. Raises EnvironmentFailedError if the requirements cannot be installed together."""
+    """Install into an environment.
+
+    Raises EnvironmentFailedError if the requirements cannot be installed together.
+    """
     python = str(folder / "bin" / "python")
     wheels = [f"--only-binary={re.split('[<=>]', requirement)[0]}" for requirement in requirements]
     if uv := uv_command():
@@ -232,7 +238,7 @@ def imported(python: Path, distribution: str) -> tuple[dict[str, str] | None, st
 
 
 def _pip_runs_under(which: Interpreter) -> bool:
-    """True if this Python's pip can install into an environment of another, which then needs no pip of its own."""
+    """True if this Python's pip can install into an environment of another Python."""
     try:
         about = importlib.metadata.metadata("pip")
     except importlib.metadata.PackageNotFoundError:

@@ -50,7 +50,10 @@ def parse_or_none(text: str) -> Name | None:
 
 
 def same_version(first: str, second: str) -> bool:
-    """True if two versions are equal, as 1.17 and 1.17.0 are. A text that is no version equals only itself."""
+    """True if two versions are equal, as 1.17 and 1.17.0 are.
+
+    A text that is no version equals only itself.
+    """
     try:
         return Version(first) == Version(second)
     except InvalidVersion:

@@ -54,7 +54,10 @@ Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
 
 
 def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
-    """Make a parcel of byte strings: themselves if they are small, else a reference to the file ``path`` that holds them."""
+    """Make a parcel of byte strings.
+
+    The strings themselves if they are small, else a reference to the file ``path`` that holds them.
+    """
     total = sum(map(len, blobs))
     if not IN_MESSAGE < total < FILE_LIMIT:
         return tuple(blobs)
@@ -91,7 +94,10 @@ _ENTRY = struct.Struct("<qdQ")
 
 
 class Journal:
-    """A file that outlives the process and names the call under way. It is overwritten in place before each call."""
+    """A file that outlives the process and names the call under way.
+
+    It is overwritten in place before each call.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
@@ -117,7 +123,7 @@ def read_journal(path: str, with_blob: bool = False) -> Entry:
 
 
 def read_crash_log(log: str, start: int) -> List[str]:
-    """The last lines that a process wrote after its first ``start`` bytes, from the fatal error on if there is one."""
+    """The last lines of a log after its first ``start`` bytes, from the fatal error on if there is one."""
     with open(log, "rb") as file:
         file.seek(max(start, os.fstat(file.fileno()).st_size - CRASH_LOG_BYTES))
         text = file.read().decode(errors="replace").splitlines()
@@ -195,7 +201,10 @@ def _answer_batch(
 
 
 def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
-    """The outcome of one call. An exception is a refusal; its type distinguishes "rejected" from "unsupported"."""
+    """The outcome of one call.
+
+    An exception is a refusal; its type distinguishes "rejected" from "unsupported".
+    """
     call = decode_call(blob)
     try:
         result = loaded.answer(call, options)
@@ -209,7 +218,10 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
 
 
 def _isolate(log: str) -> None:
-    """Send output to a file of limited size, ignore ^C, end with the parent, and write a trace at a fatal error."""
+    """Isolate the process from its parent.
+
+    Send output to a file of limited size, ignore ^C, end with the parent, and write a trace at a fatal error.
+    """
     file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(file, descriptor)

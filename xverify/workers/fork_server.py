@@ -1,4 +1,4 @@
-"""A fork server for frameworks that take long to load: replacing a dead process costs a fork, not an import.
+"""A fork server: replacing a dead process costs a fork, not the import of a framework.
 
 The process that forks holds the loaded framework and never makes a call, so every child begins as a new process would. This is
 the worker's side; `xverify.workers.worker` decides when it is used.
@@ -63,7 +63,10 @@ def can_fork(threads: int) -> bool:
 
 
 def serve_from_children(channel: Any, work: Work) -> None:
-    """Let a child answer the messages of the channel, and a new child when that one died, until the channel closes."""
+    """Let children answer the messages of the channel until it closes.
+
+    A new child takes over when one has died.
+    """
     child = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The time of a run's own process by purpose: making calls, judging, waiting for implementations, shrinking."""
+"""The time of a run's own process by purpose, for example making calls or judging."""
 
 from __future__ import annotations
 

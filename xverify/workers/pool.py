@@ -187,7 +187,10 @@ class WorkerPool:
         self.under_way.clear()
 
     def abandon(self) -> None:
-        """Cancel the calls under way: their outcome is "unasked" unless they were answered; new processes take over."""
+        """Cancel the calls under way.
+
+        Unanswered ones get the outcome "unasked". New processes take over.
+        """
         for name in self._owing():
             self.workers[name].abandon()
 
@@ -281,7 +284,7 @@ class WorkerPool:
     # -- batches -----------------------------------------------------------------------------------------
 
     def send(self, contract: Contract, cases: list[Case]) -> None:
-        """Send a batch to every implementation that answers the contract; each path takes its share of the calls."""
+        """Send a batch to every implementation that answers the contract, each path its share."""
         blobs = [encode_call(case.call.under(contract.asked_as)) for case in cases]
         batch = Batch(contract, cases, [])
         # An in-house kernel is called under another edition: it cannot know what only this one forbids.

@@ -108,7 +108,10 @@ class Process:
         self._keeper = 0  # of the process that was started: the same, or the fork server
 
     def start(self) -> None:
-        """Start the process and return at once: the framework is imported while others work. Raises NotStartedError."""
+        """Start the process and return at once: the framework is imported while others work.
+
+        Raises NotStartedError.
+        """
         self._log.write_bytes(b"")
         self._log_start = 0
         Path(self._journal).unlink(missing_ok=True)
@@ -218,7 +221,10 @@ class Process:
         return False
 
     def renew(self) -> bool:
-        """End the process that answers, and let the fork server fork another. False if there is no fork server."""
+        """End the process that answers, and let the fork server fork another.
+
+        False if there is no fork server.
+        """
         if not self._end_child():
             return False
         self.next_child()

@@ -1,4 +1,4 @@
-"""Oracles in processes of their own: start them, send them batches, replace them when they die or hang.
+"""Oracles in processes of their own, which are replaced when they die or hang.
 
 A worker may abort, hang, flood its output or print garbage: the run goes on. The worker's journal names the call that was under
 way; it gets the outcome "crash" or "hang". The other calls go to a new process.
@@ -312,7 +312,10 @@ class Worker:
         self._succeed(kept)
 
     def _succeed(self, kept: bool) -> None:
-        """Start a process for the unanswered calls: a child of the fork server if that was kept, else a new process."""
+        """Start a process for the unanswered calls.
+
+        A child of the fork server if that was kept, else a new process.
+        """
         again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
         self._unsent = deque(requests for requests in again if requests)
         self.restarts += 1
@@ -346,7 +349,10 @@ class Worker:
                 self._unanswered.pop(request.number).outcome = Outcome("spared")
 
     def _first_fatal(self, request: _Request) -> float:
-        """The number of the first similar call that ended a process, with or without surroundings; else infinity."""
+        """The number of the first similar call that ended a process; infinity if there is none.
+
+        The surroundings of the call count, and so does the call without them.
+        """
         assert self.likeness is not None
         first = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
         call = decode_call(request.blob)
