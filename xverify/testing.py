@@ -29,17 +29,18 @@ from xverify.core.call import Call, Outcome
 from xverify.core.errors import UsageError
 from xverify.core.line import call_from_line, call_to_line
 from xverify.engine import select
-from xverify.engine.pool import Answering
-from xverify.engine.run import Sweep
+from xverify.engine.state import RunState
 from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
-from xverify.gate.gate import GateOptions, gate, narrowed
+from xverify.gate.gate import gate, narrowed
+from xverify.gate.options import GateOptions
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
 from xverify.report.decision import MOST_ARGUMENT, replay_line
-from xverify.workers.in_process import Inline
+from xverify.workers.in_process import InProcessWorker
+from xverify.workers.pool import AnyWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
@@ -203,14 +204,14 @@ def verify_call(
     held = _held(kernel, [contract or call.contract], like, denormals, strict, allow_mixed)
     came: list[Outcome] = []
 
-    def first(run: Sweep) -> bool:
+    def first(run: RunState) -> bool:
         held_to = next(
             (contract for contract in run.options.contracts if contract.asked_as == call.contract),
             run.options.contracts[0],
         )
         ask_fully(run, held_to, call.under(held_to.id))
-        if not run.fleet.failures:
-            came.append(run.fleet.ask(run.fleet.subjects[held.oracle.name][0], call.under(held_to.id)))
+        if not run.pool.failures:
+            came.append(run.pool.ask(run.pool.subjects[held.oracle.name][0], call.under(held_to.id)))
         return True
 
     report = _gate(held, budget=60.0, shrink=False, first=first)
@@ -306,10 +307,10 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
     return report
 
 
-def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Path, **options: Any) -> Answering:
+def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Path, **options: Any) -> AnyWorker:
     if oracle.name != held.oracle.name or isinstance(held.kernel, str):
         return Worker(oracle, directory, **options)
-    return Inline(held.kernel, theirs, bell=options["bell"], strict=held.strict)
+    return InProcessWorker(held.kernel, theirs, bell=options["bell"], strict=held.strict)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The search over versions, and a finding asked of each: with fakes, so that no registry and no environment is needed."""
+"""The search over versions, with fakes in place of a registry and environments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HERE = str(SUPPORT)
 
 
 class Versions:
-    """A row of versions: "+" shows it, "-" does not, "x" can't be tried. tried: in the order in which they were."""
+    """A row of versions: "+" shows the finding, "-" does not, "x" cannot be tried."""
 
     def __init__(self, row: str) -> None:
         self.row, self.names, self.tried = row, [f"1.{i}" for i in range(len(row))], []

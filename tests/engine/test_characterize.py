@@ -1,4 +1,4 @@
-"""What the report says of each cell's recipe, and of who follows a clause."""
+"""The recipe of each cell in the report, and the implementations that follow a clause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 from xverify.core.verdict import Verdict
-from xverify.engine.characterize import character, followers
+from xverify.engine.characterize import characterize, followers
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
 from xverify.verify.findings import Discrepancy, Findings, Key, Subject
@@ -38,7 +38,7 @@ def sweep_of(*asked: Asked) -> Any:
 def told(asked: Asked) -> dict[str, Any]:
     asked.violation()
     assert asked.cell is not None
-    return character(sweep_of(asked), asked.cell, asked.row)
+    return characterize(sweep_of(asked), asked.cell, asked.row)
 
 
 def in_cell(answer: Any, structure: Linear) -> Asked:
@@ -122,15 +122,17 @@ NAMES = ("sound", "faulty", "refusing", "lost", "foreign")
 
 
 def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, str]) -> Any:
-    """A run of five implementations, of which the last is not judged by the edition. verdicts: (name, verdict) of findings on
-    the clause."""
+    """A run of five implementations, of which the last is not judged by the edition.
+
+    verdicts: (name, verdict) of findings on the clause.
+    """
     subjects = {name: [Subject(name, "1", "oracle")] for name in NAMES}
     findings = Findings()
     for name, verdict in verdicts:
         role = "edition" if verdict == "conflict" else "oracle"
         found = Discrepancy(Key(name, ONNX.id, Verdict(verdict), clause, verdict), "summary")
         findings.add(found, Subject(name, "1", role), None, None, None, 0)
-    fleet = SimpleNamespace(
+    pool = SimpleNamespace(
         oracles={name: SimpleNamespace(name=name) for name in NAMES},
         subjects=subjects,
         judges=lambda contract, name: name != "foreign",
@@ -138,18 +140,18 @@ def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, s
     )
     return SimpleNamespace(
         findings=findings,
-        fleet=fleet,
+        pool=pool,
         clause_cases=Counter({clause: cases}),
         clause_answers=Counter({(clause, name): 5 for name in answers}),
     )
 
 
 def test_who_follows_a_clause() -> None:
-    sweep = run(FORMULA, 9, ("sound", "faulty", "foreign"), ("faulty", "violation"))
-    found = followers(sweep, ONNX, FORMULA)
+    state = run(FORMULA, 9, ("sound", "faulty", "foreign"), ("faulty", "violation"))
+    found = followers(state, ONNX, FORMULA)
     assert found["follow"] == ["sound"]
     assert [entry["subject"] for entry in found["depart"]] == ["faulty"]
-    assert sweep.findings.by_id(found["depart"][0]["finding"]).key.verdict == "violation"
+    assert state.findings.by_id(found["depart"][0]["finding"]).key.verdict == "violation"
     assert found["untold"] == [
         {"subject": "refusing", "why": "refuses every call that tests it"},
         {"subject": "lost", "why": "its process died"},
@@ -157,8 +159,8 @@ def test_who_follows_a_clause() -> None:
 
 
 def test_an_ambiguity_is_no_departure() -> None:
-    sweep = run(FORMULA, 9, NAMES, ("sound", "ambiguity"), ("faulty", "mixed"), (ONNX.id, "conflict"))
-    found = followers(sweep, ONNX, FORMULA)
+    state = run(FORMULA, 9, NAMES, ("sound", "ambiguity"), ("faulty", "mixed"), (ONNX.id, "conflict"))
+    found = followers(state, ONNX, FORMULA)
     assert found["follow"] == ["sound", "refusing", "lost"]
     assert [entry["subject"] for entry in found["depart"]] == ["faulty"]
 

@@ -1,4 +1,4 @@
-"""What a run says that it met, counted on calls of which it is known."""
+"""The coverage of a run, counted on calls with known structures."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from xverify import contracts
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import tensor
-from xverify.engine.coverage import Trust
+from xverify.engine.coverage import Coverage
 from xverify.verify.verdicts import judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
 
 
 def met(call: Call, *outcomes: Outcome) -> dict[str, int]:
-    trust = Trust()
-    trust.count(judge(ONNX, call), outcomes)
-    found = trust.report([ONNX.domain])["met"]
+    coverage = Coverage()
+    coverage.count(judge(ONNX, call), outcomes)
+    found = coverage.report([ONNX.domain])["met"]
     assert isinstance(found, dict)
     return found
 
@@ -48,9 +48,9 @@ def test_structures():
 
 
 def test_codes_are_counted_and_those_not_met_are_named():
-    trust = Trust()
-    trust.count(judge(ONNX, call(list(range(-8, 4)), 1.0, dtype="int4")), ())
-    report = trust.report([ONNX.domain])
+    coverage = Coverage()
+    coverage.count(judge(ONNX, call(list(range(-8, 4)), 1.0, dtype="int4")), ())
+    report = coverage.report([ONNX.domain])
     assert report["met"]["codes of int4"] == 12
     assert "4 of the 16 codes of int4" in report["not_met"]
 
@@ -65,7 +65,7 @@ def test_refusals_of_forbidden_calls():
 def test_what_no_edition_can_have_is_not_missed():
     texts = [contracts.get(name).domain for name in ("tensorflow/Dequantize@seed", "onednn/Dequantize-1@3.0")]
     missed = [
-        set(Trust().report(domains)["not_met"]) for domains in (texts[:1], texts[1:], texts, [*texts, ONNX.domain])
+        set(Coverage().report(domains)["not_met"]) for domains in (texts[:1], texts[1:], texts, [*texts, ONNX.domain])
     ]
     assert [{"NaN scales", "blocks with a remainder", "rank 2"} & names for names in missed] == [
         {"rank 2"}, {"NaN scales", "rank 2"}, {"NaN scales", "rank 2"}, {"NaN scales", "blocks with a remainder", "rank 2"},

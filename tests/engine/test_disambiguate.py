@@ -1,5 +1,4 @@
-"""Numbers that are solved for, calls on which readings differ, and readings that are proven equal: against plain search and
-fractions."""
+"""Solved numbers, calls on which readings differ, and readings that are proven equal."""
 
 from __future__ import annotations
 
@@ -14,9 +13,11 @@ from xverify.arithmetic import range_lattice, readings
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.dtypes import encode, values
+from xverify.engine.asking import start
 from xverify.engine.disambiguate import classes, remaining, tell_apart
 from xverify.engine.options import Options
-from xverify.engine.run import Sweep
+from xverify.engine.state import new_run
+from xverify.engine.sweep import PHASES, run_phase
 from xverify.oracles import all_oracles
 from xverify.strategies import ties
 from xverify.strategies.disambiguate import cell_call, distinguishing_calls, fewest, simplified_for_cell
@@ -29,7 +30,7 @@ def cell(x: str, zero_point: str, scale: str, out: str, granularity: str = "per_
 
 
 def parts(contract, calls, one, two) -> bool:
-    """Whether two readings give other bits on some of the calls."""
+    """True if two readings give different bits on some of the calls."""
     for call in calls:
         operands = contract.operands(call)
         first, second = (canonical(np.asarray(r.evaluate(operands)), operands.output_dtype) for r in (one, two))
@@ -52,7 +53,10 @@ def test_the_first_multiple_in_an_interval_is_found():
 
 
 def distance_from_midpoint(product: int, kept: int) -> Fraction:
-    """How far a whole number is from the nearest midpoint of ``kept`` bits, in units of its own highest bit's neighbour."""
+    """Distance of a whole number from the nearest midpoint of ``kept`` bits.
+
+    In units of the place after its last kept bit.
+    """
     dropped = product.bit_length() - kept
     return Fraction(abs(product % 2**dropped - 2 ** (dropped - 1)), 2**dropped)
 
@@ -258,23 +262,24 @@ def test_a_run_asks_what_tells_apart_until_nothing_more_does(tmp_path):
     known = all_oracles()
     chosen = (known["xverify-numpy"], known["onednn-formula-multiply"])
     options = Options((contracts.get(name),), chosen, tmp_path, "test", "test", 5, 60.0, 150)
-    run = Sweep(options, lambda event: None)
+    state = new_run(options, lambda event: None)
     try:
-        run.start()
-        run.explore()
-        asked = sum(tally.cases for tally in run.tally.cells.values())
-        tell_apart(run, lambda: True)
-        assert sum(tally.cases for tally in run.tally.cells.values()) == asked
-        tell_apart(run, lambda: False)
+        start(state)
+        for phase in PHASES[:-1]:
+            run_phase(state, phase)
+        asked = sum(tally.cases for tally in state.tally.cells.values())
+        tell_apart(state, lambda: True)
+        assert sum(tally.cases for tally in state.tally.cells.values()) == asked
+        tell_apart(state, lambda: False)
         several = 0
-        for (subject, target), tally in run.tally.cells.items():
-            left = remaining(run, target, tally)
-            if tally.open or not tally.evidence.values or not run.tally.judged_by[subject, name]:
+        for (subject, target), tally in state.tally.cells.items():
+            left = remaining(state, target, tally)
+            if tally.open or not tally.evidence.values or not state.tally.judged_by[subject, name]:
                 continue
-            groups = classes(run.contract(name), target, left)
+            groups = classes(state.contract(name), target, left)
             if len(groups) > 1:
                 several += 1
                 assert tally.evidence.tried > 0
         assert several <= 4
     finally:
-        run.stop()
+        state.pool.stop()

@@ -16,7 +16,7 @@ from xverify.core.errors import DamagedFileError
 from xverify.engine.events import FindingFound, Progressed, SweepFinished, SweepStarted, WorkerFailed
 from xverify.engine.options import Options
 from xverify.engine.plan import batches
-from xverify.engine.replay import asking, finding_from_report, replay
+from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
@@ -184,7 +184,7 @@ def test_replay_says_whether_a_finding_is_still_there(tmp_path, monkeypatch, ign
     known = {**all_oracles(), "flawed": flawed("load_ignoring")}
     monkeypatch.setattr("xverify.engine.replay.all_oracles", lambda: known)
     with asking(tmp_path) as ask:
-        result = replay(finding_from_report(entry, directory), ask)
+        result = replay_finding(finding_from_report(entry, directory), ask)
     assert result.state == state
 
 

@@ -18,10 +18,11 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.core.verdict import Verdict
-from xverify.engine import equivalences, pool
+from xverify.engine import equivalences
+from xverify.engine.asking import start
 from xverify.engine.conclude import conclude
 from xverify.engine.options import Options
-from xverify.engine.run import Sweep
+from xverify.engine.state import RunState, new_run
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.protocol import Path as OraclePath
@@ -29,6 +30,7 @@ from xverify.strategies.equivalents import twin, twins
 from xverify.verify import equivalence
 from xverify.verify.findings import Finding, Key, Subject
 from xverify.verify.verdicts import judge
+from xverify.workers import pool
 
 HERE = str(SUPPORT)
 SUBJECT = Subject("it", "1", "oracle")
@@ -88,7 +90,7 @@ def test_flushed_subnormals_and_kinds_of_nan_are_no_difference():
 
 
 def test_between_editions_both_legal_sets_count():
-    """float16 from int32 without a scale of its own type: version 21 rounds to float32 at most, 25 may round to float16."""
+    """Version 21 rounds int32 to float32 at most; version 25 may round it to float16."""
     call = linear(ONNX + "21", [2049 * 3, 2**16 + 1], 2.0**-14, dtype="int32", scale_dtype="float16")
     old, new = contracts.get(ONNX + "21"), contracts.get(ONNX + "25")
     moved = twin(old, call, f"under:{ONNX}25")
@@ -115,15 +117,15 @@ def fake(load: str, *editions: str) -> Oracle:
 def running(tmp_path: Path, oracle: Oracle, *editions: str, seed: int = 3):
     """A run that has asked nothing yet."""
     loaded = tuple(contracts.get(identity) for identity in editions or oracle.contracts)
-    run = Sweep(Options(loaded, (oracle,), tmp_path, "test", "xverify sweep", seed), lambda event: None)
-    run.start()
+    run = new_run(Options(loaded, (oracle,), tmp_path, "test", "xverify sweep", seed), lambda event: None)
+    start(run)
     try:
         yield run
     finally:
-        run.stop()
+        run.pool.stop()
 
 
-def found_in(run: Sweep) -> set[tuple[str, str, str]]:
+def found_in(run: RunState) -> set[tuple[str, str, str]]:
     return {(f.key.contract, f.key.verdict, f.key.detail) for f in run.findings.sorted()}
 
 
@@ -140,7 +142,7 @@ def test_an_implementation_that_rounds_otherwise_per_tensor_is_mixed_and_that_is
         assert finding.values >= finding.cases
 
         def ask(call: Call) -> Outcome:
-            return run.fleet.ask(finding.subject, call)
+            return run.pool.ask(finding.subject, call)
 
         contract = contracts.get(MULTIPLY)
         again = equivalence.reproduced(finding, judge(contract, WIDE), ask(WIDE), ask)
@@ -215,7 +217,7 @@ def test_a_process_that_dies_costs_its_calls_and_nothing_else(tmp_path):
     with running(tmp_path, fake("load_dying_per_channel")) as run:
         equivalences.check(run, never)
         assert {verdict for _, verdict, _ in found_in(run)} == {"crash"}
-        assert run.fleet.workers["fake"].failed is None
+        assert run.pool.workers["fake"].failed is None
 
 
 def test_a_change_between_versions_is_said_where_it_happens(tmp_path):
@@ -225,8 +227,8 @@ def test_a_change_between_versions_is_said_where_it_happens(tmp_path):
         assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence:under:{ONNX}13")}
         contract = contracts.get(ONNX + "10")
         call = linear(contract.id, [1, 2], 0.5, dtype="int32")
-        chosen = equivalences.twins_for(run, contract, run.fleet.subjects["fake"][0], twins(contract, call))
-        assert [t.name for t in chosen if t.kind == "edition"] == [f"under:{ONNX}13"]
+        chosen = equivalences.twins_for(run, contract, run.pool.subjects["fake"][0], twins(contract, call))
+        assert [t.name for t in chosen if t.kind == "edition"] == [f"under {ONNX}13"]
 
 
 def test_an_edition_that_does_not_judge_is_not_compared(tmp_path):
@@ -252,14 +254,14 @@ def test_an_interrupted_run_does_not_wait_for_a_worker_that_hangs(tmp_path, monk
         begun = time.monotonic()
         assert equivalences.check(run, never) == 0
         assert time.monotonic() - begun < 5
-        assert "fake" in run.fleet.failures
+        assert "fake" in run.pool.failures
 
 
 def test_a_worker_that_cannot_start_is_passed_over(tmp_path):
     broken = replace(fake("load_broken"), module="fake_oracles")
     with running(tmp_path, broken) as run:
         assert equivalences.check(run, never) == 0
-        assert "no such framework" in run.fleet.failures["fake"]
+        assert "no such framework" in run.pool.failures["fake"]
 
 
 @pytest.mark.parametrize("identity", contracts.ids())

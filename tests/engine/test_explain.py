@@ -1,4 +1,4 @@
-"""`xverify explain`: numbers as they are typed, the bits of every reading, what is legal by which clause, who gives what."""
+"""`xverify explain`: typed numbers, the bits of every reading, their legality, and who gives them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEWEST = "ai.onnx/DequantizeLinear-25"
 
 
 def explain(*words: object, code: int = 0) -> str:
-    """What the command prints, with its white space folded; it must end with the exit code, and never with a traceback."""
+    """Output of the command with its white space folded. The command must end with that exit code."""
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, ["explain", *map(str, words)])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -267,7 +267,7 @@ def test_a_subnormal_result_is_said_to_be_open():
 
 
 def test_the_zero_of_a_flushed_result_is_not_called_illegal():
-    """Of its sign; a zero of the other sign is."""
+    """A zero of the other sign is illegal."""
     given = explained("--x", -3, "--x-dtype", "int8", "--scale", "0x1p-140", "--no-oracles")["results"]
     flushed = next(result for result in given if result["hex"] == "0x80000000")
     assert (flushed["legal"], flushed["clause"].rpartition("/")[2]) == (None, "subnormal")

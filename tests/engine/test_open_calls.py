@@ -1,19 +1,20 @@
-"""What is said, at a run's end, of calls that the text leaves open and that two implementations treat differently."""
+"""Findings on calls that the text leaves open and that two implementations treat differently."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
 
 import pytest
 from tallied_calls import EXACT, ONE, ONNX, REJECTED, SINGLE, TRUNCATED, TWO, asked, by, numbers
 
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import tensor
-from xverify.engine.open_calls import Open, conclude_open_calls
+from xverify.engine.open_calls import conclude_open_calls
+from xverify.engine.options import Options
+from xverify.engine.state import OpenCall, new_run
 from xverify.verify.attribute import named
 from xverify.verify.evidence import Explained
-from xverify.verify.findings import Discrepancy
+from xverify.verify.findings import Finding
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged, judge
 
@@ -31,22 +32,14 @@ LEFT_OPEN = judge(
 ALLOWED = asked([1, 2])
 
 
-def said(tally: Tally, outcome: Outcome, other: Outcome, supports: bool = True) -> list[Discrepancy]:
-    """What a run with that tally says of the call."""
-    found: list[Discrepancy] = []
-
-    def add(discrepancy: Discrepancy, *_: Any) -> None:
-        found.append(discrepancy)
-
-    sweep: Any = SimpleNamespace(
-        open_calls=[Open(LEFT_OPEN, ONE, outcome, TWO, other)],
-        tally=tally,
-        add=add,
-        supports=lambda subject, judged: supports,
-        learn_support=lambda asked: None,
-    )
-    conclude_open_calls(sweep)
-    return found
+def concluded(tally: Tally, outcome: Outcome, other: Outcome, supports: bool = True) -> list[Finding]:
+    """The findings of a run with that tally and that open call."""
+    state = new_run(Options((ONNX,), (), Path(), "test", "test"), lambda event: None)
+    state.tally = tally
+    state.open_calls.append(OpenCall(LEFT_OPEN, ONE, outcome, TWO, other))
+    state.support = {(subject, ONNX.cell(LEFT_OPEN.call)): supports for subject in (ONE, TWO)}
+    conclude_open_calls(state)
+    return state.findings.sorted()
 
 
 def with_zero_point(x: list[int]) -> Judged:
@@ -61,11 +54,11 @@ def test_a_recipe_that_gives_wrong_values_of_allowed_calls_too_is_not_told_again
     assert not one.same(two)
     tally = Tally()
     tally.observe(ALLOWED, ONE, numbers(9.0, 9.0), True)
-    (found,) = said(tally, one, two)
+    (found,) = concluded(tally, one, two)
     assert found.summary == "the clause 'int32-zero-point' leaves the call open, and one gives other values than two"
     tally.cells[ONE, ALLOWED.cell].explained = Explained(cut)
-    assert said(tally, one, two) == []
-    assert [each.readings for each in said(tally, numbers(1.0, 1.0), two)] == [(TRUNCATED,)]
+    assert concluded(tally, one, two) == []
+    assert [each.readings for each in concluded(tally, numbers(1.0, 1.0), two)] == [(TRUNCATED,)]
 
 
 @pytest.mark.parametrize("refusing_first", [True, False])
@@ -73,9 +66,9 @@ def test_who_refuses_allowed_calls_too_says_nothing_of_the_clause(refusing_first
     answers = (REJECTED, by(LEFT_OPEN)) if refusing_first else (by(LEFT_OPEN), REJECTED)
     refusing, allowed = ONE if refusing_first else TWO, with_zero_point([1, 2])
     tally = Tally()
-    assert len(said(tally, *answers)) == 1
-    assert said(tally, *answers, supports=False) == []
+    assert len(concluded(tally, *answers)) == 1
+    assert concluded(tally, *answers, supports=False) == []
     tally.observe(allowed, refusing, by(allowed), True)
-    assert len(said(tally, *answers)) == 1
+    assert len(concluded(tally, *answers)) == 1
     tally.observe(allowed, refusing, REJECTED, True)
-    assert said(tally, *answers) == []
+    assert concluded(tally, *answers) == []

@@ -1,4 +1,4 @@
-"""An implementation in place of a text: its answers are the only legal ones, its refusals what is forbidden."""
+"""A contract whose legal results are those of a reference implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replay and certify refuse: what a file names and a user does not, and what does not fit together."""
+"""Refusals of replay and certify: names that only a file contains, and options that do not fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(path: Path, to: Path, change: Mapping[str, Any]) -> Path:
-    """The certificate with other parts; those of ``subject`` and of the first counterexample by their own names."""
+    """Write a certificate with changed parts.
+
+    A part of ``subject`` or of the first counterexample is named with a dot.
+    """
     found = json.loads(path.read_text())
     for name, value in change.items():
         part, _, inner = name.partition(".")

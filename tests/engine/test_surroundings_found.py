@@ -1,4 +1,4 @@
-"""What only a graph around a call shows is found, shrunk to the smallest graph, and shown as one."""
+"""Faults that only a graph around a call shows: found, shrunk to the smallest graph, and shown as one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 from xverify.core.surroundings import in_words
 from xverify.engine.options import Options
-from xverify.engine.plan import Case
-from xverify.engine.pool import Fleet
 from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle, Path
@@ -27,6 +25,8 @@ from xverify.report.script import script_for
 from xverify.report.short_script import short_script
 from xverify.strategies.smaller import less_around
 from xverify.strategies.surrounded import surrounded_calls
+from xverify.workers.case import Case
+from xverify.workers.pool import WorkerPool
 
 ONNX = "ai.onnx/DequantizeLinear-25"
 LONE = Call(ONNX, {"x": tensor("int8", [[1, 2], [3, 4]]), "scale": tensor("float32", 2.0)}, {"axis": 1}, "by hand")
@@ -85,16 +85,16 @@ def test_what_needs_no_graph_is_shown_without_one(tmp_path):
 def test_implementations_without_such_paths_are_not_asked(tmp_path):
     contract = contracts.get(MULTIPLY)
     with_paths, without = (
-        Fleet([flawed("load_sound", surrounded)], [contract], tmp_path, print) for surrounded in (LEVELS, ())
+        WorkerPool([flawed("load_sound", surrounded)], [contract], tmp_path, print) for surrounded in (LEVELS, ())
     )
     assert with_paths.surrounds(contract)
     assert not without.surrounds(contract)
     call = replace(next(surrounded_calls(contracts.get(ONNX), 1)), contract=MULTIPLY)
     taken = ["graph some", "graph all", "graph none", "graph all"]
-    for fleet, paths in ((with_paths, taken), (without, [])):
-        fleet.workers["flawed"] = worker = Noting()
+    for pool, paths in ((with_paths, taken), (without, [])):
+        pool.workers["flawed"] = worker = Noting()
         for number in (0, 1):
-            fleet.send(contract, [Case(call, number, "surrounded")])
+            pool.send(contract, [Case(call, number, "surrounded")])
         assert [options for _, options in worker.asked] == paths
 
 

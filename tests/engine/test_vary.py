@@ -1,4 +1,4 @@
-"""Implementations that are run in several ways: what differs is found, said once, and nothing else is said."""
+"""Variants of implementations: each difference is one finding, and there are no other findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.errors import UnableError, UsageError
 from xverify.engine.options import Options
-from xverify.engine.replay import asking, finding_from_report, replay
+from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.sweep import sweep
 from xverify.engine.vary import dimensions, named, variant, variants
 from xverify.oracles import all_oracles
@@ -248,7 +248,7 @@ def test_a_difference_is_shrunk_to_one_value_and_compared_with_the_usual_way(rep
 
 
 def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Path) -> None:
-    """It is said of the implementation itself, once; what a setting does to other values still is the setting's."""
+    """It is a finding on the implementation itself; effects of a setting on other values remain findings."""
     settings = (OLD, Setting("threads", "8", ("threads=8",)))
     unsteady = replace(FAKE, name="unsteady", arguments=("unsteady",), varies=settings)
     report = swept(tmp_path, unsteady, "isa,threads", (MULTIPLY,), 150)
@@ -267,6 +267,6 @@ def test_onnxruntime_gives_the_same_bits_with_any_threads_and_flushes_when_told_
     harmless = replace(finding.subject, name="onnxruntime[threads=8]")
     other = replace(finding.key, subject=harmless.name)
     with asking(tmp_path / "workers") as ask:
-        assert replay(finding, ask).state == "STILL"
+        assert replay_finding(finding, ask).state == "STILL"
         finding.subject, finding.key = harmless, other
-        assert replay(finding, ask).state == "FIXED"
+        assert replay_finding(finding, ask).state == "FIXED"

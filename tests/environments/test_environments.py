@@ -1,4 +1,4 @@
-"""Environments of other versions: made once, found again, and a clear sentence whenever one cannot be made."""
+"""Environments of other versions: made once, found again, and one sentence if one cannot be made."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def left_behind() -> list[str]:
-    """What is in the cache, but for locks."""
+    """The files in the cache without locks."""
     return sorted(path.name for path in cache.directory().glob("*") if path.suffix != ".lock")
 
 
@@ -292,7 +292,7 @@ def _alive(pid: int) -> bool:
 
 
 def others() -> Iterator[str]:
-    """Pythons on this machine that are not this one and have NumPy, with another minor version or another NumPy."""
+    """Other Pythons of this machine that have NumPy, at another minor version or with another NumPy."""
     mine = (ME.version, np.__version__)
     known = [one.path for one in installers.interpreters()[1:]] + [one.python for one in cache.cached()]
     seen = {mine}

@@ -28,7 +28,7 @@ HERE = replace(FAKE, name="here", distribution="numpy")
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two implementations, one of them installed, and a kernel; environments of 1.0, 2.0 and 3.0 are there."""
+    """Two implementations, one of them installed, and a kernel; environments of 1.0, 2.0 and 3.0."""
     kernel = replace(FAKE, name="xverify-numpy", role="kernel", distribution="xverify", version="0.1")
     listed = {"fake": FAKE, "here": HERE, "xverify-numpy": kernel}
     monkeypatch.setattr(select, "all_oracles", lambda: listed)
@@ -142,10 +142,10 @@ def test_only_what_is_asked_is_said_to_judge_less(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(select, "kernel_named", lambda target: HERE)
     monkeypatch.setattr(other_versions.contracts, "carried", lambda identity, *_: identity.endswith("-10"))
     ten, nineteen = get("ai.onnx/DequantizeLinear-10"), get("ai.onnx/DequantizeLinear-19")
-    chosen, sentences = select.oracles_named(["here==1.0"], None, asked=[ten])
+    chosen, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten])
     assert sentences == ()
     assert chosen[1].ships == (ten.id,)
-    _, sentences = select.oracles_named(["here==1.0"], None, asked=[ten, nineteen])
+    _, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten, nineteen])
     assert len(sentences) == 1
     assert sentences[0].startswith(f"here==1.0 is not judged by {nineteen.id}: ")
 

@@ -17,11 +17,11 @@ from native_compiler import NATIVE, compiler
 from xverify.contracts.model import Contract, Domain
 from xverify.core import fenv
 from xverify.engine.gate_plan import walk_batches
-from xverify.engine.plan import Case
-from xverify.engine.pool import Answering
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.python_target import find_function
-from xverify.workers.in_process import Inline
+from xverify.workers.case import Case
+from xverify.workers.in_process import InProcessWorker
+from xverify.workers.pool import AnyWorker
 from xverify.workers.worker import Worker
 
 SOUND_EXAMPLE = Sound(str(NATIVE / "dequantize.c") + ":dequantize", SOUND[0].contract)
@@ -57,10 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("gates")
 
 
-def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: object) -> Answering:
+def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: object) -> AnyWorker:
     """What answers in this process, as a function given to `xverify.testing.verify_kernel` does: starting a worker costs more
     than most of these kernels are asked."""
-    return Inline(find_function(target), fenv.current(), bell=bell)
+    return InProcessWorker(find_function(target), fenv.current(), bell=bell)
 
 
 REPRESENTATIVES = (

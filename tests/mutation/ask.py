@@ -23,6 +23,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     from xverify.engine import select
     from xverify.engine.events import FaultSeen
     from xverify.gate import gate
+    from xverify.gate.options import GateOptions
     from xverify.workers.process import Limits
 
     gate.SHRINK_SECONDS = 0.0  # whether it is stopped does not depend on how small the witness is
@@ -38,7 +39,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     narrow = [name.split(",") if name else [] for name in asked.get("narrow", ())]
     with tempfile.TemporaryDirectory() as directory:
         report = gate.gate(
-            gate.GateOptions(
+            GateOptions(
                 kernel=select.kernel_under_test(asked["kernel"]),
                 contracts=contracts,
                 directory=Path(directory, "run"),

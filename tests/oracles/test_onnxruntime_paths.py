@@ -15,8 +15,6 @@ import sample_report
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
-from xverify.engine.plan import Case
-from xverify.engine.pool import Fleet
 from xverify.oracles import all_oracles, onnxruntime_cpu
 from xverify.oracles.arrays import from_array, numpy_dtype
 from xverify.oracles.onnxruntime_cpu import PARALLEL, WAYS, with_option
@@ -24,6 +22,8 @@ from xverify.oracles.protocol import Loaded, Oracle
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
 from xverify.strategies.walk import walk
+from xverify.workers.case import Case
+from xverify.workers.pool import WorkerPool
 from xverify.workers.worker import Worker
 
 ORACLE = all_oracles()["onnxruntime"]
@@ -182,9 +182,9 @@ def test_large_calls_take_the_path_of_several_threads_whatever_its_share(tmp_pat
         def submit(self, requests: Sequence[tuple[bytes, str]]) -> None:
             asked.extend((decode_call(blob).values, path) for blob, path in requests)
 
-    fleet = Fleet((ORACLE,), (contract,), tmp_path, lambda event: None, repeat_each=1000)
-    fleet.workers[ORACLE.name] = Listening()  # type: ignore[assignment]
-    fleet.send(contract, [Case(per_tensor(values), 1, "walk") for values in (PARALLEL - 1, PARALLEL)])
+    pool = WorkerPool((ORACLE,), (contract,), tmp_path, lambda event: None, repeat_each=1000)
+    pool.workers[ORACLE.name] = Listening()  # type: ignore[assignment]
+    pool.send(contract, [Case(per_tensor(values), 1, "walk") for values in (PARALLEL - 1, PARALLEL)])
     assert [values for values, path in asked if path == "threads=4"] == [PARALLEL]
 
 

@@ -376,7 +376,9 @@ def test_warnings_and_floating_point_errors_are_not_told(tmp_path: Path) -> None
     with np.errstate(all="raise"):
         assert notes_of(function) == notes_of(function, path="threads") == [()]
     (tmp_path / "noisy.py").write_text("import warnings\nwarnings.warn('noise')\n")
-    source = "import sys; from xverify.oracles.python_kernel import load; load(sys.argv[1]); import warnings; warnings.warn('loud')"
+    source = (
+        "import sys, warnings; from xverify.oracles.python_kernel import load; load(sys.argv[1]); warnings.warn('loud')"
+    )
     target = f"{tmp_path / 'noisy.py'}:warnings.warn"
     done = subprocess.run([sys.executable, "-c", source, target], capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -23,9 +23,10 @@ from flawed_kernels.table import FLAWED, SOUND, Flawed, Sound  # noqa: E402
 from native_compiler import compiled  # noqa: E402
 
 from xverify import contracts  # noqa: E402
-from xverify.engine.pool import MakeWorker  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
-from xverify.gate.gate import GateOptions, gate, narrowed, nothing_more  # noqa: E402
+from xverify.gate.gate import gate, narrowed, nothing_more  # noqa: E402
+from xverify.gate.options import GateOptions  # noqa: E402
+from xverify.workers.pool import MakeWorker  # noqa: E402
 from xverify.workers.process import Limits  # noqa: E402
 from xverify.workers.worker import Worker  # noqa: E402
 

@@ -16,11 +16,12 @@ from rich.console import Console
 from xverify import contracts
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome, Tensor
-from xverify.engine.changes import _feature, _of_types_that_one_lacks
+from xverify.engine.asking import start
+from xverify.engine.changes import _feature, _has_types_that_one_lacks
 from xverify.engine.options import Options
-from xverify.engine.replay import asking, finding_from_report, replay
-from xverify.engine.run import Sweep
-from xverify.engine.sweep import sweep
+from xverify.engine.replay import asking, finding_from_report, replay_finding
+from xverify.engine.state import new_run
+from xverify.engine.sweep import PHASES, run_phase, sweep
 from xverify.oracles.protocol import Oracle
 from xverify.report import markdown, render
 from xverify.report.changes import histories
@@ -52,13 +53,14 @@ def run(tmp_path: Path, *oracles: Oracle, cases: int = 150) -> dict[str, Any]:
 def explored(tmp_path: Path, *oracles: Oracle, cases: int) -> list[Finding]:
     """The findings of a run, neither shrunk nor written."""
     options = Options((contracts.get(MULTIPLY),), oracles, tmp_path, "t", "xverify sweep", 3, 60.0, cases)
-    whole = Sweep(options, lambda event: None)
+    state = new_run(options, lambda event: None)
     try:
-        whole.start()
-        whole.explore()
+        start(state)
+        for phase in PHASES[:-1]:
+            run_phase(state, phase)
     finally:
-        whole.stop()
-    return [finding for finding in whole.findings.sorted() if finding.change is not None]
+        state.pool.stop()
+    return [finding for finding in state.findings.sorted() if finding.change is not None]
 
 
 def changes(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -226,7 +228,7 @@ def test_a_change_is_asked_of_both_versions_again(history, tmp_path):
             asking(tmp_path, known[finding.subject.name]) as ask,
         ):
             both = {entry["reference"]: ask_older, finding.subject.name: ask}
-            return replay(finding, lambda who, asked: both[who.name](who, asked)).state
+            return replay_finding(finding, lambda who, asked: both[who.name](who, asked)).state
 
     assert replayed("load_sound", "load_wrong") == "STILL"
     assert replayed("load_sound", "load_sound") == "FIXED"
@@ -302,6 +304,6 @@ def test_a_missing_feature_is_the_first_property_that_no_answered_cell_has():
 def test_a_refusal_of_types_that_the_older_lacks_is_not_a_check_that_was_there():
     forbidden = call([1])
     here = {CONTRACT.cell(forbidden)}
-    assert _of_types_that_one_lacks(forbidden, here, ())
-    assert not _of_types_that_one_lacks(forbidden, here, here)
-    assert not _of_types_that_one_lacks(forbidden, (), ()), "no version has them: the clause forbids them"
+    assert _has_types_that_one_lacks(forbidden, here, ())
+    assert not _has_types_that_one_lacks(forbidden, here, here)
+    assert not _has_types_that_one_lacks(forbidden, (), ()), "no version has them: the clause forbids them"

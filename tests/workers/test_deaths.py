@@ -1,4 +1,4 @@
-"""Every way in which an implementation can die is a finding with the smallest call that does it, and costs nothing else."""
+"""Each death of an implementation is a finding with the smallest call, and costs nothing else."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def of(report: dict[str, Any], *names: str) -> dict[str, Any]:
-    """What a report says of some implementations, but for which others were asked about their witnesses."""
+    """The parts of a report on some implementations, without the outcomes of the others."""
     findings = [dict(f, others=None) for f in report["findings"] if f["subject"]["name"] in names]
     cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] in names]
     calls = [w["calls"] for w in report["run"]["workers"] if w["name"] in names]

@@ -1,4 +1,4 @@
-"""A function under test that is asked in the test's own process: its environment, and what a worker would have answered."""
+"""A function under test that answers in the test's own process, as a worker would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xverify.core import fenv
 from xverify.core.call import encode_call
 from xverify.core.line import call_from_line
 from xverify.testing import KernelError, verify_call, verify_kernel
-from xverify.workers.in_process import Inline
+from xverify.workers.in_process import InProcessWorker
 
 
 def encoded(line: str = TO_128) -> bytes:
@@ -27,7 +27,7 @@ def flushes() -> bool:
 
 @pytest.fixture
 def flushing_environment(tmp_path):
-    """An environment in which subnormals are flushed, made by a library that was compiled with -ffast-math."""
+    """A floating-point environment that flushes subnormals, made by a library built with -ffast-math."""
     import ctypes
 
     from flushing_library import SOURCE
@@ -69,7 +69,7 @@ def test_the_function_runs_in_the_environment_that_its_process_has(flushing_envi
 
 
 def test_a_function_answers_as_a_worker_does():
-    worker = Inline(sound, fenv.current())
+    worker = InProcessWorker(sound, fenv.current())
     worker.start()
     assert (worker.ready, worker.pending, worker.failed) == (True, 0, None)
     worker.submit([(encoded(), ""), (encoded(f"{EDITION} x=uint8[]:80 scale=int8[]:01"), "")])
@@ -92,7 +92,7 @@ def test_between_calls_the_caller_has_its_turn_and_may_give_up():
         return sound(*operands, **attributes)
 
     bell = threading.Event()
-    worker = Inline(slow, fenv.current(), bell=bell)
+    worker = InProcessWorker(slow, fenv.current(), bell=bell)
     worker.submit([(encoded(), "")] * 9)
     assert bell.is_set()
     assert not worker.done()
@@ -110,9 +110,9 @@ def test_an_interrupt_passes_and_a_warning_is_no_refusal():
         return sound(*operands, **attributes)
 
     with pytest.raises(KeyboardInterrupt):
-        Inline(interrupted, fenv.current()).ask(encoded())
+        InProcessWorker(interrupted, fenv.current()).ask(encoded())
     with pytest.raises(KeyboardInterrupt):
         verify_kernel(interrupted, EDITION, settings=profile(), **NARROW)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert Inline(warning, fenv.current()).ask(encoded()).kind == "tensor"
+        assert InProcessWorker(warning, fenv.current()).ask(encoded()).kind == "tensor"

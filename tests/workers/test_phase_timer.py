@@ -1,10 +1,10 @@
-"""What a run's own process spends its time on."""
+"""The time of a run's own process by purpose."""
 
 from __future__ import annotations
 
 import pytest
 
-from xverify.workers.phase_timer import ELSE, Spent
+from xverify.workers.phase_timer import ELSE, PhaseTimer
 
 
 class Clock:
@@ -14,24 +14,24 @@ class Clock:
         return self.now
 
 
-def fail(clock: Clock, spent: Spent) -> None:
-    with spent.on("judging"):
+def fail(clock: Clock, timer: PhaseTimer) -> None:
+    with timer.on("judging"):
         clock.now += 4
         raise RuntimeError("it ends all the same")
 
 
 def test_what_is_inside_counts_as_itself_only() -> None:
     clock = Clock()
-    spent = Spent(clock)
-    with spent.on("judging"):
+    timer = PhaseTimer(clock)
+    with timer.on("judging"):
         clock.now += 2
-        with spent.on("waiting"):
+        with timer.on("waiting"):
             clock.now += 5
         clock.now += 1
     clock.now += 0.5
     with pytest.raises(RuntimeError, match="ends all the same"):
-        fail(clock, spent)
+        fail(clock, timer)
     clock.now += 0.25
-    assert spent.seconds() == {"judging": 7, "waiting": 5, ELSE: 0.75}
+    assert timer.seconds() == {"judging": 7, "waiting": 5, ELSE: 0.75}
     clock.now += 10
-    assert list(spent.seconds().items()) == [(ELSE, 10.75), ("judging", 7), ("waiting", 5)]
+    assert list(timer.seconds().items()) == [(ELSE, 10.75), ("judging", 7), ("waiting", 5)]

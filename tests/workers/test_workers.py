@@ -96,7 +96,7 @@ def test_every_call_of_a_batch_may_crash(start: Start) -> None:
 
 @pytest.mark.parametrize("do", ["", "slow"])
 def test_only_what_comes_after_a_death_is_spared(tmp_path: Path, do: str) -> None:
-    """Whether or not the answers to earlier calls were sent before it."""
+    """It makes no difference if the answers to earlier calls were sent before the death."""
     worker = Worker(FAKE, tmp_path, likeness=lambda blob: decode_call(blob).data.shape)
     worker.start()
     try:

@@ -16,7 +16,7 @@ import execnet
 
 import xverify
 from xverify.bench.problem import Peer
-from xverify.workers.crash_log import in_words, last_words
+from xverify.workers.crash_log import crash_message, in_words
 
 _BOOTSTRAP = """
 import os, sys
@@ -118,5 +118,5 @@ class PeerProcess:
         status = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = int(self._gateway._io.popen.wait(END_SECONDS))
-        said = [line for line in last_words("", self._log, 0).splitlines() if line.strip()]
+        said = [line for line in crash_message("", self._log, 0).splitlines() if line.strip()]
         return ": ".join([in_words(status, 0), *(line.strip() for line in said[-1:])])

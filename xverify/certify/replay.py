@@ -1,9 +1,8 @@
-"""A certificate again: a sample of what is proven, and every counterexample, asked of the implementation as it is now."""
+"""A certificate run again: a sample of its proven triples, and every counterexample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from xverify.certify.listing import grouped
 from xverify.certify.ranges import Ranges
 from xverify.certify.subjects import readings_of, subject_named, through_of
 from xverify.certify.witness import counterexample, in_words, is_tensor
-from xverify.core.errors import DamagedFileError, UsageError
+from xverify.core.errors import DamagedFileError, UnableError, UsageError
 from xverify.core.machine import machine
+from xverify.engine.replay import Replayed
 from xverify.engine.select import is_file, require_plain_name
 from xverify.environments import naming
 from xverify.environments.installers import Say
@@ -28,22 +28,21 @@ from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
 
 SAMPLE = 1 << 20
-"""Triples that are drawn; all, where no more are proven."""
+"""Triples in the sample at most."""
 
 WINDOW = 1 << 12
-"""Triples of one draw: neighbours, so that a draw costs little."""
-
-
-@dataclass(frozen=True)
-class Again:
-    """state: HOLDS, FIXED, STILL or CHANGED; summary: of what, in a sentence."""
-
-    state: str
-    summary: str
+"""Neighbouring triples in one draw, so that a draw costs little."""
 
 
 def subject_of(certificate: Mapping[str, Any], target: str | None, say: Say) -> Oracle:
-    """The implementation that is asked again. Raises UsageError: a user's kernel runs only when the user names it."""
+    """The implementation to replay a certificate with.
+
+    Args:
+        target: The implementation that the user named, if any.
+
+    Raises:
+        UsageError: The certificate is on a user's kernel, which runs only when the user names it.
+    """
     name = certificate["subject"]["name"]
     if target is not None:
         return subject_named(target, say)
@@ -54,11 +53,21 @@ def subject_of(certificate: Mapping[str, Any], target: str | None, say: Say) -> 
     return subject_named(name, say)
 
 
-def replay(
+def replay_certificate(
     certificate: Mapping[str, Any], oracle: Oracle, contract: str | None, directory: Path, seed: int = 0
-) -> Iterator[Again]:
-    """Ask a sample of what is proven, drawn by ``seed``, and each counterexample. contract: a file of the user's that defines the
-    edition, if it is none of ours. Raises UsageError and WorkerFailedError."""
+) -> Iterator[Replayed]:
+    """Run a sample of the proven triples and each counterexample again.
+
+    Args:
+        contract: A file of the user's that defines the edition, if it is not built in.
+        directory: Where the worker keeps its files.
+        seed: Draws the sample.
+
+    Raises:
+        UsageError: The edition is not the certificate's, or is in a file that the user did not name.
+        UnableError: The certificate proves nothing and has no counterexample.
+        WorkerFailedError: The implementation cannot be run.
+    """
     domain = domain_of(certificate["domain"])
     granularity, out = certificate["through"]["granularity"], certificate["domain"]["out_dtype"]
     if contract is None and is_file(certificate["contract"]):
@@ -76,49 +85,54 @@ def replay(
             raise DamagedFileError(
                 "the certificate is damaged: a counterexample's range is longer than what is asked at once"
             )
+    proven = proven_of(certificate)
+    if not proven and not certificate["counterexamples"]:
+        raise UnableError("the certificate proves nothing and has no counterexample: there is nothing to ask again")
     bulk = Bulk(oracle, through, directory, Limits())
     bulk.start()
     try:
-        proven = proven_of(certificate)
         if proven:
             yield _sample(certificate, bulk, judge, _drawn(domain, proven, seed), seed)
         for entry in certificate["counterexamples"]:
-            yield _again(entry, bulk, judge, explaining)
+            yield _replay_counterexample(entry, bulk, judge, explaining)
     finally:
         bulk.stop()
 
 
-def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Columns, seed: int) -> Again:
+def _sample(certificate: Mapping[str, Any], bulk: Bulk, judge: Judge, drawn: Columns, seed: int) -> Replayed:
     through, oracle = bulk.through, bulk.oracle
     names = tuple(certificate["readings"]["explain"])
     for columns in _requests(drawn, through):
         outcome, y = bulk.ask(columns)
         if not is_tensor(outcome) or not judge.explaining(names, columns, y, whole=False):
             entry = counterexample(bulk, judge, names, 0, (0, 1), columns, outcome, y)
-            return Again("CHANGED", f"{oracle.name}: {in_words(entry, where=False)}")
-    found = bulk.sources()
+            return Replayed("CHANGED", f"{oracle.name}: {in_words(entry, where=False)}")
+    sources = bulk.sources()
     now = {
         **certificate,
-        "subject": subject(oracle, found.files),
-        "versions": versions(bulk.worker.versions, found.versions),
+        "subject": subject(oracle, sources.files),
+        "versions": versions(bulk.worker.versions, sources.versions),
         "machine": machine(),
     }
     since = changed(certificate, now)
     proven = certificate["counts"]["proven"]
     sample = "all of" if drawn.size >= proven else f"drawn by seed {seed} of"
     words = f"{oracle.name}: {grouped(drawn.size)} triples again, {sample} {grouped(proven)} proven by the reading {names[0]}"
-    return Again("HOLDS", f"{words}; but since then {'; '.join(since)}" if since else words)
+    return Replayed("HOLDS", f"{words}; but since then {'; '.join(since)}" if since else words)
 
 
-def _again(entry: Mapping[str, Any], bulk: Bulk, judge: Judge, names: tuple[str, ...]) -> Again:
-    """names: the readings that explain what is proven: a counterexample is fixed if it goes with that."""
+def _replay_counterexample(entry: Mapping[str, Any], bulk: Bulk, judge: Judge, names: tuple[str, ...]) -> Replayed:
+    """Run a counterexample again.
+
+    It is fixed if the readings ``names``, which explain the proven triples, explain it too.
+    """
     columns = bulk.through.domain.columns(entry["slice"], *entry["range"])
     outcome, y = bulk.ask(columns)
     if is_tensor(outcome) and judge.explaining(names, columns, y, whole=False):
-        return Again("FIXED", in_words(entry))
+        return Replayed("FIXED", in_words(entry))
     now = counterexample(bulk, judge, names, entry["slice"], tuple(entry["range"]), columns, outcome, y)
     is_same = all(now[part] == entry[part] for part in ("kind", "triple", "got"))
-    return Again("STILL" if is_same else "CHANGED", in_words(now))
+    return Replayed("STILL" if is_same else "CHANGED", in_words(now))
 
 
 def _requests(columns: Columns, through: Through) -> Iterator[Columns]:
@@ -128,24 +142,24 @@ def _requests(columns: Columns, through: Through) -> Iterator[Columns]:
 
 
 def _drawn(domain: Domain, proven: Mapping[int, Ranges], seed: int) -> Columns:
-    """Columns of `SAMPLE` triples, drawn evenly from all that are proven, or of all."""
+    """Columns of `SAMPLE` triples, drawn evenly from the proven ones; all of them if there are no more."""
     if triples(domain, proven) <= SAMPLE:
         return _joined([domain.columns(part, *units) for part, listed in proven.items() for units in listed])
     random = np.random.default_rng(seed)
-    places = [(part, units) for part, listed in proven.items() for units in listed]
-    weights = np.array([float(stop - start) for _, (start, stop) in places])
+    spans = [(part, units) for part, listed in proven.items() for units in listed]
+    weights = np.array([float(stop - start) for _, (start, stop) in spans])
     wide = max(1, WINDOW // triples_of_unit(domain))  # units of a window, or columns of one unit
     columns = max(1, min(domain.columns_of_unit, WINDOW // domain.codes))
-    found = []
-    for number in random.choice(len(places), max(1, SAMPLE // max(WINDOW, domain.codes)), p=weights / weights.sum()):
-        part, (start, stop) = places[number]
+    windows = []
+    for number in random.choice(len(spans), max(1, SAMPLE // max(WINDOW, domain.codes)), p=weights / weights.sum()):
+        part, (start, stop) = spans[number]
         first = int(random.integers(start, max(start + 1, stop - wide + 1)))
         window = domain.columns(part, first, min(stop, first + wide))
         if wide == 1:
             begin = int(random.integers(0, window.scale.size - columns + 1))
             window = window.some(slice(begin, begin + columns), slice(None))
-        found.append(window)
-    return _joined(found)
+        windows.append(window)
+    return _joined(windows)
 
 
 def _joined(parts: list[Columns]) -> Columns:

@@ -121,9 +121,10 @@ def gate(
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
     from xverify.gate.decide import UNABLE as UNDECIDED
-    from xverify.gate.gate import GateOptions, nothing_more
     from xverify.gate.gate import gate as run_gate
+    from xverify.gate.gate import nothing_more
     from xverify.gate.markdown import append_markdown
+    from xverify.gate.options import GateOptions
     from xverify.gate.terminal import announce
     from xverify.report import render, write_files
     from xverify.report.console import ConsoleProgress

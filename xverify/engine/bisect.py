@@ -1,7 +1,7 @@
-"""The first version that shows a finding, or no longer shows it, in few environments.
+"""A search for the first version that shows a finding, or no longer shows it, in few environments.
 
-The search halves the distance between a version that shows it and one that does not, as `git bisect` does. A version that
-cannot be tried is stepped around. It assumes one change between the two: of several it finds one.
+The search halves the distance between a version that shows it and one that does not, as `git bisect` does. It steps around
+versions that cannot be tried. If there are several changes between the two, it finds one of them.
 """
 
 from __future__ import annotations
@@ -14,51 +14,65 @@ from typing import Literal
 State = Literal["shows", "does not", "not tried"]
 
 LAST_RESORT = 8
-"""Versions that are tried although all that were tried before, in growing steps, could not be."""
+"""Versions that are tried one by one if none of those in growing steps could be tried."""
 
 Probe = Callable[[str], "Trial"]
-"""probe(version): makes its environment if need be, and asks it. Raises nothing: what failed is a trial too."""
+"""probe(version): makes an environment if there is none, and runs the witness. A failure is a trial too, not an exception."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One version that was tried. state: "shows" the finding, "does not", or "not tried" where that could not be; words: what it
-    gives, or why it could not be tried. seconds: how long it took."""
+    """One version that was tried."""
 
     version: str
+
     state: State
+    """It "shows" the finding, it "does not", or it could not be tried."""
+
     words: str = ""
+    """The result in a few words, or why the version could not be tried."""
+
     seconds: float = 0.0
+    """Duration of the trial."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """Where it changes: the newest version that was tried before, and the first that is otherwise. between: versions from one to
-    the other that could not be tried."""
+    """A change from one version to the next."""
 
     before: Trial
+    """The newest tried version before the change."""
+
     after: Trial
+    """The first version after the change."""
+
     between: tuple[str, ...] = ()
+    """Versions between the two that could not be tried."""
 
     @property
     def appears(self) -> bool:
+        """True if the finding appears here, False if it disappears."""
         return self.after.state == "shows"
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """trials: of all versions that were tried, oldest first, those that could not be among them. edges: where it changes, oldest
-    first; none where every version that was tried gives the same."""
+    """The result of a search."""
 
     trials: tuple[Trial, ...]
+    """All trials, the failed ones among them, oldest version first."""
+
     edges: tuple[Edge, ...]
+    """The changes, oldest first; none if all tried versions give the same."""
 
     @property
     def tried(self) -> tuple[Trial, ...]:
+        """The trials of versions that could be tried."""
         return tuple(trial for trial in self.trials if trial.state != "not tried")
 
     @property
     def failed(self) -> tuple[Trial, ...]:
+        """The trials of versions that could not be tried."""
         return tuple(trial for trial in self.trials if trial.state == "not tried")
 
     @property
@@ -83,66 +97,79 @@ def _does(trial: Trial) -> str:
 
 def _sentence(edge: Edge) -> str:
     first = f"{edge.after.version} is the first version that {'shows it' if edge.appears else 'no longer shows it'}"
-    said = f"{first}; {edge.before.version} {'does not' if edge.appears else 'still does'}"
-    return f"{said} ({', '.join(edge.between)} between them could not be tried)" if edge.between else said
+    sentence = f"{first}; {edge.before.version} {'does not' if edge.appears else 'still does'}"
+    return f"{sentence} ({', '.join(edge.between)} between them could not be tried)" if edge.between else sentence
 
 
 @dataclass
 class _Search:
-    """The versions, oldest first, and what is known of them by their places."""
+    """The state of a search."""
 
     versions: Sequence[str]
+    """Oldest first."""
+
     probe: Probe
-    known: dict[int, Trial] = field(default_factory=dict)
 
-    def at(self, place: int) -> Trial:
-        if place not in self.known:
-            self.known[place] = self.probe(self.versions[place])
-        return self.known[place]
+    trials: dict[int, Trial] = field(default_factory=dict)
+    """By index of the version."""
 
-    def works(self, place: int) -> bool:
-        return self.at(place).state != "not tried"
+    def at(self, index: int) -> Trial:
+        """The trial of a version; it is made if there is none yet."""
+        if index not in self.trials:
+            self.trials[index] = self.probe(self.versions[index])
+        return self.trials[index]
 
-    def end(self, places: range) -> int | None:
-        """The first of the places that can be tried. Steps grow, since what cannot be tried at an end comes in rows (no wheel for
-        this Python); then the row's end is halved for."""
+    def works(self, index: int) -> bool:
+        """True if the version can be tried."""
+        return self.at(index).state != "not tried"
+
+    def end(self, indices: range) -> int | None:
+        """The first of the indices whose version can be tried.
+
+        Steps grow, since versions that cannot be tried come in rows at an end (no wheel for this Python). A search by halves then
+        finds the end of the row.
+        """
         failed, step = -1, 1
-        while failed + step < len(places) and not self.works(places[failed + step]):
+        while failed + step < len(indices) and not self.works(indices[failed + step]):
             failed, step = failed + step, step * 2
         works = failed + step
-        if works >= len(places):
-            left = [place for place in places if place not in self.known][-LAST_RESORT:]
-            return next((place for place in reversed(left) if self.works(place)), None)
+        if works >= len(indices):
+            left = [index for index in indices if index not in self.trials][-LAST_RESORT:]
+            return next((index for index in reversed(left) if self.works(index)), None)
         while works - failed > 1:
             middle = (failed + works) // 2
-            if self.works(places[middle]):
+            if self.works(indices[middle]):
                 works = middle
             else:
                 failed = middle
-        return places[works]
+        return indices[works]
 
     def edge(self, low: int, high: int) -> Edge:
-        """Two versions from ``low`` to ``high``, which differ, with none between them that can be tried."""
+        """The change between two versions that differ, narrowed until no version between them can be tried."""
         while True:
             inside = range(low + 1, high)
-            usable = [place for place in inside if place in self.known and self.works(place)]
-            usable = usable or [place for place in inside if place not in self.known]
+            usable = [index for index in inside if index in self.trials and self.works(index)]
+            usable = usable or [index for index in inside if index not in self.trials]
             if not usable:
-                return Edge(self.at(low), self.at(high), tuple(self.versions[place] for place in inside))
-            place = min(usable, key=lambda one: abs(2 * one - low - high))
-            if not self.works(place):
+                return Edge(self.at(low), self.at(high), tuple(self.versions[index] for index in inside))
+            middle = min(usable, key=lambda index: abs(2 * index - low - high))
+            if not self.works(middle):
                 continue
-            if self.at(place).state == self.at(low).state:
-                low = place
+            if self.at(middle).state == self.at(low).state:
+                low = middle
             else:
-                high = place
+                high = middle
 
 
-def bisect(versions: Sequence[str], probe: Probe, known: str = "") -> Bisection:
-    """Find where a finding appears or disappears among versions, oldest first.
+def bisect(versions: Sequence[str], probe: Probe, seen_in: str = "") -> Bisection:
+    """Find where a finding appears or disappears among versions.
 
-    known: the version that it was found in. The two ends are tried first; where they agree, ``known`` tells whether it comes and
-    goes between them, which makes two edges. Of n versions at most 3 + 2 log2(n) are tried, and those that could not be.
+    The two ends are tried first. Where they agree, ``seen_in`` shows if the finding comes and goes between them, which makes two
+    edges. Of n versions at most 3 + 2 log2(n) are tried, not counting those that cannot be.
+
+    Args:
+        versions: Oldest first.
+        seen_in: The version in which the finding was seen.
     """
     search = _Search(versions, probe)
     low = search.end(range(len(versions)))
@@ -152,13 +179,13 @@ def bisect(versions: Sequence[str], probe: Probe, known: str = "") -> Bisection:
     if high is None:
         return _result(search, [])
     marks = [low, high]
-    if search.at(low).state == search.at(high).state and known in versions:
-        place = list(versions).index(known)
-        if low < place < high and search.works(place):
-            marks = [low, place, high]
+    if search.at(low).state == search.at(high).state and seen_in in versions:
+        middle = list(versions).index(seen_in)
+        if low < middle < high and search.works(middle):
+            marks = [low, middle, high]
     edges = [search.edge(a, b) for a, b in pairwise(marks) if search.at(a).state != search.at(b).state]
     return _result(search, edges)
 
 
 def _result(search: _Search, edges: Sequence[Edge]) -> Bisection:
-    return Bisection(tuple(search.known[place] for place in sorted(search.known)), tuple(edges))
+    return Bisection(tuple(search.trials[index] for index in sorted(search.trials)), tuple(edges))

@@ -1,27 +1,25 @@
-"""What changed between versions, said at the end of a run: folded over cells and editions, with the recipe of wrong values."""
+"""Phase: changes between versions, folded over cells and editions, with the recipe of wrong values."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call
 from xverify.core.verdict import Verdict
-from xverify.oracles import answers
+from xverify.engine.record import record
+from xverify.engine.state import RunState
+from xverify.engine.support import supports
 from xverify.verify import verdicts
-from xverify.verify.changes import ANSWERS, KINDS, REFUSES, Changes, ObservedChange, base_name
+from xverify.verify.changes import ANSWERS, KINDS, REFUSES, ObservedChange, base_name
 from xverify.verify.details import change_detail, detail_of, partly, types_detail
 from xverify.verify.findings import Change, Discrepancy, Key, Subject
 from xverify.verify.verdicts import Judged, clause_text
 
-if TYPE_CHECKING:
-    from xverify.engine.run import Sweep  # which observes
-
 Answered = defaultdict[tuple[str, str], set[Cell]]
-"""By a version's name and an edition, the cells of which it answers calls."""
+"""By the name of a version and the id of an edition, the cells in which it answers calls."""
 
 _OTHER = {
     "both-wrong": "values that contradict the clause {clause!r} in both",
@@ -32,61 +30,58 @@ _OTHER = {
 
 
 @dataclass(frozen=True)
-class _Said:
-    """What is said of what was seen in one cell; what is equal in this is one finding.
-
-    token: what changed, as the end of a finding's detail. what: the same in a few words, without a version; words: the
-    same as a predicate of the version that is at fault, or as what is new. clause: its name. readings: names of the
-    recipe of wrong values, see `Discrepancy`.
-    """
+class _Description:
+    """A change in words. Changes of several cells with the same description are one finding."""
 
     older: Subject
     newer: Subject
+
     kind: str
+    """One of `xverify.verify.changes.KINDS`."""
+
     token: str
+    """The change as a machine token: the end of a finding's detail."""
+
     what: str
+    """The change in a few words that name no version."""
+
     words: str
+    """The same as a predicate of the version at fault, or of the newer version."""
+
     clause: str
+    """The name of the clause that the change concerns."""
+
     readings: tuple[str, ...] = ()
+    """Names of the recipe of wrong values, see `Discrepancy`."""
 
 
-def changes_of(sweep: Sweep) -> Changes:
-    """What compares the versions of a run's implementations."""
-    fleet = sweep.fleet
+def conclude_changes(state: RunState) -> None:
+    """Record the changes from each version to the next.
 
-    def expected(subject: Subject, judged: Judged) -> bool:
-        asked_as = judged.contract.asked_as
-        return subject.name not in fleet.failures and answers(fleet.oracles[subject.name], asked_as)
-
-    def judges(subject: Subject, judged: Judged) -> bool:
-        return fleet.judges(judged.contract, subject.name)
-
-    return Changes([one for subjects in fleet.subjects.values() for one in subjects], expected, judges)
-
-
-def conclude_changes(sweep: Sweep) -> None:
-    """Add to the run's findings what changed from each version to the next: one finding for all editions, cells and paths
-    that are alike in it."""
-    groups: dict[_Said, list[ObservedChange]] = defaultdict(list)
-    answered = _answered(sweep)
-    for seen in sweep.changes.seen():
-        groups[_said(sweep, seen, answered)].append(seen)
-    order = {contract.id: place for place, contract in enumerate(sweep.options.contracts)}
-    for said, listed in groups.items():
-        witness = min(listed, key=lambda one: _preference(one, order))
-        found = _discrepancy(said, witness)
-        for seen in listed:
+    Editions, cells and paths that are alike in a change make one finding.
+    """
+    groups: dict[_Description, list[ObservedChange]] = defaultdict(list)
+    answered = _answered(state)
+    for seen in state.changes.seen():
+        groups[_described(state, seen, answered)].append(seen)
+    order = {contract.id: index for index, contract in enumerate(state.options.contracts)}
+    for description, alike in groups.items():
+        witness = min(alike, key=lambda seen: _preference(seen, order))
+        discrepancy = _discrepancy(description, witness)
+        for seen in alike:
             shown = replace(witness.judged, cell=seen.judged.cell)
-            counted = replace(found, values=seen.values)
-            sweep.add(counted, witness.newer, shown, witness.after, witness.older, seen.cases)
-        finding = sweep.findings.of(found.key)
+            counted = replace(discrepancy, values=seen.values)
+            record(state, counted, witness.newer, shown, witness.after, witness.older, seen.cases)
+        finding = state.findings.of(discrepancy.key)
         if finding is not None:
-            finding.paths.update(seen.newer.options for seen in listed)
+            finding.paths.update(seen.newer.options for seen in alike)
 
 
 def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ...]:
-    """Which witness is taken: the path that most people run, a call that is allowed, one with values, the first edition, the
-    smallest call."""
+    """Sort key of witnesses.
+
+    First the path that most people run, then allowed calls, calls with values, the first edition, small calls.
+    """
     allowed = seen.judged.judgement.verdict == "allowed"
     return (
         bool(seen.newer.options),
@@ -98,56 +93,63 @@ def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ..
     )
 
 
-def _discrepancy(said: _Said, witness: ObservedChange) -> Discrepancy:
-    name = base_name(said.newer.name)
-    older, newer = _labels(said.older, said.newer)
-    head = f"{KINDS[said.kind]} {name} {newer}"
-    refusal = next((f" ({one.error})" for one in (witness.before, witness.after) if one.refused and one.error), "")
+def _discrepancy(described: _Description, witness: ObservedChange) -> Discrepancy:
+    name = base_name(described.newer.name)
+    older, newer = _labels(described.older, described.newer)
+    head = f"{KINDS[described.kind]} {name} {newer}"
+    refusal = next(
+        (f" ({outcome.error})" for outcome in (witness.before, witness.after) if outcome.refused and outcome.error), ""
+    )
     summary = {
-        "fixed": f"{head}: {older} {said.words}",
-        "broken": f"{head}, which {said.words}; {older} does not",
-        "supported": f"{head}: {said.words}, refused by {older}{refusal}",
-        "dropped": f"{head}: {said.words}{refusal}, computed by {older}",
-        "other": f"{head} than in {older}: {said.words}",
-    }[said.kind]
+        "fixed": f"{head}: {older} {described.words}",
+        "broken": f"{head}, which {described.words}; {older} does not",
+        "supported": f"{head}: {described.words}, refused by {older}{refusal}",
+        "dropped": f"{head}: {described.words}{refusal}, computed by {older}",
+        "other": f"{head} than in {older}: {described.words}",
+    }[described.kind]
     contract = witness.judged.contract.id
-    change = Change(name, older, newer, said.kind, said.what, witness.step.sign, witness.is_judged)
-    detail = change_detail(older, newer, said.kind, said.token)
-    key = Key(said.newer.name, contract, Verdict.CHANGED, f"{contract}/{said.clause}", detail)
-    return Discrepancy(key, summary, readings=said.readings, change=change)
+    change = Change(name, older, newer, described.kind, described.what, witness.step.sign, witness.is_judged)
+    detail = change_detail(older, newer, described.kind, described.token)
+    key = Key(described.newer.name, contract, Verdict.CHANGED, f"{contract}/{described.clause}", detail)
+    return Discrepancy(key, summary, readings=described.readings, change=change)
 
 
 def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
-    """Their versions; where those are equal, the names as they were typed."""
+    """The versions of both; where those are equal, their names as the user typed them."""
     return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
 
 
-def _said(sweep: Sweep, seen: ObservedChange, answered: Answered) -> _Said:
+def _described(state: RunState, seen: ObservedChange, answered: Answered) -> _Description:
     kind, token, what, judged = seen.step.kind, seen.step.what, seen.step.words, seen.judged
     older, newer = (replace(subject, options="", often=True) for subject in (seen.older, seen.newer))
     clause = clause_text(judged, seen.step.clause)
     if kind in (ANSWERS, REFUSES):
-        kind, token, what, words = _of_refusal(sweep, seen, answered)
-        # One sentence leads to what is computed now and was not: the formula's, whatever else the call puts to the test.
+        kind, token, what, words = _refusal_in_words(state, seen, answered)
+        # A call that is computed in one version only is about the formula, whatever else it puts to the test.
         clause = clause_text(judged, _formula(judged)) if kind in ("supported", "dropped") else clause
-        return _Said(older, newer, kind, token, what, words, clause)
+        return _Description(older, newer, kind, token, what, words, clause)
     if kind == "other":
         words = _OTHER.get(token, f"values {what}").format(clause=clause)
-        return _Said(older, newer, kind, token, what, words, clause)
+        return _Description(older, newer, kind, token, what, words, clause)
     if token != "values" or judged.cell is None:
         words = f"{what} on {_calls(judged)}" if token in (Verdict.CRASH, Verdict.HANG) else what
-        return _Said(older, newer, kind, token, what, words, clause)
-    tally = sweep.tally.cells.get((seen.older if kind == "fixed" else seen.newer, judged.cell))
+        return _Description(older, newer, kind, token, what, words, clause)
+    tally = state.tally.cells.get((seen.older if kind == "fixed" else seen.newer, judged.cell))
     by = None if tally is None else tally.explained
     if by is None or by.recipe is None:
         types = f"{judged.cell.x_dtype} to {judged.cell.out_dtype}"
-        token = types_detail(judged.cell.x_dtype, judged.cell.out_dtype)
-        return _Said(older, newer, kind, token, types, f"gives values that contradict {clause!r} ({types})", clause)
+        token, words = (
+            types_detail(judged.cell.x_dtype, judged.cell.out_dtype),
+            f"gives values that contradict {clause!r} ({types})",
+        )
+        return _Description(older, newer, kind, token, types, words, clause)
     name, words = by.recipe.name, by.recipe.words
     if by.elsewhere is not None:
         words = f"in part {words}, which contradicts {clause!r}"
-        return _Said(older, newer, kind, partly(name), f"in part {name}", words, clause, (name, by.elsewhere.name))
-    return _Said(older, newer, kind, name, name, f"{words}, which contradicts {clause!r}", clause, (name,))
+        return _Description(
+            older, newer, kind, partly(name), f"in part {name}", words, clause, (name, by.elsewhere.name)
+        )
+    return _Description(older, newer, kind, name, name, f"{words}, which contradicts {clause!r}", clause, (name,))
 
 
 def _formula(judged: Judged) -> str:
@@ -161,8 +163,11 @@ def _calls(judged: Judged) -> str:
     return f"calls that {clause!r} {'forbids' if judged.judgement.verdict == 'forbidden' else 'leaves open'}"
 
 
-def _of_refusal(sweep: Sweep, seen: ObservedChange, answered: Answered) -> tuple[str, str, str, str]:
-    """Kind, token, what and words where one of the versions refuses: a missing feature, or a refusal that is right or wrong."""
+def _refusal_in_words(state: RunState, seen: ObservedChange, answered: Answered) -> tuple[str, str, str, str]:
+    """Kind, token, what and words where one version refuses.
+
+    It lacks a feature, or the refusal is right, or it is wrong.
+    """
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
     computing = seen.newer if since else seen.older
@@ -171,12 +176,12 @@ def _of_refusal(sweep: Sweep, seen: ObservedChange, answered: Answered) -> tuple
     if cell is None:
         token, what = seen.step.what, seen.step.words
         words = f"computes {_calls(judged)}"
-        if _of_types_that_one_lacks(judged.call, answered[computing.name, contract], missing):
+        if _has_types_that_one_lacks(judged.call, answered[computing.name, contract], missing):
             which = "the older" if since else "the newer"
             token, what = detail_of(token, "types-missing"), f"{what}, of types that one lacks"
             return "other", token, what, f"{words}, of types that {which} does not support"
         return ("other" if not seen.is_judged else "broken" if since else "fixed"), token, what, words
-    if not _supports(sweep, refusing, judged, missing):
+    if not _supports(state, refusing, judged, missing):
         token, what = _feature(contract, judged.contract.cell(judged.call), missing)
         return ("supported" if since else "dropped"), token, what, what
     if judged.judgement.verdict == "unspecified":
@@ -196,29 +201,34 @@ def _of_refusal(sweep: Sweep, seen: ObservedChange, answered: Answered) -> tuple
     return ("fixed" if since else "broken"), token, what, f"refuses allowed {granularity} calls ({error})"
 
 
-def _answered(sweep: Sweep) -> Answered:
-    """The cells that each version answers, on whichever path."""
-    found: Answered = defaultdict(set)
-    for (subject, cell), tally in sweep.tally.cells.items():
+def _answered(state: RunState) -> Answered:
+    """The cells that each version answers, on any path."""
+    cells: Answered = defaultdict(set)
+    for (subject, cell), tally in state.tally.cells.items():
         if tally.answered:
-            found[subject.name, cell.contract].add(cell)
-    return found
+            cells[subject.name, cell.contract].add(cell)
+    return cells
 
 
-def _supports(sweep: Sweep, subject: Subject, judged: Judged, answered: Collection[Cell]) -> bool:
-    """Whether a version computes any call of a cell: if none was seen, its default path is asked, while there is time."""
+def _supports(state: RunState, subject: Subject, judged: Judged, answered: Collection[Cell]) -> bool:
+    """True if a version computes some call of a cell.
+
+    If none was seen, its default path is asked, while there is time.
+    """
     cell = judged.contract.cell(judged.call)
     if cell in answered:
         return True
-    if sweep.out_of(1.0):
+    if state.out_of(1.0):
         return False
-    plain = sweep.fleet.subjects[subject.name][0]
-    return sweep.supports(plain, judged)
+    plain = state.pool.subjects[subject.name][0]
+    return supports(state, plain, judged)
 
 
 def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> tuple[str, str]:
-    """What a version that refuses a whole cell lacks, as a token and in words: the first property of the cell that no cell it
-    answers has."""
+    """The feature that a version lacks which refuses a whole cell, as a token and in words.
+
+    It is the first property of the cell that no cell which the version answers has.
+    """
     granularity = cell.granularity.replace("_", " ")
     zero_point = cell.zero_point_dtype or "none"
     scaled = f"a scale of {cell.scale_dtype} with a result of {cell.out_dtype}"
@@ -240,8 +250,8 @@ def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> tuple[str
     return whole
 
 
-def _of_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Collection[Cell]) -> bool:
-    """Whether a call has types of which one version answers allowed calls, and the other none."""
+def _has_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Collection[Cell]) -> bool:
+    """True if a call has types with which one version answers allowed calls and the other answers none."""
     scale = call.tensors.get("scale")
     scaled = "" if scale is None else scale.dtype
     out = str(call.attributes.get("output_dtype", scaled))
@@ -249,6 +259,6 @@ def _of_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Co
     def lacks(has: Callable[[Cell], bool]) -> bool:
         return any(map(has, answered)) and not any(map(has, missing))
 
-    return lacks(lambda one: one.x_dtype == call.data.dtype) or lacks(
-        lambda one: (one.scale_dtype, one.out_dtype) == (scaled, out)
+    return lacks(lambda cell: cell.x_dtype == call.data.dtype) or lacks(
+        lambda cell: (cell.scale_dtype, cell.out_dtype) == (scaled, out)
     )

@@ -1,4 +1,4 @@
-"""What each implementation computes in each cell, and which clauses it follows, for the report."""
+"""The recipe of each implementation in each cell, and the clauses that it follows, for the report."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Any
 
 from xverify.contracts.model import Cell, Contract
 from xverify.engine.disambiguate import classes
-from xverify.engine.run import Sweep
+from xverify.engine.state import RunState
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 
 MOST_OTHERS = 64
+"""Names of remaining readings in the report at most."""
 
 
-def character(sweep: Sweep, cell: Cell, tally: CellTally) -> dict[str, Any]:
-    """The report's "attribution" and "remaining" of a cell: the simplest recipe that gives every value, and what the values
-    did not exclude."""
+def characterize(state: RunState, cell: Cell, tally: CellTally) -> dict[str, Any]:
+    """The fields "attribution" and "remaining" of a cell in the report.
+
+    "attribution" is the simplest recipe that gives every value; "remaining" lists the readings that the values do not exclude.
+    """
     evidence = tally.evidence
     others = list(evidence.others or ())
     recipe: Recipe | None
@@ -26,11 +29,11 @@ def character(sweep: Sweep, cell: Cell, tally: CellTally) -> dict[str, Any]:
         recipe = tally.explained.recipe if tally.explained is not None and tally.explained.elsewhere is None else None
         recipe = recipe or (others[0] if others else None)
         return {"attribution": _attribution(recipe, evidence.values, False), "remaining": None}
-    alive = [r for r in sweep.readings_of(sweep.contract(cell.contract)) if r.name in (tally.alive or ())]
+    alive = [r for r in state.readings_of(state.contract(cell.contract)) if r.name in (tally.alive or ())]
     if tally.flushed or not alive:
         recipe = others[0] if others else None
         return {"attribution": _attribution(recipe, evidence.values, bool(alive)), "remaining": None}
-    equal, *rest = classes(sweep.contract(cell.contract), cell, [*alive, *others])
+    equal, *rest = classes(state.contract(cell.contract), cell, [*alive, *others])
     names = [reading.name for group in rest for reading in group]
     remaining = {
         "equal": len(equal) - 1,
@@ -48,25 +51,25 @@ def _attribution(recipe: Recipe | None, values: int, legal: bool) -> dict[str, A
     return {"reading": recipe.name, "words": recipe.words, "values": values, "legal": legal}
 
 
-def followers(sweep: Sweep, contract: Contract, clause: str) -> dict[str, Any]:
-    """Who follows a clause, who departs from it, and of whom it can't be told: of those that the edition judges."""
+def followers(state: RunState, contract: Contract, clause: str) -> dict[str, Any]:
+    """The judged implementations that follow a clause, depart from it, or of which neither can be said."""
     depart = [
         {"subject": finding.key.subject, "finding": finding.id}
-        for finding in sweep.findings.sorted()
+        for finding in state.findings.sorted()
         if finding.key.clause == clause and finding.key.verdict.is_fault and finding.subject.role != "edition"
     ]
     departing = {entry["subject"] for entry in depart}
     follow, untold = [], []
     silent = not contract.clauses[clause].text
-    for oracle in sweep.fleet.oracles.values():
-        subject: Subject = sweep.fleet.subjects[oracle.name][0]
+    for oracle in state.pool.oracles.values():
+        subject: Subject = state.pool.subjects[oracle.name][0]
         name = subject.name
-        if name in departing or not sweep.fleet.judges(contract, name) or silent:
+        if name in departing or not state.pool.judges(contract, name) or silent:
             continue
-        answered = sweep.clause_answers[clause, name]
+        answered = state.clause_answers[clause, name]
         if answered:
             follow.append(name)
         else:
-            why = "not tested" if not sweep.clause_cases[clause] else "refuses every call that tests it"
-            untold.append({"subject": name, "why": sweep.fleet.failures.get(name, why)})
+            why = "not tested" if not state.clause_cases[clause] else "refuses every call that tests it"
+            untold.append({"subject": name, "why": state.pool.failures.get(name, why)})
     return {"follow": follow, "depart": depart, "untold": untold}

@@ -1,111 +1,125 @@
-"""What can be said only when all outcomes of a run are in: attribution of whole cells, refusals, differing readings, regions."""
+"""Phase: findings on whole cells: attribution, refusals, differing readings, regions."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from xverify.contracts.model import Cell
 from xverify.engine.open_calls import conclude_open_calls
-from xverify.strategies import simplest
+from xverify.engine.record import record
+from xverify.engine.state import RunState
+from xverify.engine.support import simplest_refused
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
-from xverify.verify.findings import Finding, Key, Standing, Subject
+from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
 from xverify.verify.region import region
 from xverify.verify.tally import CellTally
 from xverify.verify.view import Sample
 
-if TYPE_CHECKING:
-    from xverify.engine.run import Sweep  # which calls `conclude`
-
 MOST_SAMPLES = 12
 """Calls with wrong values, and calls without, among which a finding's region is searched."""
 
+SamplesOf = defaultdict[tuple[Key, Standing], list[list[Sample]]]
+"""By finding, the kept calls of each cell that it was seen in."""
 
-def conclude(sweep: Sweep) -> None:
-    """Add to the run's findings what is said of whole cells."""
-    sweep.fleet.spare_nothing()
-    sweep.tally.settle()
-    _violations(sweep)
-    conclude_open_calls(sweep)
-    for subject, _, tally, found, judged, outcome in sweep.tally.flushes():
-        by = found.attribution
-        if by is not None:
-            by = replace(by, explained=tally.flushed, values=tally.flushed)
-        sweep.add(
-            replace(found, attribution=by, values=tally.flushed), subject, judged, outcome, cases=tally.flushed_cases
-        )
-    departures: dict[tuple[Key, Standing], list[list[Sample]]] = defaultdict(list)
-    for subject, cell, mixture, judged, outcome in sweep.tally.mixtures():
-        samples = sweep.tally.cells[subject, cell].evidence.departures()
-        standing = sweep.add(mixture, subject, judged, outcome, samples=samples)
-        departures[mixture.key, standing].append(samples)
-    _refusals(sweep)
-    for subject, _, tally, found, judged, outcome in sweep.tally.ambiguities():
-        cases, values = tally.departed[found.readings[0]]
-        by = found.attribution
-        if by is not None:
-            by = replace(by, explained=values, values=values)
-        samples = tally.evidence.departures()
-        departing = replace(found, attribution=by, values=values)
-        standing = sweep.add(departing, subject, judged, outcome, cases=cases, samples=samples)
-        departures[found.key, standing].append(samples)
+
+def conclude(state: RunState) -> None:
+    """Record the findings on whole cells."""
+    state.pool.spare_nothing()
+    state.tally.settle()
+    _violations(state)
+    conclude_open_calls(state)
+    _flushes(state)
+    departures: SamplesOf = defaultdict(list)
+    _mixtures(state, departures)
+    _refusals(state)
+    _ambiguities(state, departures)
     for (key, standing), groups in departures.items():
-        finding, samples = sweep.findings.of(key, standing), _chosen(groups)
+        finding, samples = state.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
             finding.region = region(samples)
 
 
-def _violations(sweep: Sweep) -> None:
-    wrong: dict[tuple[Key, Standing], list[list[Sample]]] = defaultdict(list)
+def _violations(state: RunState) -> None:
+    wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
-    for subject, _, tally, found, judged, outcome in sweep.tally.violations():
-        by = found.attribution
-        if by is not None:
-            by = replace(by, explained=_explained(tally), values=tally.wrong)
+    for subject, _, tally, discrepancy, judged, outcome in state.tally.violations():
         equal = tuple(reading.name for reading in tally.evidence.others or ())
-        whole = replace(found, attribution=by, values=tally.wrong, max_ulp=tally.max_ulp, equal=equal)
+        counted = _counted(discrepancy, _explained(tally), tally.wrong)
+        whole = replace(counted, max_ulp=tally.max_ulp, equal=equal)
         assert tally.explained is not None
         piece = tally.explained.recipe if tally.explained.elsewhere is not None else None
         samples = tally.evidence.samples(piece)
-        standing = sweep.add(whole, subject, judged, outcome, cases=tally.wrong_cases, samples=samples)
+        standing = record(state, whole, subject, judged, outcome, cases=tally.wrong_cases, samples=samples)
         pieces[whole.key, standing] = piece
         wrong[whole.key, standing].append(samples)
-        finding = sweep.findings.of(whole.key, standing)
+        finding = state.findings.of(whole.key, standing)
         if finding is not None:
             finding.histogram += tally.evidence.histogram
     for (key, standing), groups in wrong.items():
-        finding = sweep.findings.of(key, standing)
+        finding = state.findings.of(key, standing)
         if finding is not None:
-            finding.region = region(_chosen(groups) + _agreeing(sweep, finding, pieces[key, standing]))
+            finding.region = region(_chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing]))
+
+
+def _flushes(state: RunState) -> None:
+    for subject, _, tally, discrepancy, judged, outcome in state.tally.flushes():
+        counted = _counted(discrepancy, tally.flushed, tally.flushed)
+        record(state, counted, subject, judged, outcome, cases=tally.flushed_cases)
+
+
+def _mixtures(state: RunState, departures: SamplesOf) -> None:
+    for subject, cell, mixture, judged, outcome in state.tally.mixtures():
+        samples = state.tally.cells[subject, cell].evidence.departures()
+        standing = record(state, mixture, subject, judged, outcome, samples=samples)
+        departures[mixture.key, standing].append(samples)
+
+
+def _ambiguities(state: RunState, departures: SamplesOf) -> None:
+    for subject, _, tally, discrepancy, judged, outcome in state.tally.ambiguities():
+        cases, values = tally.departed[discrepancy.readings[0]]
+        samples = tally.evidence.departures()
+        counted = _counted(discrepancy, values, values)
+        standing = record(state, counted, subject, judged, outcome, cases=cases, samples=samples)
+        departures[discrepancy.key, standing].append(samples)
+
+
+def _counted(discrepancy: Discrepancy, explained: int, values: int) -> Discrepancy:
+    """A discrepancy of one call with the counts of its whole cell."""
+    by = discrepancy.attribution
+    if by is not None:
+        by = replace(by, explained=explained, values=values)
+    return replace(discrepancy, attribution=by, values=values)
 
 
 def _explained(tally: CellTally) -> int:
-    """How many of a cell's wrong values were held against its recipe: those since it was found and those that were kept."""
+    """The number of a cell's wrong values that were compared with its recipe.
+
+    The kept ones, and all since the recipe was found.
+    """
     if tally.evidence.others:
         return min(tally.wrong, tally.evidence.wrong_held)
-    return sum(int(seen.wrong.sum()) for _, seen in tally.evidence.wrong)
+    return sum(int(view.wrong.sum()) for _, view in tally.evidence.wrong)
 
 
 def _chosen(groups: Sequence[Sequence[Sample]]) -> list[Sample]:
     """Samples of all cells in turn, as many with wrong values as without."""
-    found: list[Sample] = []
+    chosen: list[Sample] = []
     for has_wrong in (True, False):
         queues = [[sample for sample in group if sample.wrong.any() == has_wrong] for group in groups]
         turns = [
             queue[turn] for turn in range(max(map(len, queues), default=0)) for queue in queues if turn < len(queue)
         ]
-        found += turns[:MOST_SAMPLES]
-    return found
+        chosen += turns[:MOST_SAMPLES]
+    return chosen
 
 
-def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Sample]:
-    """Calls of other cells of the same implementation and edition, all of whose values are right."""
+def _right_elsewhere(state: RunState, finding: Finding, piece: Recipe | None) -> list[Sample]:
+    """Calls of other cells of the same implementation and edition that have only right values."""
     right = [
         (cell, subject.label, tally)
-        for (subject, cell), tally in sweep.tally.cells.items()
+        for (subject, cell), tally in state.tally.cells.items()
         if subject.name == finding.key.subject and cell.contract == finding.key.contract and not tally.wrong
     ]
     right.sort(key=lambda item: item[:2])
@@ -113,30 +127,22 @@ def _agreeing(sweep: Sweep, finding: Finding, piece: Recipe | None) -> list[Samp
     return _chosen([tally.evidence.samples(piece) for _, _, tally in right[::stride]])
 
 
-def _refusals(sweep: Sweep) -> None:
+def _refusals(state: RunState) -> None:
     def is_open(subject: Subject, tally: CellTally) -> bool:
-        return not tally.answered and subject.name not in sweep.fleet.failures
+        return not tally.answered and subject.name not in state.pool.failures
 
-    # Of those that are not judged no finding is made; but a cell that is refused whole is not one in which values differ.
-    asked = [(s, cell, tally) for s, cell, tally in sweep.tally.refusals(judged=False) if is_open(s, tally)]
-    if not sweep.options.rules.every_call:
-        asked += [(s, cell, tally) for s, cell, tally in sweep.tally.refusals() if is_open(s, tally)]
-    refused = simplest_refused(sweep, [(subject, cell) for subject, cell, _ in asked])
-    for subject, cell, tally in asked:
+    # Implementations that are not judged get no finding. But a cell that one refuses whole is not one in which values differ.
+    cells = [(s, cell, tally) for s, cell, tally in state.tally.refusals(judged=False) if is_open(s, tally)]
+    if not state.options.rules.every_call:
+        cells += [(s, cell, tally) for s, cell, tally in state.tally.refusals() if is_open(s, tally)]
+    refused = simplest_refused(state, [(subject, cell) for subject, cell, _ in cells])
+    for subject, cell, tally in cells:
         tally.simplest_refused = refused[subject, cell]
-    for subject, _, tally in sweep.tally.refusals():
-        if not tally.answered and subject.name in sweep.fleet.failures:
-            continue  # nobody left to ask whether the cell is supported
+    for subject, _, tally in state.tally.refusals():
+        if not tally.answered and subject.name in state.pool.failures:
+            continue  # no worker is left that could say whether it supports the cell
         if tally.refusal is not None and not tally.simplest_refused:
             judged, outcome = tally.refusal
             refusal = verdicts.rejected(judged, subject.name, outcome)
             if refusal is not None:
-                sweep.add(refusal, subject, judged, outcome, cases=tally.rejected)
-
-
-def simplest_refused(sweep: Sweep, asked: Iterable[tuple[Subject, Cell]]) -> dict[tuple[Subject, Cell], bool]:
-    """Whether each implementation gives no tensor for the simplest allowed call of its cell."""
-    pairs = list(dict.fromkeys(asked))
-    calls = [(subject, simplest(sweep.contract(cell.contract), cell)) for subject, cell in pairs]
-    outcomes = sweep.fleet.ask_each(calls, sweep.interrupted)
-    return {pair: outcome.kind != "tensor" for pair, outcome in zip(pairs, outcomes, strict=True)}
+                record(state, refusal, subject, judged, outcome, cases=tally.rejected)

@@ -1,4 +1,4 @@
-"""What a run really met, so that a reader can tell how far to trust its silence."""
+"""The structures, numbers and codes that the calls of a run contained, and those that they did not."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _ALWAYS = (
     *(f"tails around {width}" for width in WIDTHS),
     *(f"layout {layout}" for layout in LAYOUTS),
 )
-"""What a run can meet of structures and numbers; the codes of each type are added to it."""
+"""Structures and numbers that calls can contain; the report adds the codes of each type."""
 
 _SCALED = frozenset([
     "infinite results of finite operands", "results halfway between two codes",
     "NaN scales", "infinite scales", "negative scales",
 ])  # fmt: skip
 _BLOCKED = frozenset(["blocks with a remainder"])
-"""Of those what only editions with scales can meet, and with blocks."""
+"""Those that only calls of editions with scales, or with blocks, can contain."""
 
 
-class Trust:
-    """Counters of what was met. Codes are counted for types of 8 bits or fewer."""
+class Coverage:
+    """Counters of what the calls contained. Codes are counted for types of 8 bits or fewer."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class Trust:
             met["calls that the text leaves open"] += 1
             return
         if judged.contract.fixed_result is not None and not judged.contract.readings(call):
-            return  # answered by an implementation that stands for the text, beyond what the text has words for
+            return  # beyond the text: legal only because the reference implementation answers it
         x = call.data
         met[f"rank {len(x.shape)}"] += 1
         met[f"layout {x.layout}"] += 1
@@ -78,8 +78,8 @@ class Trust:
         self._blocks(judged)
         self._numbers(judged)
         self._ties(judged)
-        if BITS[x.dtype] <= 8 and not (known := self._codes[x.dtype])[: 1 << BITS[x.dtype]].all():
-            known[x.codes.reshape(-1)] = True
+        if BITS[x.dtype] <= 8 and not (codes := self._codes[x.dtype])[: 1 << BITS[x.dtype]].all():
+            codes[x.codes.reshape(-1)] = True
 
     def _blocks(self, judged: Judged) -> None:
         call = judged.call
@@ -109,7 +109,7 @@ class Trust:
             met["infinite results of finite operands"] += int(infinite.sum())
 
     def _ties(self, judged: Judged) -> None:
-        """Values that lie halfway between two codes of the output type, counted in one call of `TIES_EACH`."""
+        """Count values halfway between two codes of the output type, in one call of `TIES_EACH`."""
         if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
             return
         operands = judged.contract.operands(judged.call)
@@ -125,20 +125,20 @@ class Trust:
         self.met["results halfway between two codes"] += int(tie.sum())
 
     def report(self, domains: Iterable[Domain]) -> dict[str, object]:
-        """What was met with its count, and what was not of that which calls of one of the domains can have."""
+        """Counts of what was met, and what was not met although calls of the domains can contain it."""
         met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
-        beside = [_beside(domain) for domain in domains]
-        never = frozenset.intersection(*beside) if beside else frozenset()
+        impossible = [_impossible(domain) for domain in domains]
+        never = frozenset.intersection(*impossible) if impossible else frozenset()
         not_met = [name for name in _ALWAYS if not self.met[name] and name not in never]
-        for dtype, seen in sorted(self._codes.items()):
-            count, every = int(seen.sum()), 1 << BITS[dtype]
+        for dtype, codes in sorted(self._codes.items()):
+            count, every = int(codes.sum()), 1 << BITS[dtype]
             met[f"codes of {dtype}"] = count
             if count < every:
                 not_met.append(f"{every - count} of the {every} codes of {dtype}")
         return {"met": met, "not_met": not_met}
 
 
-def _beside(domain: Domain) -> frozenset[str]:
-    """What no call of the domain can have."""
+def _impossible(domain: Domain) -> frozenset[str]:
+    """Structures and numbers that no call of the domain can contain."""
     scaled = frozenset() if domain.family == "linear" else _SCALED
     return scaled if "blocked" in domain.granularities else scaled | _BLOCKED

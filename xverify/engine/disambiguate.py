@@ -1,51 +1,54 @@
-"""Calls that tell apart the readings that remain for a cell, at the end of a run.
+"""Phase: calls that tell apart the readings that remain for a cell.
 
-Each implementation is asked only what tells apart its own remaining readings, so this comes when all batches are in: the
-order in which outcomes arrive must not change what is asked.
+Each implementation gets only calls that tell apart its own remaining readings. So this comes when all batches are in: the order
+in which outcomes arrive must not change which calls are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, encode_call
+from xverify.engine.record import record
+from xverify.engine.state import SHRINK_SHARE, RunState
 from xverify.strategies import simplest
 from xverify.strategies.disambiguate import cell_call, distinguishing_calls, simplified_for_cell
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged, judge
 
-if TYPE_CHECKING:
-    from xverify.engine.run import Sweep  # which calls `tell_apart`
-
 ROUNDS = 3
-"""How often a cell's remaining readings are looked at again, with other triples."""
+"""Rounds of calls for the remaining readings of a cell, each with other triples of operands."""
 
 CELLS = 32
 """Cells whose calls go out together."""
 
 BEYOND = 1 << 40
-"""Numbers of these calls are higher than those of all others, which are earlier witnesses."""
+"""The first number of these calls, higher than all others: of equally small witnesses the lower number is kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """Calls that one implementation is asked, in their wire form."""
+    """Calls for one implementation."""
 
     subject: Subject
     contract: Contract
     calls: tuple[tuple[bytes, Call], ...]
+    """Each call with its encoded form."""
 
 
 def classes(
     contract: Contract, cell: Cell, readings: Sequence[Reading], call: Call | None = None
 ) -> list[list[Reading]]:
-    """The readings grouped by what is proven equal on the cell; groups and readings in the order given. call: the cell's, if
-    it was made already."""
+    """Group readings that are proven equal on a cell; groups and readings keep their order.
+
+    Args:
+        call: A call of the cell, if one was made already.
+    """
     if len(readings) < 2:
         return [[reading] for reading in readings]
     call = call or cell_call(contract, cell)
@@ -55,81 +58,92 @@ def classes(
     return list(groups.values())
 
 
-def remaining(sweep: Sweep, cell: Cell, tally: CellTally) -> list[Reading]:
+def remaining(state: RunState, cell: Cell, tally: CellTally) -> list[Reading]:
     """The readings that give every value of a cell so far: the admitted ones, then the others."""
-    admitted = sweep.readings_of(sweep.contract(cell.contract))
+    admitted = state.readings_of(state.contract(cell.contract))
     alive = [reading for reading in admitted if reading.name in (tally.alive or ())]
     # A reading that admits a flushed value does not give it.
     return [*([] if tally.flushed else alive), *(tally.evidence.others or ())]
 
 
-def tell_apart(sweep: Sweep, limit: Callable[[], bool]) -> None:
-    """Ask what tells apart the readings that remain for each implementation and cell, and count the answers.
+def disambiguate(state: RunState) -> None:
+    """Tell remaining readings apart within this phase's share of the budget."""
+    tell_apart(state, partial(state.out_of, 1 - SHRINK_SHARE))
 
-    To be called when no batch is under way, and before the run concludes. limit: whether the time has run out; an
-    interrupted run, or one out of time, asks less.
+
+def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
+    """Send calls that tell apart the remaining readings of each implementation and cell.
+
+    Called when no batch is under way, and before the run concludes. An interrupted run sends fewer calls.
+
+    Args:
+        limit: True if no further calls are to be sent.
     """
-    sweep.tally.settle()
-    known: dict[bytes, Judged] = {}
-    told: set[tuple[Subject, Cell]] = set()
+    state.tally.settle()
+    judged_calls: dict[bytes, Judged] = {}
+    settled: set[tuple[Subject, Cell]] = set()
     for turn in range(ROUNDS):
-        seed = (sweep.options.seed * ROUNDS + turn) % 2**32
-        asked = False
+        seed = (state.options.seed * ROUNDS + turn) % 2**32
+        any_sent = False
         before: list[tuple[str, list[_Question]]] = []
-        cells = _cells(sweep, told)
+        cells = _cells(state, settled)
         for start in range(0, len(cells), CELLS):
-            if limit() or sweep.interrupted.is_set():
-                _receive(sweep, before, known)
+            if limit() or state.interrupted.is_set():
+                _receive(state, before, judged_calls)
                 return
-            sent = _send(sweep, _questions(sweep, cells[start : start + CELLS], seed, turn, told))
-            _receive(sweep, before, known)
-            before, asked = sent, asked or bool(sent)
-        _receive(sweep, before, known)
-        if not asked:
+            sent = _send(state, _questions(state, cells[start : start + CELLS], seed, turn, settled))
+            _receive(state, before, judged_calls)
+            before, any_sent = sent, any_sent or bool(sent)
+        _receive(state, before, judged_calls)
+        if not any_sent:
             return
 
 
-Place = tuple[Subject, Cell, CellTally]
+OpenCell = tuple[Subject, Cell, CellTally]
 
 
-def _cells(sweep: Sweep, told: set[tuple[Subject, Cell]]) -> list[Place]:
-    """What may have more than one reading left, in a fixed order."""
-    places = [
+def _cells(state: RunState, settled: set[tuple[Subject, Cell]]) -> list[OpenCell]:
+    """The cells that may have more than one reading left, in a fixed order."""
+    cells = [
         (subject, cell, tally)
-        for (subject, cell), tally in sweep.tally.cells.items()
-        if (subject, cell) not in told
+        for (subject, cell), tally in state.tally.cells.items()
+        if (subject, cell) not in settled
         and not tally.open
         and tally.answered
         and tally.evidence.values
-        and sweep.tally.judged_by[subject, cell.contract]
-        and subject.name not in sweep.fleet.failures
+        and state.tally.judged_by[subject, cell.contract]
+        and subject.name not in state.pool.failures
     ]
-    return sorted(places, key=lambda place: (place[1], place[0].label))
+    return sorted(cells, key=lambda entry: (entry[1], entry[0].label))
 
 
 def _questions(
-    sweep: Sweep, places: Sequence[Place], seed: int, turn: int, told: set[tuple[Subject, Cell]]
+    state: RunState, cells: Sequence[OpenCell], seed: int, turn: int, settled: set[tuple[Subject, Cell]]
 ) -> Iterator[_Question]:
-    for subject, cell, tally in places:
-        contract = sweep.contract(cell.contract)
-        left = remaining(sweep, cell, tally)
+    for subject, cell, tally in cells:
+        contract = state.contract(cell.contract)
+        left = remaining(state, cell, tally)
         call = cell_call(contract, cell) if len(left) > 1 else None
         groups = classes(contract, cell, left, call)
         if call is None or len(groups) < 2:
-            told.add((subject, cell))
+            settled.add((subject, cell))
             continue
         # An implementation that refuses some calls of the cell may answer those whose zero point is 0.
         call = simplest(contract, cell) if tally.rejected and turn else call
-        found = distinguishing_calls(contract, call, tuple(group[0] for group in groups), seed)
-        allowed = [call for call in found.calls if contract.judge(call).verdict == "allowed"]
+        made = distinguishing_calls(contract, call, tuple(group[0] for group in groups), seed)
+        allowed = [call for call in made.calls if contract.judge(call).verdict == "allowed"]
         if not allowed:
-            tally.evidence.tried += found.tried
+            tally.evidence.tried += made.tried
             continue
         yield _Question(subject, contract, tuple((encode_call(call), call) for call in allowed))
 
 
-def _send(sweep: Sweep, questions: Iterator[_Question]) -> list[tuple[str, list[_Question]]]:
-    """Send each implementation its questions; who was asked what, in the order in which they are answered."""
+def _send(state: RunState, questions: Iterator[_Question]) -> list[tuple[str, list[_Question]]]:
+    """Send each implementation its questions.
+
+    Returns:
+        By implementation, its questions in the order in which they are answered.
+    """
     to: dict[str, list[_Question]] = {}
     for question in questions:
         to.setdefault(question.subject.name, []).append(question)
@@ -139,21 +153,21 @@ def _send(sweep: Sweep, questions: Iterator[_Question]) -> list[tuple[str, list[
             for question in listed
             for _, call in question.calls
         ]
-        sweep.fleet.workers[name].submit(requests)
+        state.pool.workers[name].submit(requests)
     return list(to.items())
 
 
-def _receive(sweep: Sweep, sent: Sequence[tuple[str, list[_Question]]], known: dict[bytes, Judged]) -> None:
+def _receive(state: RunState, sent: Sequence[tuple[str, list[_Question]]], judged_calls: dict[bytes, Judged]) -> None:
     for name, questions in sent:
-        outcomes = sweep.fleet.oldest(name, sweep.interrupted)
-        asked = [(question, blob, call) for question in questions for blob, call in question.calls]
-        for (question, blob, call), outcome in zip(asked, outcomes, strict=False):
+        outcomes = state.pool.collect_oldest(name, state.interrupted)
+        sent_calls = [(question, blob, call) for question in questions for blob, call in question.calls]
+        for (question, blob, call), outcome in zip(sent_calls, outcomes, strict=False):
             if outcome.kind == "spared":
-                sweep.spared[question.subject.label] += 1
+                state.spared_calls[question.subject.label] += 1
                 continue
-            if blob not in known:
-                known[blob] = judge(question.contract, call, BEYOND + len(known))
-            judged, subject = known[blob], question.subject
-            is_judged = sweep.fleet.judges(question.contract, subject.name)
-            for found in sweep.tally.observe(judged, subject, outcome, is_judged):
-                sweep.add(found, subject, judged, outcome)
+            if blob not in judged_calls:
+                judged_calls[blob] = judge(question.contract, call, BEYOND + len(judged_calls))
+            judged, subject = judged_calls[blob], question.subject
+            is_judged = state.pool.judges(question.contract, subject.name)
+            for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
+                record(state, discrepancy, subject, judged, outcome)

@@ -1,8 +1,8 @@
-"""Asking every implementation the same thing in several ways, at the end of a run.
+"""Phase: equal results where the same computation is asked for in several ways.
 
-Of each contract a few calls are chosen, spread over types and granularities; each goes to every implementation that the
-edition judges, together with its twins (see `xverify.strategies.equivalents`), and the answers are compared bit for bit. Only
-where they differ is a legal set computed.
+A few calls of each contract are chosen, spread over types and granularities. Each goes to every implementation that the edition
+judges, together with its twins (see `xverify.strategies.equivalents`), and the outcomes are compared bit for bit. A legal set
+is computed only where they differ.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.plan import derived_seed
+from xverify.engine.record import record
+from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
 from xverify.strategies import build
 from xverify.strategies.equivalents import Twin, joined, twins
 from xverify.strategies.structures import Range, Structure
@@ -28,13 +30,11 @@ from xverify.verify import equivalence
 from xverify.verify.findings import Subject
 from xverify.verify.verdicts import compared, judge
 
-if TYPE_CHECKING:
-    from xverify.engine.run import Sweep  # which calls `check`
-
 CALLS = 45
-"""Calls of each contract whose twins are asked for: one for each type of x and granularity of the newest edition."""
+"""Calls of each contract that get twins: one for each type of x and granularity of the newest edition."""
 
 MOST_VALUES = 1000
+"""Values of a call at most."""
 
 BATCH = 10
 """Calls that go out together, each with its twins."""
@@ -42,10 +42,16 @@ BATCH = 10
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A call that one implementation is asked on one path, and the other ways in which it is asked for the same."""
+    """A call for one implementation on one path, and its twins.
+
+    A twin asks for the same values in another way.
+    """
 
     subject: Subject
+
     number: int
+    """Position of the call among the chosen calls of its contract."""
+
     call: Call
     twins: tuple[Twin, ...]
 
@@ -57,31 +63,48 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
+    """A batch under way."""
+
     contract: Contract
+
     to: tuple[tuple[str, tuple[Question, ...]], ...]
+    """By implementation, its questions."""
 
 
-def check(sweep: Sweep, limit: Callable[[], bool]) -> int:
-    """Ask, compare, and add what differs to the run's findings; how many answers were compared with one of a twin.
+def check_equivalences(state: RunState) -> None:
+    """Compare calls with their twins within this phase's share of the budget."""
+    check(state, partial(state.out_of, 1 - SHRINK_SHARE - FINAL_SHARE / 2))
 
-    To be called when no batch is under way, and before the run concludes: an answer outside its legal set is counted in
-    its cell like any other, and said at the run's end. limit: whether the time has run out. What is asked depends on the
-    seed and on which cells the implementations answered; an interrupted run, or one out of time, asks less.
+
+def check(state: RunState, limit: Callable[[], bool]) -> int:
+    """Send calls and their twins, and record where the outcomes differ.
+
+    Called when no batch is under way, and before the run concludes: an outcome outside its legal set is counted in its cell
+    like any other, and becomes a finding when the run concludes. The calls depend on the seed and on which cells the
+    implementations answered. An interrupted run sends fewer calls.
+
+    Args:
+        limit: True if no further calls are to be sent.
+
+    Returns:
+        How many outcomes were compared with that of a twin.
     """
     count = 0
     before: _Sent | None = None
-    turns = _turns(sweep)
-    while not (limit() or sweep.interrupted.is_set()) and (turn := next(turns, None)) is not None:
+    turns = _turns(state)
+    while not (limit() or state.interrupted.is_set()) and (turn := next(turns, None)) is not None:
         contract, calls = turn
-        sent = _send(sweep, contract, calls)
-        count += _receive(sweep, before) if before is not None else 0
+        sent = _send(state, contract, calls)
+        count += _receive(state, before) if before is not None else 0
         before = sent
-    return count + (_receive(sweep, before) if before is not None else 0)
+    return count + (_receive(state, before) if before is not None else 0)
 
 
 def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
-    """Allowed calls of 2 to 1 000 values: types and granularities (or modes) in turn, their structures from the walk,
-    every other one with drawn scales and the rest with each other kind in turn."""
+    """Choose allowed calls of 2 to `MOST_VALUES` values, with structures from the walk.
+
+    Types and granularities (or modes) take turns. Every other call has drawn scales, the rest each other kind in turn.
+    """
     rng = np.random.default_rng(derived_seed(seed, contract.id, "equivalences"))
     groups: dict[tuple[str, ...], list[Structure]] = defaultdict(list)
     for structure in (*cell_structures(contract), *shape_structures(contract)):
@@ -114,10 +137,10 @@ def _with_recipe(structure: Structure, number: int, seed: int) -> Structure:
     return replace(structure, scale_recipe=recipe, zero_point_recipe="random", seed=seed)
 
 
-def _turns(sweep: Sweep) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
+def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
     """A batch of each contract in turn, so that time that runs out is divided among them."""
     streams = [
-        (contract, iter(enumerate(base_calls(contract, sweep.options.seed)))) for contract in sweep.options.contracts
+        (contract, iter(enumerate(base_calls(contract, state.options.seed)))) for contract in state.options.contracts
     ]
     while streams:
         batches = [(contract, stream, list(islice(stream, BATCH))) for contract, stream in streams]
@@ -125,78 +148,82 @@ def _turns(sweep: Sweep) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
         yield from ((contract, batch) for contract, _, batch in batches if batch)
 
 
-# -- asking -------------------------------------------------------------------------------------------------
+# -- sending ------------------------------------------------------------------------------------------------
 
 
-def _send(sweep: Sweep, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
-    """Send the calls and their twins to every implementation that the contract judges, each path taking its share."""
-    fleet = sweep.fleet
-    asked = [(number, call, twins(contract, call)) for number, call in calls]
-    every = (one for _, call, others in asked for one in (call, *(c for twin in others for c in twin.calls)))
-    # A user's own edition is asked as the one that implementations know.
+def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
+    """Send calls and twins to every implementation that the contract judges, each path its share."""
+    pool = state.pool
+    groups = [(number, call, twins(contract, call)) for number, call in calls]
+    every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
+    # A user's own edition is sent under the id that implementations know.
     asked_as = {contract.id: contract.asked_as}
     blobs = {id(call): encode_call(call.under(asked_as.get(call.contract, call.contract))) for call in every}
     to = []
-    for oracle in fleet.answering(contract.id):
-        worker = fleet.workers[oracle.name]
-        if worker.failed or not fleet.judges(contract, oracle.name):
+    for oracle in pool.answering(contract.id):
+        worker = pool.workers[oracle.name]
+        if worker.failed or not pool.judges(contract, oracle.name):
             continue
         questions = []
-        for number, call, others in asked:
-            for path, subject in zip(oracle.paths, fleet.subjects[oracle.name], strict=True):
+        for number, call, others in groups:
+            for path, subject in zip(oracle.paths, pool.subjects[oracle.name], strict=True):
                 if int((number + 1) * path.share) > int(number * path.share):
-                    chosen = twins_for(sweep, contract, subject, others)
+                    chosen = twins_for(state, contract, subject, others)
                     questions.append(Question(subject, number, call, chosen))
         worker.submit([(blobs[id(call)], q.subject.options) for q in questions for call in q.calls])
         to.append((oracle.name, tuple(questions)))
     return _Sent(contract, tuple(to))
 
 
-def twins_for(sweep: Sweep, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
-    """The twins that an implementation is asked: those of the call's own edition, and one in the next edition that judges
-    it. Equality is transitive, so a change between two editions is then seen once, where it happens."""
+def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
+    """The twins for one implementation: those of the own edition, and one of the next that judges it.
+
+    Equality is transitive, so a change between two editions is then seen once, where it happens.
+    """
     own = tuple(twin for twin in others if twin.kind != "edition")
-    known = {one.id: one for one in sweep.options.contracts}
-    order = {identity: place for place, identity in enumerate(contracts.ids())}
+    by_id = {edition.id: edition for edition in state.options.contracts}
+    order = {identity: index for index, identity in enumerate(contracts.ids())}
     for twin in others[len(own) :]:
         (call,) = twin.calls
         later = order.get(call.contract, 0) > order.get(contract.id, len(order))
-        if not later or call.contract not in known or not _takes(sweep, known[call.contract], subject, call):
+        if not later or call.contract not in by_id or not _takes(state, by_id[call.contract], subject, call):
             continue
         return (*own, twin)
     return own
 
 
-def _takes(sweep: Sweep, contract: Contract, subject: Subject, call: Call) -> bool:
-    """Whether an edition judges the implementation, which takes its calls, and is not known to refuse that cell."""
-    fleet = sweep.fleet
-    if not fleet.judges(contract, subject.name) or fleet.oracles[subject.name] not in fleet.answering(contract.id):
+def _takes(state: RunState, contract: Contract, subject: Subject, call: Call) -> bool:
+    """True if an edition judges the implementation, and that takes its calls and did not refuse the cell."""
+    pool = state.pool
+    if not pool.judges(contract, subject.name) or pool.oracles[subject.name] not in pool.answering(contract.id):
         return False
-    tally = sweep.tally.cells.get((subject, contract.cell(call)))
+    tally = state.tally.cells.get((subject, contract.cell(call)))
     return tally is None or tally.answered > 0
 
 
 # -- comparing ----------------------------------------------------------------------------------------------
 
 
-def _receive(sweep: Sweep, sent: _Sent) -> int:
+def _receive(state: RunState, sent: _Sent) -> int:
     count = 0
     for name, questions in sent.to:
-        outcomes = iter(sweep.fleet.oldest(name, sweep.interrupted))
+        outcomes = iter(state.pool.collect_oldest(name, state.interrupted))
         for question in questions:
-            given = list(islice(outcomes, len(question.calls)))
-            if len(given) == len(question.calls):
-                count += _compare(sweep, sent.contract, question, given)
+            answers = list(islice(outcomes, len(question.calls)))
+            if len(answers) == len(question.calls):
+                count += _compare(state, sent.contract, question, answers)
     return count
 
 
-def _compare(sweep: Sweep, contract: Contract, question: Question, given: Sequence[Outcome]) -> int:
-    """Compare the answers to one question; of the twins of one kind the first that differs is said, since what they have
-    in common is what differs."""
+def _compare(state: RunState, contract: Contract, question: Question, answers: Sequence[Outcome]) -> int:
+    """Compare the outcomes of a call and its twins.
+
+    Only the first twin of a kind that differs is recorded, since the cause is what the twins of a kind have in common.
+    """
     judged, count = None, 0
-    outcome, rest = given[0], iter(given[1:])
-    said: set[str] = set()
-    passed_on: set[int] = set()
+    outcome, rest = answers[0], iter(answers[1:])
+    recorded: set[str] = set()
+    counted: set[int] = set()
     for twin in question.twins:
         pieces = list(islice(rest, len(twin.calls)))
         other = joined(twin, pieces)
@@ -204,26 +231,28 @@ def _compare(sweep: Sweep, contract: Contract, question: Question, given: Sequen
         if equivalence.same(outcome, other):
             continue
         for call, answer in ((question.call, outcome), *zip(twin.calls, pieces, strict=True)):
-            if id(answer) not in passed_on:
-                passed_on.add(id(answer))
-                _pass_on(sweep, question, call, answer)
+            if id(answer) not in counted:
+                counted.add(id(answer))
+                _count_wrong(state, question, call, answer)
         judged = judged or judge(contract, question.call, question.number)
-        found = equivalence.differs(judged, question.subject.name, twin, outcome, other)
-        if found is not None and twin.kind not in said:
-            said.add(twin.kind)
-            sweep.add(found, question.subject, judged, outcome)
+        discrepancy = equivalence.differs(judged, question.subject.name, twin, outcome, other)
+        if discrepancy is not None and twin.kind not in recorded:
+            recorded.add(twin.kind)
+            record(state, discrepancy, question.subject, judged, outcome)
     return count
 
 
-def _pass_on(sweep: Sweep, question: Question, call: Call, outcome: Outcome) -> None:
-    """Have the ordinary judgement count an answer that is wrong by itself, or a death: nobody else may have asked that
-    call. Right answers are not counted, as they tell a cell nothing new."""
+def _count_wrong(state: RunState, question: Question, call: Call, outcome: Outcome) -> None:
+    """Count a wrong outcome, or a death, in its cell, since no other phase may have made the call.
+
+    Right outcomes are not counted, as they tell nothing new about a cell.
+    """
     if outcome.tensor is None and outcome.kind not in ("crash", "hang"):
         return
-    contract = next(one for one in sweep.options.contracts if one.id == call.contract)
+    contract = state.contract(call.contract)
     judged = judge(contract, call, question.number)
     comparison = compared(judged, outcome)
     if comparison is not None and not comparison.wrong_values:
         return
-    for found in sweep.tally.observe(judged, question.subject, outcome, True):
-        sweep.add(found, question.subject, judged, outcome)
+    for discrepancy in state.tally.observe(judged, question.subject, outcome, True):
+        record(state, discrepancy, question.subject, judged, outcome)

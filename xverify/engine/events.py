@@ -1,10 +1,12 @@
-"""What the engine says while it works. A consumer is any callable that takes an event."""
+"""Events that the engine emits while it works. A consumer is any callable that takes an event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from xverify.workers.events import WorkerFailed, WorkerReady
 
 
 @dataclass(frozen=True)
@@ -13,28 +15,23 @@ class SweepStarted:
     contracts: tuple[str, ...]
     subjects: tuple[str, ...]
     budget: float | None
+    """Seconds."""
+
     cases: int | None
 
 
 @dataclass(frozen=True)
-class WorkerReady:
-    name: str
-    version: str
-
-
-@dataclass(frozen=True)
-class WorkerFailed:
-    name: str
-    sentence: str
-
-
-@dataclass(frozen=True)
 class Progressed:
+    """A batch was judged. All counts are totals since the run began."""
+
     phase: str
+    """The part of the plan that made the batch's last call."""
+
     cases: int
     values: int
     findings: int
     elapsed: float
+    """Seconds since the run began."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +45,31 @@ class FindingFound:
 
 @dataclass(frozen=True)
 class FaultSeen:
-    """The first sign that an implementation is wrong; findings come later. origin: what made the call; seconds: since the run
-    began."""
+    """The first sign that an implementation is wrong. The finding follows when the run concludes."""
 
     subject: str
     contract: str
     origin: str
+    """The part of the plan that made the call, and its number there."""
+
     seconds: float
+    """Seconds since the run began."""
 
 
 @dataclass(frozen=True)
 class ShrinkStarted:
     count: int
+    """Findings to shrink."""
 
 
 @dataclass(frozen=True)
 class FindingShrunk:
     id: str
     evaluations: int
+    """Calls that were tried."""
+
     minimal: bool
+    """True if no smaller call that shrinking tries shows the finding."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +89,17 @@ Event = (
     | SweepFinished
 )
 Consumer = Callable[[Event], None]
+
+__all__ = [
+    "Consumer",
+    "Event",
+    "FaultSeen",
+    "FindingFound",
+    "FindingShrunk",
+    "Progressed",
+    "ShrinkStarted",
+    "SweepFinished",
+    "SweepStarted",
+    "WorkerFailed",
+    "WorkerReady",
+]

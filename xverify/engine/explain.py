@@ -1,4 +1,4 @@
-"""One value explained: what every reading gives for a triple of operands, what is legal by which clause, who gives what."""
+"""One value explained: the result of every reading, its legality, and who gives it."""
 
 from __future__ import annotations
 
@@ -27,21 +27,29 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 ORACLE_SECONDS = 60.0
-"""How long one implementation may take to start and answer."""
+"""Seconds for one implementation to start and answer."""
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Bits that some reading gives. legal: None where the edition forbids the call or leaves it or this zero open. clause: by
-    which the bits are legal, which they contradict, or which is silent. ulp: distance from the nearest of the admitted bits, -1
-    when one is NaN."""
+    """A code that some reading gives."""
 
     code: int
+
     legal: bool | None
+    """None where the edition forbids the call, leaves it open, or leaves this zero open."""
+
     clause: Clause
+    """The clause that makes the code legal, that it contradicts, or that is silent about it."""
+
     ulp: int
+    """Distance in ULP from the nearest admitted code; -1 if one of them is NaN."""
+
     admitted: tuple[Reading, ...]
+    """The admitted readings that give the code."""
+
     others: tuple[Reading, ...]
+    """The other readings that give the code."""
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -50,39 +58,49 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """problem: why no reading can be evaluated, or "". subnormal: the clause that leaves a subnormal result open, when there
-    is one. assumed: what the user did not say and was assumed, or had to be rounded; a few words each."""
+    """The results of all readings for one call."""
 
     contract: Contract
     call: Call
+
     assumed: tuple[str, ...]
+    """Operands that the user left out and that were assumed, or that were rounded; a few words each."""
+
     judgement: Judgement
     out_dtype: str
     results: tuple[Result, ...]
+
     subnormal: Clause | None = None
+    """The clause that leaves a subnormal result open, if there is one."""
+
     problem: str = ""
+    """Why no reading can be evaluated, or ""."""
 
     def result_of(self, code: int) -> Result | None:
-        """The readings that give a code; None when no known reading does."""
+        """The readings that give a code; None if no known reading does."""
         wanted = _canonical(code, self.out_dtype)
         return next((result for result in self.results if result.code == wanted), None)
 
     def leaves_open(self, code: int) -> bool:
-        """Whether the code is the zero that comes of flushing a subnormal result, and no reading that is admitted gives it."""
+        """True if the code is a flushed subnormal result that no admitted reading gives."""
         admitted = [result.code for result in self.results if result.admitted]
         return self.subnormal is not None and code not in admitted and _is_flushed(code, admitted, self.out_dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What one implementation gives, on the ways through it that agree. outcome: None when it gave none, and ``problem`` says
-    why. code: of the values, when it gave a tensor of the due type whose values are all the same."""
+    """The outcome of one implementation on paths that agree."""
 
     name: str
     version: str
     paths: tuple[str, ...]
+
     outcome: Outcome | None
+    """None if it gave none; ``problem`` then says why."""
+
     code: int | None = None
+    """The code of its values, if it gave a tensor of the right type whose values are all the same."""
+
     problem: str = ""
 
 
@@ -90,13 +108,16 @@ class Answer:
 
 
 def recipes(contract: Contract, call: Call) -> Sequence[Reading]:
-    """The known readings that the edition does not admit for this call: of a linear formula those that differ from an
-    admitted one in at most two stages, the nearest and simplest first; of a range formula all."""
+    """The known readings that the edition does not admit for this call.
+
+    For a linear formula those that differ from an admitted one in at most two stages, the nearest and simplest first. For a
+    range formula all of them.
+    """
     admitted = contract.readings(call)
     names = {reading.name for reading in admitted}
     start = [reading for reading in admitted if isinstance(reading, Stepwise)]
     others = [reading for reading in neighbours(contract, call) if reading.name not in names]
-    # A stable sort: of equally near ones the simplest stays first; range recipes have an order of their own.
+    # The sort is stable: of equally near readings the simplest stays first; range recipes keep their own order.
     return sorted(others, key=lambda reading: _departures(reading, start))
 
 
@@ -107,8 +128,10 @@ def _departures(reading: Reading, start: Sequence[Stepwise]) -> int:
 
 
 def explain(contract: Contract, call: Call, assumed: tuple[str, ...] = ()) -> Explanation:
-    """What every reading gives for a call whose values all have the same operands: bits in which readings agree are one
-    result, the legal ones first, the others in the order in which attribution prefers their readings."""
+    """Evaluate every reading for a call whose values all have the same operands.
+
+    Readings that agree are one result. Legal results come first, the others in the order in which attribution prefers them.
+    """
     judgement = contract.judge(call)
     try:
         if "mode" in call.attributes and call.attributes["mode"] not in contract.domain.modes:
@@ -140,23 +163,23 @@ def explain(contract: Contract, call: Call, assumed: tuple[str, ...] = ()) -> Ex
 
 
 def _is_flushed(code: int, admitted: Iterable[int], dtype: str) -> bool:
-    """Whether the code is the zero that comes of a subnormal one among the admitted."""
+    """True if the code is the zero to which a subnormal code among the admitted ones is flushed."""
     sign = 1 << (BITS[dtype] - 1)
     return any(_is_subnormal_code(other, dtype) and other & sign == code for other in admitted)
 
 
 def _by_bits(readings: Sequence[Reading], operands: Operands) -> dict[int, list[Reading]]:
-    """The readings by the code that they give; those proven equal are evaluated once."""
+    """Group readings by the code that they give; those proven equal are evaluated once."""
     first = (0,) * len(operands.shape)
-    known: dict[Reading, int] = {}
-    found: dict[int, list[Reading]] = {}
+    code_of: dict[Reading, int] = {}
+    by_code: dict[int, list[Reading]] = {}
     for reading in readings:
         simple = reading.simplified(operands)
-        if simple not in known:
+        if simple not in code_of:
             codes: Any = simple.evaluate(operands)
-            known[simple] = _canonical(int(codes[first]), operands.output_dtype)
-        found.setdefault(known[simple], []).append(reading)
-    return found
+            code_of[simple] = _canonical(int(codes[first]), operands.output_dtype)
+        by_code.setdefault(code_of[simple], []).append(reading)
+    return by_code
 
 
 def _canonical(code: int, dtype: str) -> int:
@@ -164,14 +187,14 @@ def _canonical(code: int, dtype: str) -> int:
 
 
 def _distance(code: int, admitted: Mapping[int, object], dtype: str) -> int:
-    """ULP from the nearest of the admitted codes; -1 when that is no number."""
-    nearest_ones = np.array(list(admitted), code_dtype(dtype))
-    distances = ulp_distance(np.full_like(nearest_ones, code), nearest_ones, dtype)
+    """Distance in ULP from the nearest admitted code; -1 if none is a number."""
+    others = np.array(list(admitted), code_dtype(dtype))
+    distances = ulp_distance(np.full_like(others, code), others, dtype)
     return int(min((d for d in distances if d >= 0), default=-1))
 
 
 def _is_subnormal_code(code: int, dtype: str) -> bool:
-    """Whether one code is a subnormal number."""
+    """True if the code is a subnormal number."""
     return bool(is_subnormal(np.array([code], code_dtype(dtype)), dtype)[0])
 
 
@@ -179,16 +202,23 @@ def _is_subnormal_code(code: int, dtype: str) -> bool:
 
 
 def implementations(contract: Contract, names: Sequence[str]) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
-    """The implementations to ask (of those named, or of all), and a sentence for each that cannot be asked.
+    """Choose the implementations that answer.
 
-    Raises UsageError for an unknown name.
+    Args:
+        names: Names of implementations; all if there are none.
+
+    Returns:
+        The implementations, and a sentence for each that cannot answer.
+
+    Raises:
+        UsageError: A name is unknown.
     """
-    known = all_oracles()
+    oracles = all_oracles()
     chosen, sentences = [], []
-    for name in names or known:
-        if name not in known:
-            raise UsageError(f"no implementation is called {name!r}{nearest(name, known)}; see: xverify oracles")
-        oracle = known[name]
+    for name in names or oracles:
+        if name not in oracles:
+            raise UsageError(f"no implementation is called {name!r}{nearest(name, oracles)}; see: xverify oracles")
+        oracle = oracles[name]
         if not answers(oracle, contract.asked_as):
             if names:
                 sentences.append(f"{name} does not take calls of {contract.asked_as}")
@@ -202,7 +232,12 @@ def implementations(contract: Contract, names: Sequence[str]) -> tuple[tuple[Ora
 def ask(
     explanation: Explanation, oracles: Sequence[Oracle], directory: Path, limit: float = ORACLE_SECONDS
 ) -> list[Answer]:
-    """What the implementations give, each in a worker of its own, all at once; ``limit``: seconds for each."""
+    """Get the outcomes of the implementations, each in a worker of its own, all at once.
+
+    Args:
+        directory: Where the workers keep their files.
+        limit: Seconds for each implementation.
+    """
     call = explanation.call.under(explanation.contract.asked_as)
     limits = Limits(call=min(10.0, limit), start=limit)
     workers = [Worker(oracle, directory, limits=limits) for oracle in oracles]
@@ -228,19 +263,19 @@ def _answers(explanation: Explanation, worker: Worker, until: float, limit: floa
         return [Answer(oracle.name, version, (), None, problem=str(error))]
     merged: list[tuple[Outcome, list[str]]] = []
     for path, outcome in zip(oracle.paths, outcomes, strict=True):
-        same = next((paths for known, paths in merged if known.same(outcome)), None)
+        same = next((paths for other, paths in merged if other.same(outcome)), None)
         if same is None:
             merged.append((outcome, [path.options]))
         else:
             same.append(path.options)
     return [
-        Answer(oracle.name, version, tuple(paths), outcome, _one_code(explanation, outcome))
+        Answer(oracle.name, version, tuple(paths), outcome, _single_code(explanation, outcome))
         for outcome, paths in merged
     ]
 
 
-def _one_code(explanation: Explanation, outcome: Outcome) -> int | None:
-    """The code of a tensor of the due type and shape, if all its values are the same."""
+def _single_code(explanation: Explanation, outcome: Outcome) -> int | None:
+    """The code of a tensor of the right type and shape, if all its values are the same."""
     got = outcome.tensor
     if got is None or got.dtype != explanation.out_dtype or got.shape != explanation.call.data.shape:
         return None

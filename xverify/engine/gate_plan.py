@@ -1,7 +1,7 @@
-"""What a gate asks, in which order: a mistake of any kind should meet a call that shows it among the first few hundred.
+"""The calls of a gate, in order: a fault of any kind should show among the first few hundred.
 
-So the parts of the walk take turns, each in an order drawn from the seed: one that goes through the cells type by type, or
-through the shapes rank by rank, comes late to what only its end shows.
+So the parts of the walk take turns, each in an order drawn from the seed. A walk through the cells type by type, or through
+the shapes rank by rank, would find a fault late that only its end shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.engine.plan import (
-    Case,
     derived_seed,
     hypothesis_cases,
     lap_cases,
@@ -33,6 +32,7 @@ from xverify.strategies.walk import (
     shape_structures,
     special_structures,
 )
+from xverify.workers.case import Case
 
 T = TypeVar("T")
 
@@ -43,23 +43,28 @@ BROKEN_EACH = 60
 """Ways of breaking, or opening, each clause."""
 
 WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
-"""From which number the calls of each phase are counted, so that the numbers of a contract's calls differ."""
+"""The first number of the calls of each phase, so that all numbers of a contract's calls differ."""
 
 
 def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
-    """The witnesses of what is known already."""
+    """The witnesses of the ledger."""
     return numbered(iter([[Case(call, 0, "ledger") for call in calls]]), WITNESSES)
 
 
 def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 0) -> Iterator[list[Case]]:
-    """The whole walk of an edition, once. within: its domain, or a narrower one; turn: how often it was walked before."""
+    """The whole walk of an edition, once.
+
+    Args:
+        within: The edition's domain, or a narrower one.
+        turn: How often it was walked before.
+    """
     return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
 
 
 def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
     """Rounds of Hypothesis, without end."""
     rounds = hypothesis_cases(replace(contract, domain=within), run_seed)
-    # The legal sets that steered them are the text's; a gate may hold to more.
+    # Hypothesis was steered by the legal sets of the text; a gate may hold a kernel to a reference implementation.
     return numbered(([replace(case, legal=None) for case in cases] for cases in rounds), DRAWN)
 
 
@@ -67,7 +72,7 @@ def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Ca
     narrow = replace(contract, domain=within)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
     structures = _shuffled(shape_structures(narrow), rng)
-    # A large call costs as much as a chunk of others, and few are of any one type: they have turns of their own, one at a time.
+    # A large call costs as much as a chunk of others, and there are few of each type: so they take turns one at a time.
     large = [structure for structure in structures if structure.shape in LARGE_SHAPES]
     small = [structure for structure in structures if structure.shape not in LARGE_SHAPES]
     parts = [
@@ -81,20 +86,23 @@ def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Ca
     ]
     while parts:
         for part in list(parts):
-            some = next(part, [])
-            if some:
-                yield some
+            chunk = next(part, [])
+            if chunk:
+                yield chunk
             else:
                 parts.remove(part)
 
 
 def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:
     listed = list(items)
-    return [listed[place] for place in rng.permutation(len(listed))]
+    return [listed[index] for index in rng.permutation(len(listed))]
 
 
 def _shuffled_cases(made: Callable[[], Iterable[Case]], rng: np.random.Generator) -> Iterator[list[Case]]:
-    """Made when the first of them is asked for: the first verdict does not wait for it."""
+    """Cases in a drawn order.
+
+    They are made when the first is needed, so that the first verdict does not wait for them.
+    """
     rest = iter(_shuffled(made(), rng))
-    while some := list(islice(rest, CHUNK)):
-        yield some
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk

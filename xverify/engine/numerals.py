@@ -1,4 +1,7 @@
-"""Numbers as a user types them, to the bits of a dtype: decimals, C's hex floats, bits; rounded once, from the text itself."""
+"""Numbers that a user types, converted to the bits of a dtype: decimals, C hex floats, bits.
+
+Each is rounded once.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,20 @@ _HEX = re.compile(r"(?P<sign>[+-]?)0x(?P<whole>[0-9a-f]*)\.?(?P<part>[0-9a-f]*)(
 _SPECIAL = re.compile(r"(?P<sign>[+-]?)(?P<name>nan|inf|infinity)")
 
 MOST_CHARACTERS, MOST_EXPONENT = 1000, 5000
-"""Of a number that is read exactly: far beyond every dtype, and no work at all."""
+"""Length and exponent of a number at most: far beyond every dtype, and quick to read exactly."""
 
 
 @dataclass(frozen=True)
 class Numeral:
-    """What was typed. value: the exact number, None for bits and for what is not finite; bits: None unless typed."""
+    """A number as the user typed it."""
 
     text: str
+
     value: Fraction | None = None
+    """The exact number; None for bits, infinities and NaN."""
+
     bits: int | None = None
+    """The bits, if the user typed bits."""
 
     @property
     def negative(self) -> bool:
@@ -45,9 +52,13 @@ class Numeral:
 
 
 def numeral(text: str, role: str) -> Numeral:
-    """Read "0.1", "1e-3", "0x1.ec2efap+2", "bits:0x3f800000", "nan", "-inf", "-0.0"; ``role`` names it in errors.
+    """Parse a number such as "0.1", "1e-3", "0x1.ec2efap+2", "bits:0x3f800000", "nan", "-inf" or "-0.0".
 
-    Raises UsageError for anything else.
+    Args:
+        role: Names the number in errors.
+
+    Raises:
+        UsageError: The text is none of these.
     """
     plain = text.strip().lower()
     if plain.startswith("bits:"):
@@ -57,28 +68,35 @@ def numeral(text: str, role: str) -> Numeral:
             raise UsageError(f"{role}: after bits: comes a whole number such as 0x3f800000, not {text[5:]!r}") from None
     if _SPECIAL.fullmatch(plain):
         return Numeral(plain)
-    found = _DECIMAL.fullmatch(plain) or _HEX.fullmatch(plain)
-    if not found:
+    parts = _DECIMAL.fullmatch(plain) or _HEX.fullmatch(plain)
+    if not parts:
         raise UsageError(
             f"{role} is a number such as 218, 0.1, 1e-3, 0x1.ec2efap+2, nan, -inf, or the bits as bits:0x3f800000, "
             f"not {text[:60]!r}"
         )
-    if len(plain) > MOST_CHARACTERS or abs(int(found["exponent"] or 0)) > MOST_EXPONENT:
+    if len(plain) > MOST_CHARACTERS or abs(int(parts["exponent"] or 0)) > MOST_EXPONENT:
         raise UsageError(f"{role}: {text[:60]!r} has more digits, or a larger exponent, than any number here")
-    if found.re is _DECIMAL:
+    if parts.re is _DECIMAL:
         return Numeral(plain, Fraction(plain))
-    digits = found["whole"] + found["part"]
+    digits = parts["whole"] + parts["part"]
     if not digits:
         raise UsageError(f"{role}: {text[:60]!r} has no digits")
-    value = Fraction(int(digits, 16)) * Fraction(2) ** (int(found["exponent"] or 0) - 4 * len(found["part"]))
-    return Numeral(plain, -value if found["sign"] == "-" else value)
+    value = Fraction(int(digits, 16)) * Fraction(2) ** (int(parts["exponent"] or 0) - 4 * len(parts["part"]))
+    return Numeral(plain, -value if parts["sign"] == "-" else value)
 
 
 def code_of(number: Numeral, dtype: str, role: str) -> int:
-    """The code of a number in a dtype: for floats rounded once, to nearest even, as IEEE 754 has it.
+    """The code of a number in a dtype. Floats are rounded once, to nearest even.
 
-    Raises UsageError for bits that the dtype does not have, a number out of its range, an integer type's fraction, and an
-    infinity or NaN that the type lacks.
+    Args:
+        role: Names the number in errors.
+
+    Raises:
+        UsageError: The dtype has no such bits, infinity or NaN, the number is out of its range, or it is an integer type and the
+            number a fraction.
+
+    Source:
+        IEEE 754-2019, 4.3.1.
     """
     if number.bits is not None:
         if not 0 <= number.bits < 1 << BITS[dtype]:
@@ -102,7 +120,7 @@ def code_of(number: Numeral, dtype: str, role: str) -> int:
 
 
 def holds(number: Numeral, dtype: str) -> bool:
-    """Whether the dtype has exactly that number (or those bits)."""
+    """True if the dtype has exactly that number, or those bits."""
     try:
         code = code_of(number, dtype, "")
     except UsageError:
@@ -145,9 +163,9 @@ def _range(dtype: str) -> str:
 
 
 def _nearest(magnitude: Fraction, dtype: str) -> int | None:
-    """The code of the nearest number, of two the even one; None when that is beyond the finite ones.
+    """The code of the nearest number, ties to even; None if it is beyond the finite numbers.
 
-    For float32, float16 and bfloat16 by IEEE 754's definition of rounding: a multiple of the last place of the binade.
+    For float32, float16 and bfloat16 the nearest multiple of the unit in the last place of the binade (IEEE 754).
     """
     if dtype not in FLOATS:
         return _nearest_listed(magnitude, dtype)
@@ -166,15 +184,15 @@ def _floor_log2(magnitude: Fraction) -> int:
 
 @cache
 def _magnitudes(dtype: str) -> tuple[tuple[Fraction, int], ...]:
-    """Every finite magnitude of a float of 8 bits or fewer with its code, in order."""
+    """Every finite magnitude of a float of 8 bits or fewer with its code, in ascending order."""
     count = 1 << (BITS[dtype] - _has_sign(dtype))
     numbers = ((exact(dtype, code), code) for code in range(count))
     return tuple(sorted((value, code) for value, code in numbers if value is not None))
 
 
 def _nearest_listed(magnitude: Fraction, dtype: str) -> int | None:
-    known = _magnitudes(dtype)
-    largest, below = known[-1][0], known[-2][0]
+    magnitudes = _magnitudes(dtype)
+    largest, below = magnitudes[-1][0], magnitudes[-2][0]
     if magnitude - largest >= (largest - below) / 2 or (not _has_sign(dtype) and magnitude <= 0):
         return None
-    return min(known, key=lambda entry: (abs(entry[0] - magnitude), entry[1] & 1))[1]
+    return min(magnitudes, key=lambda entry: (abs(entry[0] - magnitude), entry[1] & 1))[1]

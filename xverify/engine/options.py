@@ -1,4 +1,4 @@
-"""What a run is asked for, and with what patience."""
+"""The options of a run."""
 
 from __future__ import annotations
 
@@ -6,32 +6,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xverify.contracts.model import Contract
-from xverify.engine.pool import MakeWorker
 from xverify.engine.rules import Rules
 from xverify.oracles.protocol import Oracle
+from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a sweep or a gate was asked for.
-
-    budget in seconds, or cases; with cases the result depends on the seed only. texts: the contracts as their documents have
-    them, where ``contracts`` judge by something else. worker: what makes a worker. left_out: a sentence for each thing that was
-    wanted and is not asked, or is judged by less than it could be.
-    """
+    """The options of a sweep, or of the run of a gate."""
 
     contracts: tuple[Contract, ...]
     oracles: tuple[Oracle, ...]
+
     directory: Path
+    """Where the report, the scripts and the workers' files are written."""
+
     run_id: str
+
     command: str
+    """The command line, for the report."""
+
     seed: int = 0
+
     budget: float = 60.0
+    """Seconds for the whole run."""
+
     cases: int | None = None
+    """How many cases to make, in place of the budget; the result then depends on the seed only."""
+
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
+
     texts: tuple[Contract, ...] = ()
+    """The contracts as their documents define them, if ``contracts`` judge by a reference implementation instead."""
+
     worker: MakeWorker = Worker
+    """Makes the worker of each implementation."""
+
     left_out: tuple[str, ...] = ()
+    """A sentence for each implementation or edition that the user wanted and the run leaves out or judges less fully."""

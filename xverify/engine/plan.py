@@ -1,11 +1,11 @@
-"""Which calls a sweep makes of a contract, in which order: walk, spoiled calls, Hypothesis."""
+"""The calls that a sweep makes of a contract, in order: walk, invalid calls, Hypothesis."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Any
 
@@ -34,13 +34,13 @@ from xverify.strategies.walk import (
     special_structures,
 )
 from xverify.verify.legal import Legal, legal_set
+from xverify.workers.case import Case
 
 BATCH = 64
 """Calls that go to the workers together."""
 
 SURROUNDED_EACH = 4
-"""Of the calls that go together, those in surroundings: each costs an implementation as much as a hundred others, since it
-has to read a graph, but it is seldom the one that is waited for."""
+"""Calls in surroundings in each batch. Each costs an implementation as much as a hundred others, since it reads a graph."""
 
 SPOILED_EACH = 16
 """Calls that break, or open, each clause in the deterministic part."""
@@ -52,69 +52,63 @@ EXAMPLES = 200
 """Hypothesis examples in a round."""
 
 MOST_LEFT = 4
-"""Readings, of those that the probes leave, whose distance from the first is a target."""
+"""Readings that the probes do not exclude whose distance from the first reading Hypothesis maximises."""
 
 SEEDS_EACH = 5
-"""Calls made of each structure that Hypothesis draws: drawing costs more than building."""
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A call, its number in its contract's sequence, and the phase that made it; its legal set if that is known already.
-    places, more: of a call of the lap over the cells, see `xverify.strategies.lap.Probe`."""
-
-    call: Call
-    number: int
-    phase: str
-    legal: Legal | None = None
-    places: NDArray[np.int64] | None = None
-    more: bool = False
+"""Calls for each structure that Hypothesis draws: drawing costs more than building."""
 
 
 def derived_seed(run_seed: int, *parts: object) -> int:
-    """A seed that depends on the run's and on what it is for."""
+    """A seed that depends on the run's seed and on its purpose.
+
+    Args:
+        parts: The purpose, as values with a stable `str`.
+    """
     text = "/".join(map(str, (run_seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def batches(contract: Contract, run_seed: int, surrounded: bool = False) -> Iterator[list[Case]]:
-    """Batches of cases of a sweep, without end; the same for the same contract and seed. surrounded: whether some are in
-    surroundings."""
+    """Make the batches of a sweep, without end; the same for the same contract and seed.
+
+    Args:
+        surrounded: True to add calls in surroundings to each batch.
+    """
     calls = _in_turn(contract, run_seed)
     return numbered(_mixed(calls, surrounded_cases(contract, run_seed)) if surrounded else calls)
 
 
 def surrounded_cases(contract: Contract, run_seed: int) -> Iterator[Case]:
-    """Calls in surroundings, without end unless the edition has none."""
+    """Make calls in surroundings, without end unless the edition has none."""
     for call in surrounded_calls(contract, derived_seed(run_seed, contract.id, "surrounded")):
         yield Case(call, 0, "surrounded")
 
 
 def _mixed(calls: Iterator[list[Case]], others: Iterator[Case]) -> Iterator[list[Case]]:
-    """Batches of the usual size that end with a few of the others."""
+    """Batches of the usual size that end with `SURROUNDED_EACH` of the others."""
     usual = chain.from_iterable(calls)
     while made := list(islice(usual, BATCH - SURROUNDED_EACH)):
         yield [*made, *islice(others, SURROUNDED_EACH)]
 
 
 def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]]:
-    """Cases in batches of the usual size, counted from ``first``."""
+    """Cut cases into batches of the usual size, and number them from ``first``."""
     numbers = count(first)
     for made in calls:
         cases = [replace(case, number=next(numbers)) for case in made]
-        for place in range(0, len(cases), BATCH):
-            yield cases[place : place + BATCH]
+        for begin in range(0, len(cases), BATCH):
+            yield cases[begin : begin + BATCH]
 
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     cells = lap_cases(lap(contract), BATCH - 1)  # leaves room for a large call
     structures = list(shape_structures(contract))
     large = structure_cases(contract, iter([s for s in structures if s.shape in LARGE_SHAPES]), "walk large", 1)
-    # What is forbidden or left open comes early, and a large call now and then, so that a short run has asked them too.
+    # Forbidden and open calls come early, and a large call now and then, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed))
-    for some in cells:
-        yield some + next(large, [])
+    for cases in cells:
+        yield cases + next(large, [])
     yield from large
     yield from structure_cases(contract, special_structures(contract), "walk special scale")
     small = (structure for structure in structures if structure.shape not in LARGE_SHAPES)
@@ -124,49 +118,58 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
 
 
 def hypothesis_cases(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    """Rounds of Hypothesis, without end."""
+    """Make rounds of Hypothesis, without end."""
     for number in count():
         yield hypothesis_round(contract, derived_seed(run_seed, contract.id, number), f"hypothesis round {number}")
 
 
 def lap_cases(probes: Iterator[Probe], at_once: int = BATCH) -> Iterator[list[Case]]:
     """The lap over the cells."""
-    while some := list(islice(probes, at_once)):
-        yield [Case(probe.call, 0, "walk", None, probe.places, probe.more) for probe in some]
+    while chunk := list(islice(probes, at_once)):
+        yield [Case(probe.call, 0, "walk", None, probe.places, probe.more) for probe in chunk]
 
 
 def structure_cases(
     contract: Contract, walked: Iterator[Structure], name: str, at_once: int = BATCH
 ) -> Iterator[list[Case]]:
-    """One call of each structure. name: what their origins begin with."""
+    """Make one call of each structure.
+
+    Args:
+        name: The begin of the calls' origins.
+        at_once: How many cases are made together.
+    """
     number = 0
-    while some := list(islice(walked, at_once)):
-        yield [Case(build(contract, s, f"{name} {number + i}"), 0, "walk") for i, s in enumerate(some)]
-        number += len(some)
+    while chunk := list(islice(walked, at_once)):
+        yield [Case(build(contract, s, f"{name} {number + i}"), 0, "walk") for i, s in enumerate(chunk)]
+        number += len(chunk)
 
 
 def spoiled_cases(
     contract: Contract, run_seed: int, within: Contract | None = None, each: int = SPOILED_EACH
 ) -> Iterator[Case]:
-    """Each clause broken, and each opened, in several ways, from small calls of the walk. within: the edition with a narrower
-    domain, of which those calls are; each: so many ways at most."""
+    """Break each clause, and open each, in several ways, starting from small calls of the walk.
+
+    Args:
+        within: The edition with a narrower domain that those calls belong to.
+        each: Ways for each clause at most.
+    """
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
     walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
-    some = rng.permutation(len(walked))[:POOL].tolist()
-    pool = [build(contract, walked[place], f"walk pool {place}") for place in some]
+    chosen = rng.permutation(len(walked))[:POOL].tolist()
+    pool = [build(contract, walked[index], f"walk pool {index}") for index in chosen]
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            tried = (change(contract, pool[place], name, rng) for place in rng.permutation(len(pool)))
+            tried = (change(contract, pool[index], name, rng) for index in rng.permutation(len(pool)))
             for call in _various([call for call in tried if call is not None])[:each]:
                 yield Case(call, 0, phase)
 
 
 def _various(calls: list[Call]) -> list[Call]:
-    """The calls, those first that are the first of their way."""
+    """Sort calls so that the first of each way come first."""
     ways: set[tuple[object, ...]] = set()
     first: list[Call] = []
     others: list[Call] = []
@@ -178,8 +181,11 @@ def _various(calls: list[Call]) -> list[Call]:
 
 
 def _way(call: Call) -> tuple[object, ...]:
-    """What distinguishes one way of breaking a clause from another: attributes, by how much an axis is off, and of each tensor
-    whether it is of rank 0, 1 or more, and holds nothing, one element or more: implementations take one for any number."""
+    """The properties that distinguish ways of breaking a clause.
+
+    Attributes, the distance of an axis from the nearest valid one, and for each tensor its rank (0, 1 or more) and size (0, 1
+    or more): implementations often take a single element for any number of them.
+    """
     rank = len(call.data.shape)
     axis = int(call.attributes.get("axis", 0))
     off = axis - rank if axis >= rank else axis + rank if axis < -rank else None
@@ -189,7 +195,7 @@ def _way(call: Call) -> tuple[object, ...]:
 
 
 def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:
-    """The calls that one round of Hypothesis makes; it never fails, and waits for nobody."""
+    """Make the calls of one round of Hypothesis; no call fails, since none is answered while it runs."""
     made: list[Case] = []
     kinds = (
         ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
@@ -226,18 +232,20 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[C
 
 
 def _distance(contract: Contract, call: Call, legal: Legal) -> float:
-    """How far apart the readings are that a cell's probes leave, the admitted ones among them: log2 of the largest distance in
-    ULP from the first."""
+    """log2 of the largest distance in ULP from the first reading.
+
+    Over the readings that the cell's probes do not exclude.
+    """
     first = legal.distinct[0]
     if not first.size:
         return 0.0
-    others = [*legal.distinct[1:], *_left(contract, call)]
+    others = [*legal.distinct[1:], *_not_excluded(contract, call)]
     farthest = max((int(ulp_distance(first, other, legal.dtype).max()) for other in others), default=0)
     return float(np.log2(1 + max(farthest, 0)))
 
 
-def _left(contract: Contract, call: Call) -> Iterator[NDArray[Any]]:
-    """What the readings give that the probes of the call's types do not tell from an admitted one."""
+def _not_excluded(contract: Contract, call: Call) -> Iterator[NDArray[Any]]:
+    """Results of the readings that the probes of the call's types do not tell from an admitted one."""
     readings = contract.readings(call)
     if contract.domain.family == "range" or not all(isinstance(reading, Stepwise) for reading in readings):
         return

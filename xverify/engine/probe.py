@@ -1,4 +1,4 @@
-"""What an implementation supports: asked of the installed version, cell by cell, and not kept in any list."""
+"""The cells that an implementation supports, found by calls to the installed version."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from xverify.workers.worker import Worker
 
 @dataclass(frozen=True)
 class Support:
-    """Of the cells of one edition, those whose simplest call was answered, and those where it was not."""
+    """The cells of one edition that an implementation supports."""
 
     contract: str
+
     answered: tuple[Cell, ...]
+    """Cells whose simplest call was answered."""
+
     refused: tuple[Cell, ...]
+    """The other cells."""
 
     def in_words(self) -> str:
-        """How many cells, and what the refused ones have in common: the types of which no cell is answered."""
+        """The number of supported cells, and the types and granularities that no supported cell has."""
         total = len(self.answered) + len(self.refused)
         words = [f"{len(self.answered)} of {total} cells"]
         for name in ("x_dtype", "scale_dtype", "out_dtype", "granularity", "variant"):
@@ -34,7 +38,7 @@ class Support:
 
 
 def probe(worker: Worker, contract: Contract) -> Support:
-    """Ask for the simplest call of every cell of an edition. Raises WorkerFailedError when there is no worker."""
+    """Send the simplest call of every cell of an edition. Raises WorkerFailedError if the worker is lost."""
     cells: Sequence[Cell] = list(
         dict.fromkeys(contract.cell(build(contract, structure)) for structure in cell_structures(contract))
     )

@@ -1,4 +1,4 @@
-"""The call of one value that a user asks about: numbers and types as they were typed, what was not said assumed."""
+"""The call of one value that a user asks about. Types and operands that the user left out are assumed."""
 
 from __future__ import annotations
 
@@ -15,28 +15,35 @@ from xverify.engine.numerals import Numeral, code_of, exact, holds, numeral
 from xverify.engine.select import nearest
 
 X_TYPES = ("uint8", "int8", "uint16", "int16", "int32", "uint4", "int4", "uint2", "int2", *SMALL_FLOATS)
-"""The types of x in the order in which they are tried when none is given."""
+"""The types of x in the order in which they are tried if the user names none."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What the user typed: numbers as text, None where nothing was; types by name, "" where none was."""
+    """The operands as the user typed them; None where the user typed nothing."""
 
     x: str
     scale: str | None = None
     zero_point: str | None = None
     low: str | None = None
     high: str | None = None
+
     mode: str = ""
+    """The mode of a range formula, "" for the edition's first."""
+
     narrow_range: bool = False
     types: Mapping[str, str] = field(default_factory=dict)
-    """By "x", "scale", "zero_point" and "out"."""
+    """Names of types, by "x", "scale", "zero_point" and "out"."""
 
 
 def make_call(contract: Contract, question: Question) -> tuple[Call, tuple[str, ...]]:
-    """The call of one value that a question asks for, and a few words on each thing that was assumed or rounded.
+    """Make the call of one value that a question describes.
 
-    Raises UsageError for a number that is none, or is outside its type, and for what the family of operators does not have.
+    Returns:
+        The call, and a few words on each operand or type that was assumed or rounded.
+
+    Raises:
+        UsageError: A text is no number, a number is outside its type, or the edition has no such operand or attribute.
     """
     assumed: list[str] = []
     family = contract.domain.family
@@ -44,9 +51,9 @@ def make_call(contract: Contract, question: Question) -> tuple[Call, tuple[str, 
         "min": question.low, "max": question.high, "mode": question.mode or None,
         "narrow-range": question.narrow_range or None,
     }  # fmt: skip
-    for name, given in foreign.items():
-        if given is not None:
-            raise UsageError(f"{contract.id} has no --{name}; {_asks_for(family)}")
+    for name, value in foreign.items():
+        if value is not None:
+            raise UsageError(f"{contract.id} has no --{name}; {_accepted(family)}")
     attributes: dict[str, Attribute] = {}
     if family == "range":
         operands = _range_operands(contract, question, attributes, assumed)
@@ -57,15 +64,17 @@ def make_call(contract: Contract, question: Question) -> tuple[Call, tuple[str, 
     wanted = question.types.get("out")
     if wanted and not _output_attribute(contract.domain):
         try:
-            due = contract.operands(call).output_dtype
+            out_dtype = contract.operands(call).output_dtype
         except ValueError:
-            due = wanted
-        if due != wanted:
-            raise UsageError(f"{contract.id} has no attribute for the output's type: here it is {due}, not {wanted}")
+            out_dtype = wanted
+        if out_dtype != wanted:
+            raise UsageError(
+                f"{contract.id} has no attribute for the output's type: here it is {out_dtype}, not {wanted}"
+            )
     return call, tuple(assumed)
 
 
-def _asks_for(family: str) -> str:
+def _accepted(family: str) -> str:
     return "it takes --x, --min, --max, --mode" if family == "range" else "it takes --x, --scale, --zero-point"
 
 
@@ -80,14 +89,14 @@ def _linear_operands(contract: Contract, question: Question, assumed: list[str])
     x, scale = numeral(question.x, "x"), numeral(question.scale, "scale")
     zero_point = None if text is None else numeral(text, "zero point")
     together = [x] if zero_point is None or domain.zero_point_dtypes is not None else [x, zero_point]
-    x_dtype = _given(question, "x", QUANTIZED) or _first_holding(contract, "x", domain.x_dtypes, together, assumed)
-    scale_dtype = _given(question, "scale", SCALES)
+    x_dtype = _typed(question, "x", QUANTIZED) or _first_holding(contract, "x", domain.x_dtypes, together, assumed)
+    scale_dtype = _typed(question, "scale", SCALES)
     if not scale_dtype:
         scale_dtype = next(dtype for dtype in SCALES if dtype in domain.scale_dtypes)
         assumed.append(f"assumed a scale of {scale_dtype}")
     operands = {"x": _number(x, x_dtype, "x", assumed), "scale": _number(scale, scale_dtype, "scale", assumed)}
     if zero_point is not None:
-        dtype = _given(question, "zero_point", QUANTIZED)
+        dtype = _typed(question, "zero_point", QUANTIZED)
         admitted = domain.zero_points_for(x_dtype)
         if not dtype and x_dtype in admitted and (holds(zero_point, x_dtype) or len(admitted) == 1):
             dtype = x_dtype
@@ -113,7 +122,7 @@ def _range_operands(
         assumed.append(f"assumed mode {domain.modes[0]}")
     if question.narrow_range:
         attributes["narrow_range"] = True
-    x_dtype = _given(question, "x", INTEGERS) or _first_holding(contract, "x", domain.x_dtypes, [x], assumed)
+    x_dtype = _typed(question, "x", INTEGERS) or _first_holding(contract, "x", domain.x_dtypes, [x], assumed)
     ends = {"min_range": (question.low, "min"), "max_range": (question.high, "max")}
     return {
         "input": _number(x, x_dtype, "x", assumed),
@@ -121,13 +130,13 @@ def _range_operands(
     }
 
 
-def _given(question: Question, name: str, known: Sequence[str]) -> str:
-    """The type that was asked for, if any."""
+def _typed(question: Question, name: str, admitted: Sequence[str]) -> str:
+    """The type that the user named for an operand, or ""."""
     dtype = question.types.get(name, "")
-    if dtype and dtype not in known:
-        listed = ", ".join(known)
+    if dtype and dtype not in admitted:
+        listed = ", ".join(admitted)
         raise UsageError(
-            f"{dtype!r} is no type of {name.replace('_', ' ')} here{nearest(dtype, known)}; there are {listed}"
+            f"{dtype!r} is no type of {name.replace('_', ' ')} here{nearest(dtype, admitted)}; there are {listed}"
         )
     return dtype
 
@@ -135,7 +144,7 @@ def _given(question: Question, name: str, known: Sequence[str]) -> str:
 def _first_holding(
     contract: Contract, role: str, admitted: Sequence[str], numbers: Sequence[Numeral], assumed: list[str]
 ) -> str:
-    """The first admitted type that has all the numbers; of a float, when none has them, the first."""
+    """The first admitted type that holds all the numbers exactly."""
     for dtype in sorted(admitted, key=X_TYPES.index):
         if all(holds(number, dtype) for number in numbers):
             assumed.append(f"assumed {role} of {dtype}, the first type of the edition that holds {_listed(numbers)}")
@@ -151,7 +160,7 @@ def _listed(numbers: Sequence[Numeral]) -> str:
 
 
 def _number(number: Numeral, dtype: str, role: str, assumed: list[str]) -> Number:
-    """The code of a number; that it had to be rounded is said."""
+    """The code of a number. Adds a note to ``assumed`` if it had to be rounded."""
     code = code_of(number, dtype, role)
     if number.value is not None and exact(dtype, code) != number.value:
         assumed.append(
@@ -173,7 +182,7 @@ def _set_output(
     attributes: dict[str, Attribute],
     assumed: list[str],
 ) -> None:
-    domain, wanted = contract.domain, _given(question, "out", FLOATS)
+    domain, wanted = contract.domain, _typed(question, "out", FLOATS)
     name = _output_attribute(domain)
     natural = operands["scale"][0] if "scale" in operands else "float32"
     if name and wanted and wanted != natural:

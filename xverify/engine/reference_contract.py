@@ -1,6 +1,8 @@
-"""An implementation in place of a text: what it answers is legal and nothing else, what it refuses is forbidden.
+"""A contract that a reference implementation defines.
 
-So that a kernel can be held to being a drop-in replacement: its contract is one whose judge asks the implementation.
+Only its results are legal, and a call that it refuses is forbidden.
+
+A gate uses it to check that a kernel is a drop-in replacement.
 """
 
 from __future__ import annotations
@@ -14,13 +16,19 @@ from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS
 
 BEYOND = "beyond the text"
-"""The variant of cells of calls that the text does not allow and the implementation answers all the same."""
+"""The variant of cells for calls that the text does not allow and the reference answers all the same."""
 
 OutcomeOf = Callable[[Call], Outcome]
+"""outcome_of(call): the outcome of the reference."""
 
 
 def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Contract:
-    """The edition as an implementation has it. outcome_of(call): what the implementation gives."""
+    """The edition as a reference implementation defines it.
+
+    Args:
+        base: The edition whose calls the reference takes.
+        name: The reference.
+    """
     clause = Clause(
         f"{base.id}/same-as-{name}", "", f"{name} {version}", f"what {name} {version} answers, bit for bit, and refuses"
     )

@@ -1,20 +1,23 @@
-"""One finding again: is it FIXED, is it there STILL, or has it CHANGED?"""
+"""A finding or a call run again: is it FIXED, is it there STILL, or has it CHANGED?"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from xverify import contracts
+from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import call_from_json
-from xverify.core.errors import DamagedFileError, UnableError
+from xverify.core.errors import DamagedFileError, UnableError, UsageError
+from xverify.core.line import call_from_line
 from xverify.core.verdict import Verdict
 from xverify.engine import select, vary
+from xverify.engine.reference_contract import like
 from xverify.engine.store import describe
 from xverify.environments import naming
 from xverify.environments.installers import Say, unsaid
@@ -29,33 +32,79 @@ from xverify.verify.verdicts import judge
 from xverify.workers.worker import Worker
 
 AskAny = Callable[[Subject, Call], Outcome]
+"""ask(implementation, call): the outcome, from any implementation by its name."""
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """state: FIXED, STILL or CHANGED; got: what the implementation gives now, in a few words."""
+    """The result of a replay."""
 
-    id: str
     state: str
+    """FIXED, STILL or CHANGED; for the proven triples of a certificate HOLDS or CHANGED."""
+
     summary: str
-    got: str
+
+    got: str = ""
+    """What the implementation gives now, in a few words."""
+
+    id: str = ""
+    """The finding, or the kernel of a call; "" for parts of a certificate."""
+
+    @property
+    def sentence(self) -> str:
+        """The summary, and of what it is."""
+        return f"{self.id}: {self.summary}" if self.id else self.summary
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms on which a gate held a kernel to an edition."""
+
+    keep_subnormals: bool = True
+
+    like: Oracle | None = None
+    """An implementation whose answers stand for the text."""
+
+    def contract(self, identity: str, own: Sequence[Contract], ask: AskAny) -> Contract:
+        """The edition on these terms.
+
+        Args:
+            own: Editions of the user's, beside the built-in ones.
+        """
+        text = _contract(identity, own)
+        if self.like is None:
+            return replace(text, keeps_subnormals=self.keep_subnormals)
+        subject, version = Subject(self.like.name, "", self.like.role), select.version_of(self.like)
+        return like(text, self.like.name, version, lambda call: ask(subject, call.under(text.asked_as)))
+
+
+def _contract(identity: str, own: Sequence[Contract]) -> Contract:
+    return next((contract for contract in own if contract.id == identity), None) or contracts.get(identity)
+
+
+# -- workers ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def asking(
     directory: Path, kernel: Oracle | None = None, others: Sequence[Oracle] = (), say: Say = unsaid
 ) -> Iterator[AskAny]:
-    """A function that asks an implementation, each in a worker that is started when it is first needed. kernel: one of the
-    user's, beside those that are here; of the same name as one of those it is asked instead. others: those of another Python or
-    with an option; another version is made if need be, which is said."""
-    known = all_oracles() | {oracle.name: oracle for oracle in others}
+    """A function that gets outcomes from any implementation. Each worker starts when it is first needed.
+
+    Args:
+        directory: Where the workers keep their files.
+        kernel: A kernel of the user's. It replaces an implementation of the same name.
+        others: Implementations of another Python or with an option.
+        say: Called with a sentence when the environment of another version has to be made.
+    """
+    oracles = all_oracles() | {oracle.name: oracle for oracle in others}
     if kernel is not None:
-        known[kernel.name] = kernel
+        oracles[kernel.name] = kernel
     workers: dict[str, Worker] = {}
 
     def ask(subject: Subject, call: Call) -> Outcome:
         if subject.name not in workers:
-            oracle = vary.named(subject.name, lambda name: known.get(name) or _of_version(name, say))
+            oracle = vary.named(subject.name, lambda name: oracles.get(name) or _of_version(name, say))
             workers[subject.name] = Worker(oracle, directory)
             workers[subject.name].start()
         return workers[subject.name].ask(encode_call(call), subject.options)
@@ -68,7 +117,10 @@ def asking(
 
 
 def _of_version(name: str, say: Say) -> Oracle:
-    """The implementation that is not here as it is installed. What a report names by a path is not run for that alone."""
+    """An implementation at a version that is not installed here.
+
+    One that a report names by a path does not run for that.
+    """
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
         raise UnableError(f"no implementation is called {name!r} here; see: xverify oracles")
@@ -77,8 +129,52 @@ def _of_version(name: str, say: Say) -> Oracle:
     return select.oracle_named(name, say)
 
 
+# -- findings --------------------------------------------------------------------------------------------
+
+
+def replay_entries(
+    report: Mapping[str, Any],
+    entries: Sequence[Mapping[str, Any]],
+    path: Path,
+    ask: AskAny,
+    files: Sequence[str] = (),
+    target: str | None = None,
+    say: Say = unsaid,
+) -> Iterator[Replayed]:
+    """Run findings of a report again, on the terms of its gate if it is a gate's.
+
+    Args:
+        entries: The findings as they stand in the report.
+        path: The report's file; large calls lie beside it.
+        files: Files with editions of the user's.
+        target: The kernel that the user named.
+        say: Called with a sentence when something takes long.
+
+    Raises:
+        UsageError: A finding is on a user's kernel, or the gate's reference is at a path, and the user did not name it.
+    """
+    own = [contract for file in files for contract in select.contracts_of_file(file)]
+    gate = report.get("gate")
+    if gate:
+        if gate["like"] is not None:
+            select.require_plain_name(gate["like"], "--like", str(path))
+        reference = None if gate["like"] is None else select.oracle_named(gate["like"], say)
+        terms = Terms(gate["denormals"] == "keep", reference)
+        own = [terms.contract(identity, own, ask) for identity in sorted({entry["contract"] for entry in entries})]
+        if target is None and any(entry["subject"]["name"] == gate["kernel"] for entry in entries):
+            _require_in_house(gate["kernel"])
+    for entry in entries:
+        yield replay_finding(finding_from_report(entry, path.parent), ask, own)
+
+
+def _require_in_house(kernel: str) -> None:
+    """A user's kernel runs only when the user names it."""
+    if kernel not in all_oracles():
+        raise UsageError(f"the kernel {kernel} is run only when it is named: add --kernel TARGET")
+
+
 def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
-    """A finding as it stands in a report whose files are in ``directory``. Raises DamagedFileError."""
+    """Read a finding of a report whose files are in ``directory``. Raises DamagedFileError."""
     if entry.get("witness") is None:
         raise DamagedFileError(
             f"{entry.get('id')} has no witness: it is a finding on a text alone, with nothing to run"
@@ -106,71 +202,45 @@ def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
         finding.change = Change(**{**entry["change"], "step": modernized_step(entry["change"]["step"])})
     reference = entry.get("reference")
     if reference:
-        known = all_oracles().get(reference)
-        finding.reference = Subject(reference, "", known.role if known else "oracle")
+        oracle = all_oracles().get(reference)
+        finding.reference = Subject(reference, "", oracle.role if oracle else "oracle")
     return finding
 
 
-def replay(finding: Finding, ask: AskAny, own: Sequence[contracts.Contract] = ()) -> Replayed:
-    """Run a finding's witness again and judge it. own: editions of the user's, beside the built-in ones. Raises UnableError,
-    DocumentError or WorkerFailedError when that cannot be done."""
-    identity = finding.key.contract
-    contract = next((one for one in own if one.id == identity), None) or contracts.get(identity)
+def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) -> Replayed:
+    """Run a finding's witness again and judge it.
+
+    Args:
+        own: Editions of the user's, beside the built-in ones.
+
+    Raises:
+        UnableError, DocumentError, WorkerFailedError: The witness cannot be run or judged here.
+    """
+    contract = _contract(finding.key.contract, own)
     call, key = finding.call, finding.key
     assert call is not None
 
-    def asking_as(subject: Subject, call: Call) -> Outcome:
+    def ask_as_known(subject: Subject, call: Call) -> Outcome:
         return ask(subject, call.under(contract.asked_as))
 
-    ask_it = partial(asking_as, finding.subject)
-    ask_reference = partial(asking_as, finding.reference) if finding.reference else None
+    ask_subject = partial(ask_as_known, finding.subject)
+    ask_reference = partial(ask_as_known, finding.reference) if finding.reference else None
     if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
-        still = any(check.name == key.detail for check in contract.text_checks())
-        return Replayed(finding.id, "STILL" if still else "FIXED", finding.summary, "the document's own example")
-    found = reproduces(finding, contract, call, ask_it, ask_reference)
-    if found is not None:
-        discrepancy, outcome = found
-        return Replayed(finding.id, "STILL", discrepancy.summary, "" if outcome is None else describe(outcome))
+        still = any(check.summary == key.detail for check in contract.text_checks())
+        return Replayed("STILL" if still else "FIXED", finding.summary, "the document's own example", finding.id)
+    reproduced = reproduces(finding, contract, call, ask_subject, ask_reference)
+    if reproduced is not None:
+        discrepancy, outcome = reproduced
+        return Replayed("STILL", discrepancy.summary, "" if outcome is None else describe(outcome), finding.id)
     if key.verdict == "conflict":
-        return Replayed(finding.id, "FIXED", "the two editions have a result in common", "")
-    outcome = ask_it(call)
+        return Replayed("FIXED", "the two editions have a result in common", "", finding.id)
+    outcome = ask_subject(call)
     state = "FIXED" if _is_right(finding, contract, call, outcome) else "CHANGED"
-    return Replayed(finding.id, state, finding.summary, describe(outcome))
+    return Replayed(state, finding.summary, describe(outcome), finding.id)
 
 
-def replay_call(
-    call: Call,
-    contract: contracts.Contract,
-    kernel: Oracle,
-    path: str,
-    ask: AskAny,
-    verdict: str = "",
-    readings: tuple[str, ...] = (),
-) -> Replayed:
-    """A call again of which only a line of text is left. verdict, readings: what was found of it, "" when that is not known:
-    then anything that is wrong is there STILL. Raises UnknownRecipeError for an unknown reading."""
-    subject = Subject(kernel.name, kernel.version, kernel.role, path)
-
-    def ask_it(call: Call) -> Outcome:
-        return ask(subject, call.under(contract.asked_as))
-
-    was = Finding(
-        Key(subject.name, contract.id, Verdict(verdict or Verdict.VIOLATION), "", ""), subject, "", call, None
-    )
-    was.readings = readings
-    outcome = ask_it(call)
-    found = faults(was, judge(contract, call), outcome, ask_it)
-    got = describe(outcome)
-    if not found:
-        return Replayed(kernel.name, "FIXED", "nothing is wrong with this call", got)
-    same = next((one for one in found if not verdict or one.key.verdict == verdict), None)
-    if same is not None:
-        return Replayed(kernel.name, "STILL", same.summary, got)
-    return Replayed(kernel.name, "CHANGED", found[0].summary, got)
-
-
-def _is_right(finding: Finding, contract: contracts.Contract, call: Call, outcome: Outcome) -> bool:
-    """Whether nothing is to be said against an outcome that no longer shows the finding."""
+def _is_right(finding: Finding, contract: Contract, call: Call, outcome: Outcome) -> bool:
+    """True if nothing is wrong with an outcome that no longer shows the finding."""
     if outcome.kind in ("crash", "hang") or outcome.notes:
         return False
     judged = judge(contract, call)
@@ -182,3 +252,54 @@ def _is_right(finding: Finding, contract: contracts.Contract, call: Call, outcom
     if comparison is None or not comparison.clean:
         return False
     return comparison.explains[0] if finding.key.verdict == "ambiguity" else any(comparison.explains)
+
+
+# -- calls -----------------------------------------------------------------------------------------------
+
+
+def replay_call(
+    line: str,
+    kernel: Oracle,
+    path: str,
+    ask: AskAny,
+    own: Sequence[Contract] = (),
+    terms: Terms | None = None,
+    was: str = "",
+) -> Replayed:
+    """Run a call line again and judge it.
+
+    Args:
+        path: The path of the kernel that the call takes.
+        own: Editions that the user named; the first one judges the call.
+        was: VERDICT or VERDICT:READINGS of the finding on the call. Without it anything that is wrong is there STILL.
+
+    Raises:
+        UsageError: The line is no call of the edition.
+        UnknownRecipeError: A reading is unknown.
+    """
+    try:
+        call = call_from_line(line)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    contract = (terms or Terms()).contract(own[0].id if own else call.contract, own, ask)
+    select.require_operands(call, contract)
+    call = call.under(contract.id)
+    subject = Subject(kernel.name, kernel.version, kernel.role, path)
+
+    def ask_subject(call: Call) -> Outcome:
+        return ask(subject, call.under(contract.asked_as))
+
+    verdict, _, readings = was.partition(":")
+    before = Finding(
+        Key(subject.name, contract.id, Verdict(verdict or Verdict.VIOLATION), "", ""), subject, "", call, None
+    )
+    before.readings = tuple(filter(None, readings.split(",")))
+    outcome = ask_subject(call)
+    discrepancies = faults(before, judge(contract, call), outcome, ask_subject)
+    got = describe(outcome)
+    if not discrepancies:
+        return Replayed("FIXED", "nothing is wrong with this call", got, kernel.name)
+    same = next((each for each in discrepancies if not verdict or each.key.verdict == verdict), None)
+    if same is not None:
+        return Replayed("STILL", same.summary, got, kernel.name)
+    return Replayed("CHANGED", discrepancies[0].summary, got, kernel.name)

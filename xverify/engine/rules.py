@@ -1,4 +1,4 @@
-"""How strictly a run holds its implementations to the text: a sweep asks what they do, a gate whether that is right."""
+"""The strictness of a run: a sweep describes implementations, a gate decides if a kernel is right."""
 
 from __future__ import annotations
 
@@ -11,30 +11,37 @@ from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
 
 StandingOf = Callable[[Discrepancy, Judged, Sequence[Sample]], Standing]
-"""standing(discrepancy, judged call, kept calls of its cell): whether the discrepancy is known already."""
+"""standing(discrepancy, judged call, kept calls of its cell): what the ledger knows of the discrepancy."""
 
 
-def always_new(found: Discrepancy, judged: Judged, samples: Sequence[Sample]) -> Standing:
-    """Nothing is known."""
+def always_new(discrepancy: Discrepancy, judged: Judged, samples: Sequence[Sample]) -> Standing:
+    """The standing of every discrepancy in a run without a ledger."""
     return NEW
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The defaults are a sweep's.
-
-    every_call: an allowed call that is refused is a finding also where the whole cell is refused. on_texts: conflicts between
-    editions are looked for. characterise: readings are searched for that give the values of cells where nothing is wrong.
-    repeat_each: every so many calls one is asked again, after its batch. fail_fast: asking ends with
-    the first fault that is not known. standing: what is known of a discrepancy; might_be_known(judged call): coarser, for
-    what is said of whole cells only at the end. learn(call, subject, outcome): told of every outcome before it is judged.
-    """
+    """The rules of a run. The defaults are a sweep's."""
 
     every_call: bool = False
+    """A refused allowed call is a finding also where the whole cell is refused."""
+
     on_texts: bool = True
+    """Calls are compared under rival editions, to find conflicts between documents."""
+
     characterise: bool = True
+    """Readings that give all values are searched also for cells without a fault."""
+
     repeat_each: int = 40
+    """One call in this many is sent again at the end of its batch."""
+
     fail_fast: bool = False
+    """The run ends with the first fault that is not known."""
+
     standing: StandingOf = always_new
+
     might_be_known: Callable[[Judged], bool] = lambda judged: False
+    """might_be_known(judged call): coarser than ``standing``, for faults that are attributed only when a run concludes."""
+
     learn: Callable[[Call, Subject, Outcome], None] = lambda call, subject, outcome: None
+    """learn(call, subject, outcome): called with every outcome before it is judged."""

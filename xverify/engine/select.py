@@ -1,4 +1,7 @@
-"""What a user named, resolved: contracts, implementations, budgets, runs; every mistake is one clear sentence."""
+"""Names that a user types, resolved: contracts, implementations, budgets, runs.
+
+Each error is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,23 @@ from xverify.oracles.plugin import PATHS, TargetError, plugin
 from xverify.oracles.protocol import Oracle
 
 RUNS = Path("reports", "runs")
-"""Where runs are written, below the directory that the command is run in."""
+"""Where runs are written, below the current directory."""
 
 LEDGER = Path("reports", "ledger.toml")
-"""Where known findings are kept, below the same directory."""
+"""Where known findings are kept, below the current directory."""
 
 KERNEL = "xverify-numpy"
-"""The kernel under test when none is named."""
+"""The kernel under test by default."""
 
 
 def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
-    """The editions that ids, glob patterns or Python files name (all built-in ones when there are none), and a sentence for
-    each whose document cannot be read here.
+    """Resolve ids, glob patterns and Python files to editions; all built-in ones if there are no patterns.
 
-    Raises UsageError when a pattern names nothing, a file is not one of editions, or nothing that is named can be read.
+    Returns:
+        The editions, and a sentence for each whose document cannot be read here.
+
+    Raises:
+        UsageError: A pattern names nothing, a file defines no editions, or no named edition can be read.
     """
     chosen: dict[str, Contract] = {}
     sentences: list[str] = []
@@ -51,12 +57,15 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
 
 
 def is_file(pattern: str) -> bool:
-    """Whether what names a contract is a Python file, and not an id or a glob pattern."""
+    """True if the name of a contract is a Python file, not an id or a glob pattern."""
     return pattern.endswith(".py") or os.path.isfile(pattern)
 
 
 def contracts_of_file(path: str) -> tuple[Contract, ...]:
-    """The editions that a Python file defines; its code is run. Raises UsageError with the first mistake in it."""
+    """Run a Python file and return the editions that it defines.
+
+    Raises UsageError with the first error in it.
+    """
     try:
         return contracts.from_file(Path(path))
     except (ContractFileError, DocumentError) as error:
@@ -64,7 +73,10 @@ def contracts_of_file(path: str) -> tuple[Contract, ...]:
 
 
 def contract_named(pattern: str) -> Contract:
-    """The one edition that an id, a pattern or a file names. Raises UsageError when that is none, or more than one."""
+    """The only edition that an id, a pattern or a file names.
+
+    Raises UsageError if it names none or several.
+    """
     named, _ = contracts_named([pattern])
     if len(named) > 1:
         listed = ", ".join(contract.id for contract in named)
@@ -73,10 +85,10 @@ def contract_named(pattern: str) -> Contract:
 
 
 def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
-    found = contracts.matching(pattern)
-    if not found:
+    identities = contracts.matching(pattern)
+    if not identities:
         raise UsageError(f"no contract matches {pattern!r}{nearest(pattern, contracts.ids())}; see: xverify contracts")
-    for identity in found:
+    for identity in identities:
         try:
             yield contracts.get(identity)
         except DocumentError as error:
@@ -84,19 +96,28 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
 
 
 def oracles_named(
-    names: Sequence[str], kernel: str | None, say: Say = unsaid, asked: Sequence[Contract] = ()
+    names: Sequence[str], kernel: str | None, say: Say = unsaid, held_to: Sequence[Contract] = ()
 ) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
-    """The kernel under test first, then the implementations that are named (all that are installed when there are
-    none), and a sentence for each that is left out, or not judged by an edition of those that are asked since its own package
-    has another text.
+    """Resolve the implementations of a sweep.
 
-    Raises UsageError for an unknown name, and for a named one that is not installed; EnvironmentFailedError when none of those
-    that are named can be had at the version, or in the Python, that is asked for.
+    Args:
+        names: Names of implementations; all installed ones if there are none.
+        kernel: The kernel under test.
+        say: Called with a sentence when something takes long.
+        held_to: The editions of the sweep.
+
+    Returns:
+        The kernel under test, then the implementations; and a sentence for each that is left out, or that an edition does not
+        judge since its package carries another text.
+
+    Raises:
+        UsageError: A name is unknown, or a named implementation is not installed.
+        EnvironmentFailedError: No named implementation can be installed at its version or run in its Python.
     """
-    known = all_oracles()
+    oracles = all_oracles()
     chosen, sentences = [kernel_named(kernel or KERNEL)], []
-    for name in names or [name for name, oracle in known.items() if oracle.role != "kernel"]:
-        if not names and installed_version(oracle := known[name]) is None:
+    for name in names or [name for name, oracle in oracles.items() if oracle.role != "kernel"]:
+        if not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
                 f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
             )
@@ -108,14 +129,14 @@ def oracles_named(
             continue
         if oracle not in chosen:
             chosen.append(oracle)
-            sentences.extend(other_versions.not_judged(oracle, reasons, {contract.id for contract in asked}))
+            sentences.extend(other_versions.not_judged(oracle, reasons, {contract.id for contract in held_to}))
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
 
 
 def kernel_named(target: str) -> Oracle:
-    """The kernel under test: an in-house one by its name, or the user's by its TARGET. Raises UsageError."""
+    """The kernel under test: an in-house one by its name, or a user's by its TARGET. Raises UsageError."""
     kernels = {name: oracle for name, oracle in all_oracles().items() if oracle.role == "kernel"}
     name, colon, option = target.partition(":")
     try:
@@ -129,8 +150,14 @@ def kernel_named(target: str) -> Oracle:
 
 
 def kernel_under_test(target: str, strict: bool = False) -> Oracle:
-    """A kernel for the gate: the in-house one is watched as a user's is. strict: "not implemented" is a refusal. Raises
-    UsageError."""
+    """A kernel for the gate. An in-house one is watched as a user's is.
+
+    Args:
+        strict: NotImplementedError is a refusal like any other.
+
+    Raises:
+        UsageError: The target names no kernel.
+    """
     kernel = kernel_named(target)
     if kernel.distribution == "xverify":
         kernel = replace(kernel, load="load_watched", paths=PATHS)
@@ -138,8 +165,14 @@ def kernel_under_test(target: str, strict: bool = False) -> Oracle:
 
 
 def taken_by(kernel: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
-    """Those of the editions that the kernel's interface has arguments for, and a sentence for the others. Raises UsageError when
-    it has for none."""
+    """Keep the editions that the kernel's interface has arguments for.
+
+    Returns:
+        Those editions, and a sentence for the others.
+
+    Raises:
+        UsageError: It has arguments for none of them.
+    """
     taken = tuple(contract for contract in held_to if answers(kernel, contract.asked_as))
     others = ", ".join(contract.id for contract in held_to if contract not in taken)
     if not taken:
@@ -148,10 +181,10 @@ def taken_by(kernel: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contrac
 
 
 def day(text: str, today: date) -> date:
-    """A day such as 2027-02-21, or 90d for so many days from today. Raises UsageError."""
+    """Parse a day such as 2027-02-21, or a number of days from today such as 90d. Raises UsageError."""
     try:
-        if found := re.fullmatch(r"(\d{1,5})d", text.strip()):
-            return today + timedelta(days=int(found[1]))
+        if days := re.fullmatch(r"(\d{1,5})d", text.strip()):
+            return today + timedelta(days=int(days[1]))
         return date.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise UsageError(f"a day is written 2027-02-21, or 90d for 90 days from today, not {text!r}") from None
@@ -163,22 +196,31 @@ def version_of(oracle: Oracle) -> str:
 
 
 def oracle_named(name: str, say: Say = unsaid) -> Oracle:
-    """The implementation that NAME[:OPTION][==VERSION | @PYTHON] names; that of another version is made if need be, with what
-    takes long said. Raises UsageError, and EnvironmentFailedError when it cannot be had at that version or in that Python."""
+    """The implementation that NAME[:OPTION][==VERSION | @PYTHON] names.
+
+    An environment for another version is made if there is none yet.
+
+    Args:
+        say: Called with a sentence when something takes long.
+
+    Raises:
+        UsageError: The name is unknown, or the implementation is not installed.
+        EnvironmentFailedError: It cannot be installed at that version, or run in that Python.
+    """
     return _resolved(name, say)[0]
 
 
 def _resolved(text: str, say: Say) -> other_versions.Moved:
-    known = all_oracles()
+    oracles = all_oracles()
     try:
         named = naming.parse(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if named.name not in known:
+    if named.name not in oracles:
         raise UsageError(
-            f"no implementation is called {named.name!r}{nearest(named.name, known)}; see: xverify oracles"
+            f"no implementation is called {named.name!r}{nearest(named.name, oracles)}; see: xverify oracles"
         )
-    oracle = known[named.name]
+    oracle = oracles[named.name]
     if named.option:
         try:
             oracle = with_option(oracle, named.option)
@@ -193,20 +235,20 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
-    # What has a version of its own is no installed package.
+    # An oracle with a version of its own is no installed package.
     return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
 
 
 def seconds(text: str) -> float:
-    """A budget such as 60s, 5m, 1.5h, or plain seconds. Raises UsageError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
-    if not found or float(found[1]) <= 0:
+    """Parse a budget such as 60s, 5m, 1.5h, or plain seconds. Raises UsageError."""
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
+    if not parts or float(parts[1]) <= 0:
         raise UsageError(f"a time is a number above zero, such as 60s, 5m or 1h, not {text!r}")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2] or "s"]
+    return float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2] or "s"]
 
 
 def writable(path: Path) -> Path:
-    """The directory, made if need be. Raises UsageError when nothing can be written there."""
+    """Make a directory if it does not exist. Raises UsageError if nothing can be written there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".write-{os.getpid()}"
@@ -218,12 +260,12 @@ def writable(path: Path) -> Path:
 
 
 def report_file(run: str | None, runs: Path = RUNS) -> Path:
-    """The report of a run: by its id, its directory or its file; the newest when none is named. Raises UsageError."""
+    """The report of a run by its id, its directory or its file; by default the newest. Raises UsageError."""
     if run is None:
-        found = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime)
-        if not found:
+        reports = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime)
+        if not reports:
             raise UsageError(f"there is no run under {runs}; make one with: xverify sweep")
-        return found[-1]
+        return reports[-1]
     for path in (Path(run), Path(run, "report.json"), runs / run / "report.json"):
         if path.is_file():
             return path
@@ -231,20 +273,32 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
 
 
 def require_plain_name(name: str, option: str, where: str) -> None:
-    """UsageError for an implementation's name that comes from a file and names a path, since what lies there would be run: a
-    Python, or a library of oneDNN's."""
+    """Refuse a name that comes from a file and contains a path.
+
+    The program at that path would run: a Python, or a library of oneDNN.
+
+    Args:
+        option: The option by which the user can name it.
+        where: The file.
+
+    Raises:
+        UsageError: The name contains a path.
+    """
     named = naming.parse_or_none(name)
     if named is None or named.python or os.sep in named.option:
         raise UsageError(f"{where} names {name!r}, which is run only when you name it: add {option} {name}")
 
 
 _OPERANDS = {"linear": (("x", "scale"), ("zero_point",)), "range": (("input", "min_range", "max_range"), ())}
-"""By the family of an operator, the operands of a call: those that it must have, and those that it may have."""
+"""By the family of an operator, the operands that a call must have, and those that it may have."""
 
 
 def require_operands(call: Call, contract: Contract) -> None:
-    """UsageError where a call that was typed lacks an operand, has one that the operator has not, or an attribute of another
-    type."""
+    """Check the operands and attributes of a typed call.
+
+    Raises:
+        UsageError: An operand is missing or unknown, or an attribute has the wrong type.
+    """
     needed, optional = _OPERANDS[contract.domain.family]
     for role in needed:
         if role not in call.tensors:
@@ -258,7 +312,7 @@ def require_operands(call: Call, contract: Contract) -> None:
             raise UsageError(f"{name} is {value!r}; expected a whole number")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that may have been meant, as a question in brackets; nothing when none is near."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The nearest of the names, as a question in brackets; "" if none is near."""
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f" (did you mean {near[0]}?)" if near else ""

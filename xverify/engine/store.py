@@ -1,4 +1,7 @@
-"""The report of a run as data (schema xverify.report/1), on disk before it is announced."""
+"""The report of a run as data (schema xverify.report/1).
+
+Findings are on disk before they are announced.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_ca
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
 from xverify.core.surroundings import in_words
-from xverify.engine.characterize import character, followers
-from xverify.engine.run import Sweep
+from xverify.engine.characterize import characterize, followers
+from xverify.engine.events import Consumer, Event, FindingFound
+from xverify.engine.state import RunState
 from xverify.oracles.protocol import Oracle, version_of
 from xverify.verify import editions
 from xverify.verify.findings import Finding, Subject
@@ -30,84 +34,95 @@ from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import compared, judge
 
 SCHEMA = "xverify.report/1"
-MOST_ENTRIES = 64
-"""Wrong values of a witness that are listed one by one."""
+MOST_VALUES = 64
+"""Wrong values of a witness in the report at most."""
 
 _PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "onednn-cpu-gomp", "tensorflow-cpu", "execnet")
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON so that the file is either the old one or the whole new one."""
+    """Write JSON so that the file is either the old one or the complete new one."""
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(partial, path)
 
 
-def append_finding(sweep: Sweep, finding: Finding) -> None:
-    """Add a finding, as it is now, to the run's ``findings.jsonl``, and see that it is on disk."""
-    with (sweep.options.directory / "findings.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(_finding(sweep, finding), ensure_ascii=False, allow_nan=False) + "\n")
+def on_disk_first(state: RunState, emit: Consumer) -> Consumer:
+    """A consumer that writes each new finding to the run's directory before it passes the event on."""
+
+    def announce(event: Event) -> None:
+        if isinstance(event, FindingFound):
+            append_finding(state, state.findings.by_id(event.id))
+        emit(event)
+
+    return announce
+
+
+def append_finding(state: RunState, finding: Finding) -> None:
+    """Append a finding in its present state to the run's ``findings.jsonl``, and flush it to the disk."""
+    with (state.options.directory / "findings.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(_finding(state, finding), ensure_ascii=False, allow_nan=False) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
 
-def report(sweep: Sweep) -> dict[str, Any]:
+def report(state: RunState) -> dict[str, Any]:
     """The whole report of a run."""
-    findings = [_finding(sweep, finding) for finding in sweep.findings.sorted()]
+    findings = [_finding(state, finding) for finding in state.findings.sorted()]
     return {
         "schema": SCHEMA,
-        "run": _run(sweep),
-        "editions": [_edition(sweep, contract) for contract in sweep.options.contracts],
+        "run": _run(state),
+        "editions": [_edition(state, contract) for contract in state.options.contracts],
         "coverage": {
-            "cases": sum(sweep.phases.values()),
-            "values": sweep.values,
-            "cells": _cells(sweep),
-            "trust": sweep.trust.report(contract.domain for contract in sweep.options.contracts),
+            "cases": sum(state.cases_by_phase.values()),
+            "values": state.values,
+            "cells": _cells(state),
+            "trust": state.coverage.report(contract.domain for contract in state.options.contracts),
         },
         "findings": findings,
     }
 
 
-def _run(sweep: Sweep) -> dict[str, Any]:
-    options = sweep.options
+def _run(state: RunState) -> dict[str, Any]:
+    options = state.options
     return {
         "id": options.run_id,
         "command": options.command,
         "seed": options.seed,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sweep.started)),
-        "seconds": round(sweep.elapsed(), 1),
-        "own_seconds": {purpose: round(seconds, 1) for purpose, seconds in sweep.spent.seconds().items()},
-        "attribution_seconds": round(sweep.tally.attribution_seconds(), 1),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(state.started)),
+        "seconds": round(state.elapsed(), 1),
+        "own_seconds": {purpose: round(seconds, 1) for purpose, seconds in state.timer.seconds().items()},
+        "attribution_seconds": round(state.tally.attribution_seconds(), 1),
         "budget": options.budget,
         "cases": options.cases,
-        "complete": sweep.complete,
+        "complete": state.complete,
         "versions": {
             "xverify": __version__,
             "python": platform.python_version(),
             **versions(_PACKAGES),
-            **_versions_beside(sweep.fleet.oracles.values()),
+            **_versions_beside(state.pool.oracles.values()),
         },
         "machine": machine(),
-        "phases": dict(sorted(sweep.phases.items())),
-        "workers": _workers(sweep),
+        "phases": dict(sorted(state.cases_by_phase.items())),
+        "workers": _workers(state),
         "left_out": list(options.left_out),
     }
 
 
 def _versions_beside(oracles: Iterable[Oracle]) -> dict[str, str]:
-    """Of what the implementations run on besides; those in environments of their own run on what is installed there."""
+    """Versions of the other packages that implementations in this environment run on."""
     here = (oracle for oracle in oracles if not oracle.python)
     named = (name for oracle in here for name in (oracle.distribution, *oracle.distributions, *oracle.needs))
     wanted = dict.fromkeys(name for name in named if name not in ("", "xverify", *_PACKAGES))
     return {name: version for name in wanted if (version := version_of(name))}
 
 
-def _workers(sweep: Sweep) -> list[dict[str, Any]]:
+def _workers(state: RunState) -> list[dict[str, Any]]:
     rows = []
-    for name, worker in sweep.fleet.workers.items():
-        status = sweep.fleet.failures.get(name, "answered")
-        version = sweep.fleet.subjects[name][0].version
-        options = ", ".join(s.options for s in sweep.fleet.subjects[name] if s.options)
+    for name, worker in state.pool.workers.items():
+        status = state.pool.failures.get(name, "answered")
+        version = state.pool.subjects[name][0].version
+        options = ", ".join(s.options for s in state.pool.subjects[name] if s.options)
         rows.append(
             {
                 "name": name,
@@ -116,17 +131,17 @@ def _workers(sweep: Sweep) -> list[dict[str, Any]]:
                 "calls": worker.calls,
                 "seconds": round(worker.seconds, 2),
                 "restarts": worker.restarts,
-                "spared": sum(n for label, n in sweep.spared.items() if label.partition("[")[0] == name),
+                "spared": sum(n for label, n in state.spared_calls.items() if label.partition("[")[0] == name),
                 "status": status,
             }
         )
     return rows
 
 
-def _edition(sweep: Sweep, contract: Contract) -> dict[str, Any]:
+def _edition(state: RunState, contract: Contract) -> dict[str, Any]:
     readings: dict[str, str] = {}
-    for judged_reading in sweep.readings_of(contract):
-        readings[judged_reading.name] = judged_reading.words
+    for reading in state.readings_of(contract):
+        readings[reading.name] = reading.words
     return {
         "id": contract.id,
         "title": contract.title,
@@ -137,8 +152,8 @@ def _edition(sweep: Sweep, contract: Contract) -> dict[str, Any]:
                 "text": clause.text,
                 "document": clause.document,
                 "note": clause.note,
-                "tested": sweep.clause_cases[clause.id],
-                **followers(sweep, contract, clause.id),
+                "tested": state.clause_cases[clause.id],
+                **followers(state, contract, clause.id),
             }
             for clause in contract.clauses.values()
         ],
@@ -159,11 +174,11 @@ def cell_to_json(cell: Cell) -> dict[str, str]:
     }
 
 
-def _cells(sweep: Sweep) -> list[dict[str, Any]]:
+def _cells(state: RunState) -> list[dict[str, Any]]:
     rows = []
-    for (subject, cell), tally in sorted(sweep.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label)):
+    for (subject, cell), tally in sorted(state.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label)):
         reading = [] if tally.wrong or not tally.answered else list(tally.alive or ())
-        status = sweep.tally.status(subject, cell)
+        status = state.tally.status(subject, cell)
         rows.append(
             {
                 **cell_to_json(cell),
@@ -172,16 +187,16 @@ def _cells(sweep: Sweep) -> list[dict[str, Any]]:
                 "values": tally.values,
                 "status": status,
                 "reading": reading,
-                **character(sweep, cell, tally),
+                **characterize(state, cell, tally),
             }
         )
     return rows
 
 
-def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
+def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
     call, subject = finding.call, finding.subject
     cells = sorted(finding.cells)
-    head = _witness_scalars(sweep, finding)
+    head = _witness_scalars(state, finding)
     by = finding.attribution
     return {
         "id": finding.id,
@@ -225,7 +240,7 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
         "cases": finding.cases,
         "values": finding.values,
         "max_ulp": finding.max_ulp,
-        "witness": None if call is None else _witness(sweep, finding, call),
+        "witness": None if call is None else _witness(state, finding, call),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
@@ -238,7 +253,7 @@ def _finding(sweep: Sweep, finding: Finding) -> dict[str, Any]:
 
 
 def _summary(finding: Finding) -> str:
-    """The finding in a sentence, with what stands around its witness."""
+    """The finding in a sentence, with the surroundings of its witness."""
     around = finding.call.around if finding.call is not None else ()
     level = finding.subject.options.removeprefix("graph").strip()
     return (
@@ -248,11 +263,11 @@ def _summary(finding: Finding) -> str:
     )
 
 
-def _witness_scalars(sweep: Sweep, finding: Finding) -> dict[str, str]:
+def _witness_scalars(state: RunState, finding: Finding) -> dict[str, str]:
     call = finding.call
     if call is None:
         return dict.fromkeys(("x_dtype", "scale_dtype", "out_dtype", "granularity", "variant"), "")
-    contract = sweep.contract_of(finding)
+    contract = state.contract_of(finding)
     if contract.judge(call).verdict == "forbidden":
         scale = call.tensors.get("scale") or call.tensors.get("min_range")
         return {
@@ -272,26 +287,28 @@ def _witness_scalars(sweep: Sweep, finding: Finding) -> dict[str, str]:
     }
 
 
-def _witness(sweep: Sweep, finding: Finding, call: Call) -> dict[str, Any]:
+def _witness(state: RunState, finding: Finding, call: Call) -> dict[str, Any]:
     file = ""
-    contract = sweep.contract_of(finding)
-    asked = call.under(contract.asked_as)  # as the implementation got it: a script and a replay ask it again
+    contract = state.contract_of(finding)
+    sent = call.under(contract.asked_as)  # as the implementation got it, for scripts and replays
     if is_large(call):
         file = f"{finding.id}.call"
-        directory = sweep.options.directory / "scripts"
+        directory = state.options.directory / "scripts"
         directory.mkdir(parents=True, exist_ok=True)
-        write_call(asked, directory / file)
+        write_call(sent, directory / file)
     outcome = finding.outcome
     return {
-        "call": call_to_json(asked, f"scripts/{file}" if file else ""),
+        "call": call_to_json(sent, f"scripts/{file}" if file else ""),
         "got": None if outcome is None else outcome_to_json(outcome),
         "legal": [] if outcome is None else legal_entries(contract, call, outcome),
     }
 
 
 def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
-    """Values that are wrong, flushed, or not the first reading's: what was given, and what is legal by which
-    readings."""
+    """The wrong or flushed values of an outcome, each with its legal codes.
+
+    If there are none, the values that differ from the first reading.
+    """
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
     comparison = compared(judged, outcome)
@@ -301,7 +318,7 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
     if not shown.any():
         shown = np.asarray(canonical(got.codes, got.dtype) != legal.codes(0))
     entries = []
-    for flat in np.flatnonzero(shown)[:MOST_ENTRIES]:
+    for flat in np.flatnonzero(shown)[:MOST_VALUES]:
         index = tuple(int(i) for i in np.unravel_index(int(flat), legal.shape))
         code = int(got.codes[index])
         admitted: dict[int, list[str]] = {}
@@ -322,7 +339,7 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
 
 
 def describe(outcome: Outcome, most: int = 4) -> str:
-    """An outcome in a few words: the first values in decimal and hex, or how it was refused."""
+    """An outcome in a few words: the first values in decimal and hex, or how the call was refused."""
     if outcome.tensor is None:
         return f"{outcome.kind}: {outcome.error}" if outcome.error else outcome.kind
     codes = [int(code) for code in outcome.tensor.codes.reshape(-1)[:most]]
@@ -332,18 +349,18 @@ def describe(outcome: Outcome, most: int = 4) -> str:
     return f"{dtype} [{shown}{more}]" if codes else f"{dtype}, empty"
 
 
-def ask_others(sweep: Sweep, finding: Finding) -> list[tuple[str, str]]:
-    """What the other implementations, and the rival editions, give for the witness."""
+def ask_others(state: RunState, finding: Finding) -> list[tuple[str, str]]:
+    """The outcomes of the other implementations for the witness; for a conflict also the edition's own."""
     call = finding.call
     if call is None:
         return []
     others = []
-    for oracle in sweep.fleet.answering(finding.key.contract):
-        subject: Subject = sweep.fleet.subjects[oracle.name][0]
+    for oracle in state.pool.answering(finding.key.contract):
+        subject: Subject = state.pool.subjects[oracle.name][0]
         if subject.name != finding.key.subject:
-            others.append((subject.label, describe(sweep.fleet.ask(subject, call))))
+            others.append((subject.label, describe(state.pool.ask(subject, call))))
     if finding.key.verdict == "conflict":
-        contract = sweep.contract_of(finding)
+        contract = state.contract_of(finding)
         if contract.judge(call).verdict == "allowed":
             own = editions.by_formula(contract, legal_set(contract, call))
             others.insert(0, (contract.id, describe(own)))

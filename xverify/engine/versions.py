@@ -1,4 +1,4 @@
-"""A finding asked of another version of its implementation, and which versions there are to ask."""
+"""A finding run with other versions of its implementation, and the versions that there are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xverify.contracts.model import Contract
 from xverify.core.errors import EnvironmentFailedError, UsageError, WorkerFailedError
 from xverify.engine import select
 from xverify.engine.bisect import Probe, Trial
-from xverify.engine.replay import AskAny, asking, replay
+from xverify.engine.replay import AskAny, asking, replay_finding
 from xverify.environments import naming, other_versions
 from xverify.environments.installers import Say
 from xverify.oracles import all_oracles, with_option
@@ -24,25 +24,32 @@ from xverify.verify.changes import base_name
 from xverify.verify.findings import Finding
 
 MakeOracle = Callable[[str], Oracle]
-"""make(version): the implementation at that version. Raises EnvironmentFailedError with a sentence."""
+"""make(version): the implementation at that version. Raises EnvironmentFailedError."""
 
 
 def implementation(finding: Finding) -> Oracle:
-    """The implementation that a finding is about, as it is described here, without a version. Raises UsageError when it is on a
-    document, or on a kernel, which have no versions that a registry offers."""
+    """The implementation that a finding is about, without a version.
+
+    Raises:
+        UsageError: The finding is on a document or a kernel, of which a registry offers no versions.
+    """
     if finding.subject.role != "oracle":
         what = "documents" if finding.subject.role == "edition" else f"the kernel {finding.subject.name}"
         raise UsageError(
             f"{finding.id} is a finding on {what}: bisect goes over the versions of an implementation that a registry offers"
         )
-    named, known = naming.parse(base_name(finding.subject.name)), all_oracles()
-    if named.name not in known:
+    named, oracles = naming.parse(base_name(finding.subject.name)), all_oracles()
+    if named.name not in oracles:
         raise UsageError(f"no implementation is called {named.name!r} here; see: xverify oracles")
-    return with_option(known[named.name], named.option) if named.option else known[named.name]
+    return with_option(oracles[named.name], named.option) if named.option else oracles[named.name]
 
 
 def making(oracle: Oracle, package: str, say: Say) -> MakeOracle:
-    """What makes an implementation at a version of ``package``, which is its distribution or stands for that."""
+    """A function that makes the implementation at a version.
+
+    Args:
+        package: Its distribution, or another distribution of the same implementation.
+    """
 
     def make(version: str) -> Oracle:
         if package == oracle.distribution:
@@ -53,22 +60,27 @@ def making(oracle: Oracle, package: str, say: Say) -> MakeOracle:
 
 
 def between(offered: Sequence[str], first: str, last: str) -> list[str]:
-    """The versions from ``first`` to ``last`` (both included; "" is no bound), oldest first and without pre-releases.
+    """The versions from ``first`` to ``last``, oldest first and without pre-releases.
 
-    Raises UsageError when a bound is no version, or nothing lies between them.
+    Args:
+        first: The oldest version, "" for no bound.
+        last: The newest version, "" for no bound.
+
+    Raises:
+        UsageError: A bound is no version, or no version lies between them.
     """
     low, high = (_version(text) if text else None for text in (first, last))
     if low is not None and high is not None and low > high:
         raise UsageError(f"--from {first} is newer than --to {last}: name the older version first")
-    ordered = sorted({Version(one): one for one in offered}.items())
+    ordered = sorted({Version(text): text for text in offered}.items())
     chosen = [
         text
         for number, text in ordered
         if not number.is_prerelease and (low is None or number >= low) and (high is None or number <= high)
     ]
     if not chosen:
-        known = f"what is offered goes from {ordered[0][1]} to {ordered[-1][1]}" if ordered else "none is offered"
-        raise UsageError(f"no version lies between {first or 'the oldest'} and {last or 'the newest'}; {known}")
+        limits = f"what is offered goes from {ordered[0][1]} to {ordered[-1][1]}" if ordered else "none is offered"
+        raise UsageError(f"no version lies between {first or 'the oldest'} and {last or 'the newest'}; {limits}")
     return chosen
 
 
@@ -80,8 +92,13 @@ def _version(text: str) -> Version:
 
 
 def probing(finding: Finding, make: MakeOracle, directory: Path, own: Sequence[Contract], say: Say) -> Probe:
-    """What tries a finding with one version, in a worker of its own. directory: for the workers' files; own: editions of the
-    user's."""
+    """A function that runs a finding with one version, in a worker of its own.
+
+    Args:
+        directory: Where the workers keep their files.
+        own: Editions of the user's.
+        say: Called with a sentence before and after each trial.
+    """
 
     def probe(version: str) -> Trial:
         start = time.monotonic()
@@ -94,25 +111,23 @@ def probing(finding: Finding, make: MakeOracle, directory: Path, own: Sequence[C
         except (EnvironmentFailedError, WorkerFailedError) as error:
             trial = Trial(version, "not tried", str(error))
         trial = replace(trial, seconds=round(time.monotonic() - start, 1))
-        said = {"shows": "shows it", "does not": "does not show it", "not tried": "could not be tried"}[trial.state]
-        say(f"{version}: {said} ({trial.seconds} s)")
+        result = {"shows": "shows it", "does not": "does not show it", "not tried": "could not be tried"}[trial.state]
+        say(f"{version}: {result} ({trial.seconds} s)")
         return trial
 
     return probe
 
 
 def _shows(finding: Finding, oracle: Oracle, ask: AskAny, own: Sequence[Contract]) -> tuple[bool, str]:
-    """Whether an implementation shows a finding that was made of another version, and what it gives."""
+    """Run a finding on another version: True if that shows it, and the result in a few words."""
     subject = replace(finding.subject, name=oracle.name, version=oracle.version)
     moved = replace(finding, key=replace(finding.key, subject=oracle.name), subject=subject)
-    again = replay(moved, ask, own)
+    again = replay_finding(moved, ask, own)
     if again.state != "STILL":
         return False, again.got if again.state == "FIXED" else f"{again.got}, which is not right either"
     call = finding.call
     if finding.key.verdict == "wrongly-rejected" and call is not None:
-        contract = next((one for one in own if one.id == finding.key.contract), None) or contracts.get(
-            finding.key.contract
-        )
+        contract = next((c for c in own if c.id == finding.key.contract), None) or contracts.get(finding.key.contract)
         plain = simplest(contract, contract.cell(call)).under(contract.asked_as)
         if ask(subject, plain).kind != "tensor":
             return False, f"{again.got}, as for every call of these types"

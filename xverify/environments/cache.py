@@ -1,6 +1,6 @@
-"""Environments of other versions: made once by uv or pip, kept in a cache, and found again.
+"""Environments of other versions: uv or pip makes each once, and a cache keeps it.
 
-Nothing here imports a framework, and nothing is given to a shell.
+This module imports no framework, and passes nothing to a shell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from xverify.environments import installers
 from xverify.environments.installers import Interpreter, Say
 
 ALWAYS = ("numpy", "ml_dtypes")
-"""What every worker imports, whatever its framework needs."""
+"""Distributions that every worker imports."""
 
 OLD_NUMPY = "numpy<2"
 """Wheels that were built before NumPy 2 do not always say that they need an older one."""
@@ -33,29 +33,35 @@ _MARK = "environment.json"
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python that has one version of one distribution. python: the path of its interpreter."""
+    """A Python that has one version of one distribution."""
 
     python: str
+    """The path of its interpreter."""
+
     version: str
     distribution: str = ""
 
 
 def environment(distribution: str, version: str, say: Say, needs: Sequence[str] = ()) -> Environment:
-    """The environment of that version: the one in the cache, or a new one, which may take minutes.
+    """The environment of a version, from the cache or new. Making one may take minutes.
 
-    needs: distributions that its worker imports beside it. say: called with a sentence when something takes long. Raises
-    EnvironmentFailedError with a sentence: no such version, no wheel for any Python of this machine, no package index, or
-    what was installed does not import.
+    Args:
+        say: Called with a sentence when something takes long.
+        needs: Distributions that its worker imports beside it.
+
+    Raises:
+        EnvironmentFailedError: There is no such version, no wheel for a Python of this machine, no package index, or the
+            installed package does not import.
     """
     wanted = [*ALWAYS, *needs]
-    place = directory() / f"{canonicalize_name(distribution)}-{canonicalize_version(version)}"
+    folder = directory() / f"{canonicalize_name(distribution)}-{canonicalize_version(version)}"
     try:
-        with _locked(place, say):
-            kept = _kept(place, wanted)
-            return kept or _made(place, distribution, version, wanted, say)
+        with _locked(folder, say):
+            kept = _kept(folder, wanted)
+            return kept or _made(folder, distribution, version, wanted, say)
     except OSError as error:
         raise EnvironmentFailedError(
-            f"the environment of {distribution} {version} cannot be made in {place.parent}: {error.strerror or error}"
+            f"the environment of {distribution} {version} cannot be made in {folder.parent}: {error.strerror or error}"
         ) from None
 
 
@@ -68,19 +74,23 @@ def directory() -> Path:
 
 
 def cached() -> list[Environment]:
-    """The environments that are there, by distribution and version."""
-    found = []
+    """The environments in the cache, sorted by distribution and version."""
+    environments = []
     for mark in directory().glob(f"*/{_MARK}"):
         with suppress(OSError, ValueError):
             entry = json.loads(mark.read_text(encoding="utf-8"))
-            found.append(Environment(str(_python(mark.parent)), entry["version"], entry["distribution"]))
-    return sorted(found, key=lambda one: (one.distribution, Version(one.version)))
+            environments.append(Environment(str(_python(mark.parent)), entry["version"], entry["distribution"]))
+    return sorted(environments, key=lambda made: (made.distribution, Version(made.version)))
 
 
 def versions_offered(distribution: str, python: str = "") -> list[str]:
-    """The releases that the package index offers for a Python (for any of this machine when none is given), oldest first.
+    """The releases that the package index offers, oldest first.
 
-    Raises EnvironmentFailedError with a sentence when it offers none, or cannot be reached.
+    Args:
+        python: The interpreter that they are for; "" for all of this machine.
+
+    Raises:
+        EnvironmentFailedError: The index offers none, or cannot be reached.
     """
     chosen = [installers.interpreter(python)] if python else installers.interpreters()
     offers = installers.offers(distribution, chosen)
@@ -90,40 +100,43 @@ def versions_offered(distribution: str, python: str = "") -> list[str]:
     return [str(version) for version in sorted(versions) if not version.is_prerelease]
 
 
-# -- making one ---------------------------------------------------------------------------------------
+# -- making an environment ---------------------------------------------------------------------------------------
 
 
-def _made(place: Path, distribution: str, version: str, wanted: Sequence[str], say: Say) -> Environment:
+def _made(folder: Path, distribution: str, version: str, wanted: Sequence[str], say: Say) -> Environment:
     which = _interpreter_for(distribution, version)
     say(
-        f"{distribution} {version}: making its environment for Python {which.version} (once; it is kept in {place.parent})"
+        f"{distribution} {version}: making its environment for Python {which.version} (once; it is kept in {folder.parent})"
     )
-    building = place.with_name(f".{place.name}.partial")
+    building = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(building, ignore_errors=True)
     try:
         installers.create(which, building)
         requirements = [f"{distribution}=={version}", *wanted]
         installers.install(building, which, requirements)
-        found, words = installers.imported(_python(building), distribution)
-        if found is None:
+        versions, words = installers.imported(_python(building), distribution)
+        if versions is None:
             installers.install(building, which, [*requirements, OLD_NUMPY])
-            found, words = installers.imported(_python(building), distribution)
-        if found is None:
+            versions, words = installers.imported(_python(building), distribution)
+        if versions is None:
             raise EnvironmentFailedError(
                 f"{distribution} {version} was installed for Python {which.version}, but does not import: {words}"
             )
-        entry: dict[str, Any] = {"distribution": distribution, "wanted": list(wanted), **found}
+        entry: dict[str, Any] = {"distribution": distribution, "wanted": list(wanted), **versions}
         (building / _MARK).write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(place, ignore_errors=True)
-        building.rename(place)
+        shutil.rmtree(folder, ignore_errors=True)
+        building.rename(folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     say(f"{distribution} {version}: made")
-    return Environment(str(_python(place)), entry["version"], distribution)
+    return Environment(str(_python(folder)), entry["version"], distribution)
 
 
 def _interpreter_for(distribution: str, version: str) -> Interpreter:
-    """The first interpreter of this machine, this one before others, for which a wheel of that version is offered."""
+    """The first interpreter of this machine for which the index offers a wheel of that version.
+
+    The running interpreter comes first.
+    """
     mine, *others = every = installers.interpreters()
     offers = [installers.offered(distribution, mine)]
     if Version(version) in offers[0].versions:
@@ -132,13 +145,13 @@ def _interpreter_for(distribution: str, version: str) -> Interpreter:
     for which, offer in zip(every, offers, strict=True):
         if Version(version) in offer.versions:
             return which
-    known = sorted({one for offer in offers for one in offer.versions})
-    if not known:
+    versions = sorted({version for offer in offers for version in offer.versions})
+    if not versions:
         raise EnvironmentFailedError(_nothing_offered(distribution, every, offers[0].words))
-    nearest = sorted(sorted(known, key=lambda one: _distance(one, Version(version)))[:3])
+    nearest = sorted(sorted(versions, key=lambda other: _distance(other, Version(version)))[:3])
     raise EnvironmentFailedError(
         f"{distribution} {version} is not offered for {_listed(every)}; "
-        f"what is offered goes from {known[0]} to {known[-1]}, nearest: {', '.join(map(str, nearest))}"
+        f"what is offered goes from {versions[0]} to {versions[-1]}, nearest: {', '.join(map(str, nearest))}"
     )
 
 
@@ -153,39 +166,42 @@ def _listed(every: Sequence[Interpreter]) -> str:
     return "Python " + ", ".join(which.version for which in every)
 
 
-def _distance(one: Version, other: Version) -> list[int]:
-    """How far two versions are apart, part by part."""
-    longest = max(len(one.release), len(other.release))
-    padded = ([*release, *[0] * (longest - len(release))] for release in (one.release, other.release))
+def _distance(first: Version, second: Version) -> list[int]:
+    """The distance of two versions, part by part."""
+    longest = max(len(first.release), len(second.release))
+    padded = ([*release, *[0] * (longest - len(release))] for release in (first.release, second.release))
     return [abs(a - b) for a, b in zip(*padded, strict=True)]
 
 
 # -- in the cache -------------------------------------------------------------------------------------
 
 
-def _python(place: Path) -> Path:
-    return place / "bin" / "python"
+def _python(folder: Path) -> Path:
+    return folder / "bin" / "python"
 
 
-def _kept(place: Path, wanted: Sequence[str]) -> Environment | None:
-    """The environment there, if it is whole, has what is wanted, and its Python still runs."""
+def _kept(folder: Path, wanted: Sequence[str]) -> Environment | None:
+    """The environment in a folder; None if it is incomplete or lacks a wanted distribution or its Python."""
     try:
-        entry = json.loads((place / _MARK).read_text(encoding="utf-8"))
-        whole = set(wanted) <= set(entry["wanted"]) and os.access(_python(place), os.X_OK)
-        return Environment(str(_python(place)), entry["version"], entry["distribution"]) if whole else None
+        entry = json.loads((folder / _MARK).read_text(encoding="utf-8"))
+        complete = set(wanted) <= set(entry["wanted"]) and os.access(_python(folder), os.X_OK)
+        return Environment(str(_python(folder)), entry["version"], entry["distribution"]) if complete else None
     except (OSError, ValueError, KeyError):
         return None
 
 
 @contextmanager
-def _locked(place: Path, say: Say) -> Iterator[None]:
-    """Only one process at a time makes an environment; the lock of one that died is free."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with open(place.with_name(f".{place.name}.lock"), "w", encoding="ascii") as file:
+def _locked(folder: Path, say: Say) -> Iterator[None]:
+    """Hold the lock of an environment, so that only one process makes it.
+
+    A process that dies releases its lock.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f".{folder.name}.lock"), "w", encoding="ascii") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"{place.name}: waiting for another process that makes its environment")
+            say(f"{folder.name}: waiting for another process that makes its environment")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

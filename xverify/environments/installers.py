@@ -24,11 +24,11 @@ from packaging.version import InvalidVersion, Version
 from xverify.core.errors import EnvironmentFailedError
 
 Say = Callable[[str], None]
-"""Told a sentence when something takes long."""
+"""say(sentence): called when something takes long."""
 
 
 def unsaid(sentence: str) -> None:
-    """For who does not want to hear."""
+    """Ignore the sentence."""
 
 
 ASK_SECONDS = 60.0
@@ -42,48 +42,52 @@ OLDEST = (3, 8)
 _IMPORT = """
 import importlib, importlib.metadata, json, platform, sys
 import numpy
-asked = sys.argv[1]
-found = importlib.metadata.distribution(asked)
-names = (found.read_text("top_level.txt") or "").split()
-names = names or sorted({p.parts[0] for p in found.files or () if len(p.parts) == 2 and p.name == "__init__.py"})
+wanted = sys.argv[1]
+package = importlib.metadata.distribution(wanted)
+names = (package.read_text("top_level.txt") or "").split()
+names = names or sorted({p.parts[0] for p in package.files or () if len(p.parts) == 2 and p.name == "__init__.py"})
 names = [name for name in names if name.isidentifier() and not name.startswith("_")]
-own = [name for name in names if name == asked.lower().replace("-", "_")] or names
+own = [name for name in names if name == wanted.lower().replace("-", "_")] or names
 for name in own:
     importlib.import_module(name)
-print("\\n" + json.dumps({"version": found.version, "python": platform.python_version(), "numpy": numpy.__version__}))
+print("\\n" + json.dumps({"version": package.version, "python": platform.python_version(), "numpy": numpy.__version__}))
 """
 
 _OTHER_NUMPY = "A module that was compiled using NumPy 1.x cannot be run"
-"""What NumPy 2 writes, since extension modules of old hide the exception."""
+"""The message of NumPy 2 about an older extension module, which hides the exception."""
 
 _VERSION = """
 import importlib.metadata, json, sys
 import numpy
-found = None
+version = None
 for name in sys.argv[1:]:
     try:
-        found = importlib.metadata.version(name)
+        version = importlib.metadata.version(name)
         break
     except importlib.metadata.PackageNotFoundError:
         pass
-print(json.dumps(found))
+print(json.dumps(version))
 """
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python of this machine. version: "3.11"."""
+    """A Python of this machine."""
 
     path: str
+
     version: str
+    """Major and minor version, for example "3.11"."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """The versions that the package index offers for a Python; words: what the installer said when there are none."""
+    """The versions that the package index offers for a Python."""
 
     versions: frozenset[Version]
+
     words: str = ""
+    """The installer's message, if there are none."""
 
 
 # -- Pythons ------------------------------------------------------------------------------------------
@@ -91,13 +95,16 @@ class Offer:
 
 @cache
 def interpreters() -> tuple[Interpreter, ...]:
-    """The Pythons of this machine that a worker runs under, one of each minor version: this one, then from new to old."""
+    """The Pythons of this machine that can run a worker, one of each minor version.
+
+    The running one comes first, then from new to old.
+    """
     mine = Interpreter(sys.executable, f"{sys.version_info[0]}.{sys.version_info[1]}")
     with ThreadPoolExecutor() as pool:
-        found = [one for one in pool.map(_asked, _candidates()) if one is not None]
-    by_version = {one.version: one for one in reversed(found)}
+        usable = [which for which in pool.map(_inspected, _candidates()) if which is not None]
+    by_version = {which.version: which for which in reversed(usable)}
     by_version.pop(mine.version, None)
-    return (mine, *sorted(by_version.values(), key=lambda one: Version(one.version), reverse=True))
+    return (mine, *sorted(by_version.values(), key=lambda which: Version(which.version), reverse=True))
 
 
 def _candidates() -> list[str]:
@@ -113,18 +120,18 @@ def _candidates() -> list[str]:
     return paths
 
 
-def _asked(path: str) -> Interpreter | None:
-    """The Python at a path; None when it does not run, is too old, or cannot make environments."""
+def _inspected(path: str) -> Interpreter | None:
+    """The Python at a path; None if it does not run, is too old, or cannot make environments."""
     code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sys.implementation.name, sys.prefix == sys.base_prefix)"
     done = run([path, "-c", code], ASK_SECONDS)
-    found = re.fullmatch(r"(\d+) (\d+) cpython True", done.stdout.strip()) if done.returncode == 0 else None
-    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+    match = re.fullmatch(r"(\d+) (\d+) cpython True", done.stdout.strip()) if done.returncode == 0 else None
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
         return None
-    return Interpreter(path, f"{found[1]}.{found[2]}")
+    return Interpreter(path, f"{match[1]}.{match[2]}")
 
 
 def interpreter(path: str) -> Interpreter:
-    """The Python at a path. Raises EnvironmentFailedError when it does not run."""
+    """The Python at a path. Raises EnvironmentFailedError if it does not run."""
     done = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], ASK_SECONDS)
     if done.returncode:
         raise EnvironmentFailedError(f"{path} does not run as a Python: {last_line(done.stderr)}")
@@ -132,15 +139,18 @@ def interpreter(path: str) -> Interpreter:
 
 
 def version_in(python: str, distributions: Sequence[str]) -> str:
-    """The version of the first of the distributions that a Python has. Raises EnvironmentFailedError when it has none of them, or
-    no NumPy, or does not run."""
+    """The version of the first of the distributions that a Python has.
+
+    Raises:
+        EnvironmentFailedError: It has none of them, or no NumPy, or does not run.
+    """
     done = run([python, "-c", _VERSION, *distributions], ASK_SECONDS)
     if done.returncode:
         raise EnvironmentFailedError(f"{python} cannot run a worker: {last_line(done.stderr)}")
-    found = json.loads(done.stdout)
-    if found is None:
+    version = json.loads(done.stdout)
+    if version is None:
         raise EnvironmentFailedError(f"{python} has no {' or '.join(distributions)}; install it there")
-    return str(found)
+    return str(version)
 
 
 # -- uv and pip ---------------------------------------------------------------------------------------
@@ -148,7 +158,7 @@ def version_in(python: str, distributions: Sequence[str]) -> str:
 
 @cache
 def uv_command() -> tuple[str, ...]:
-    """How uv is called: the one on PATH, or beside this Python; () when there is none."""
+    """The command that calls uv, on PATH or beside this Python; () if there is none."""
     path = shutil.which("uv") or shutil.which("uv", path=os.path.dirname(sys.executable))
     return (path,) if path else ()
 
@@ -163,7 +173,7 @@ def _pip_command() -> tuple[str, ...]:
 
 
 def offered(distribution: str, which: Interpreter) -> Offer:
-    """What the package index offers as wheels for that Python."""
+    """The wheels that the package index offers for a Python."""
     command = [*_pip_command(), "index", "versions", distribution, "--pre", "--python-version", which.version]
     options = ["--only-binary=:all:", "--disable-pip-version-check", "--retries=1", "--timeout=15"]
     done = run([*command, *options], ASK_SECONDS)
@@ -180,17 +190,17 @@ def offered(distribution: str, which: Interpreter) -> Offer:
 
 
 def offers(distribution: str, every: Sequence[Interpreter]) -> list[Offer]:
-    """What the package index offers for each of those Pythons, asked at once."""
+    """The wheels that the package index offers for each of several Pythons, in parallel."""
     with ThreadPoolExecutor() as pool:
         return list(pool.map(lambda which: offered(distribution, which), every))
 
 
-def create(which: Interpreter, place: Path) -> None:
+def create(which: Interpreter, folder: Path) -> None:
     """Make an empty virtual environment. Raises EnvironmentFailedError."""
     if uv := uv_command():
-        command = [*uv, "venv", "--quiet", "--python", which.path, str(place)]
+        command = [*uv, "venv", "--quiet", "--python", which.path, str(folder)]
     else:
-        command = [which.path, "-m", "venv", *(["--without-pip"] if _pip_runs_under(which) else []), str(place)]
+        command = [which.path, "-m", "venv", *(["--without-pip"] if _pip_runs_under(which) else []), str(folder)]
     done = run(command, CREATE_SECONDS)
     if done.returncode:
         raise EnvironmentFailedError(
@@ -198,10 +208,13 @@ def create(which: Interpreter, place: Path) -> None:
         )
 
 
-def install(place: Path, which: Interpreter, requirements: Sequence[str]) -> None:
-    """Install into an environment. Raises EnvironmentFailedError when the requirements cannot be had together."""
-    python = str(place / "bin" / "python")
-    wheels = [f"--only-binary={re.split('[<=>]', one)[0]}" for one in requirements]
+def install(folder: Path, which: Interpreter, requirements: Sequence[str]) -> None:
+    """Install into an environment.
+
+    Raises EnvironmentFailedError if the requirements cannot be installed together.
+    """
+    python = str(folder / "bin" / "python")
+    wheels = [f"--only-binary={re.split('[<=>]', requirement)[0]}" for requirement in requirements]
     if uv := uv_command():
         command = [*uv, "pip", "install", "--quiet", "--python", python, *wheels, *requirements]
     else:
@@ -216,16 +229,16 @@ def install(place: Path, which: Interpreter, requirements: Sequence[str]) -> Non
 
 
 def imported(python: Path, distribution: str) -> tuple[dict[str, str] | None, str]:
-    """What an environment has once its distribution is imported; or None, and why it does not import."""
+    """Import a distribution in its environment: the versions there; or None, and why it does not import."""
     done = run([str(python), "-c", _IMPORT, distribution], IMPORT_SECONDS)
     if done.returncode or _OTHER_NUMPY in done.stderr:
         return None, last_line(done.stderr) or f"the process ended with status {done.returncode}"
-    found: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found, ""
+    versions: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
+    return versions, ""
 
 
 def _pip_runs_under(which: Interpreter) -> bool:
-    """Whether this Python's pip can work for an environment of that one, so that it needs no pip of its own."""
+    """True if this Python's pip can install into an environment of another Python."""
     try:
         about = importlib.metadata.metadata("pip")
     except importlib.metadata.PackageNotFoundError:
@@ -239,9 +252,13 @@ def _pip_runs_under(which: Interpreter) -> bool:
 
 
 def run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, with what it started ended too when it takes longer: then its status is 124.
+    """Run a command to its end, without a shell.
 
-    A command that is not there has status 127, as in a shell.
+    Args:
+        seconds: Time limit. After it the command and its children are killed, and the status is 124.
+
+    Returns:
+        The status and the output. The status is 127 if there is no such command, as in a shell.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     try:
@@ -275,7 +292,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something; of pip's the last error."""
+    """The last error of pip's output, or else the last line that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines or ["it said nothing"])[-1][:300]

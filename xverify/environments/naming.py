@@ -1,4 +1,4 @@
-"""How implementations are named: NAME[:OPTION][==VERSION | @PYTHON]."""
+"""Names of implementations: NAME[:OPTION][==VERSION | @PYTHON]."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 FORM = "NAME[:OPTION][==VERSION | @PYTHON]"
-"""What may be typed: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``,
+"""The form of a name, for example ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``,
 ``onnxruntime@/path/to/python``."""
 
 
 @dataclass(frozen=True)
 class Name:
-    """The parts of a name; those that were not given are ""."""
+    """The parts of a name; missing parts are ""."""
 
     name: str
     option: str = ""
@@ -23,9 +23,9 @@ class Name:
 
 
 def parse(text: str) -> Name:
-    """The parts of what was typed. Raises ValueError with a sentence."""
-    found = re.search("==|@", text)
-    head, mark, rest = (text, "", "") if found is None else (text[: found.start()], found.group(), text[found.end() :])
+    """Parse a name. Raises ValueError with a sentence."""
+    match = re.search("==|@", text)
+    head, mark, rest = (text, "", "") if match is None else (text[: match.start()], match.group(), text[match.end() :])
     name, colon, option = head.partition(":")
     if not name or (colon and not option) or (mark and not rest):
         raise ValueError(f"an implementation is named {FORM}, not {text!r}: a part of it is empty")
@@ -42,16 +42,19 @@ def parse(text: str) -> Name:
 
 
 def parse_or_none(text: str) -> Name | None:
-    """The parts of a name; None when it is none."""
+    """Parse a name; None if the text is none."""
     try:
         return parse(text)
     except ValueError:
         return None
 
 
-def same_version(one: str, other: str) -> bool:
-    """Whether two versions are equal, as 1.17 and 1.17.0 are; what is no version is equal to itself only."""
+def same_version(first: str, second: str) -> bool:
+    """True if two versions are equal, as 1.17 and 1.17.0 are.
+
+    A text that is no version equals only itself.
+    """
     try:
-        return Version(one) == Version(other)
+        return Version(first) == Version(second)
     except InvalidVersion:
-        return one == other
+        return first == second

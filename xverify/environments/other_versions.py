@@ -1,4 +1,4 @@
-"""Implementations that run in another environment: of another version, or somebody's own build."""
+"""Implementations that run in another environment: at another version, or from a user's own build."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from xverify.environments.installers import Say
 from xverify.oracles.protocol import Oracle
 
 Moved = tuple[Oracle, Mapping[str, str]]
-"""An implementation in another environment, and for each edition that does not judge it there the reason."""
+"""An implementation in another environment; and by edition, the reason why that does not judge it there."""
 
 
 def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
-    """The implementation at another version, in an environment that is made if it is not there yet.
+    """The implementation at another version, in an environment that is made if there is none yet.
 
-    Raises EnvironmentFailedError with a sentence.
+    Args:
+        say: Called with a sentence when something takes long.
+
+    Raises:
+        EnvironmentFailedError: No environment with that version can be made.
     """
     if oracle.distribution == "xverify":
         raise EnvironmentFailedError(f"{oracle.name} is part of xverify, and runs at its version only")
@@ -38,9 +42,13 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
 
 
 def of_python(oracle: Oracle, python: str) -> Moved:
-    """The implementation that another Python has; a directory is a virtual environment.
+    """The implementation that is installed in another Python.
 
-    Raises EnvironmentFailedError with a sentence.
+    Args:
+        python: An interpreter, or the directory of a virtual environment.
+
+    Raises:
+        EnvironmentFailedError: That Python does not run, or does not have the implementation.
     """
     path = os.path.abspath(os.path.expanduser(python))
     if os.path.isdir(path):
@@ -50,7 +58,7 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 
 def _judged_there(oracle: Oracle) -> Moved:
-    """The implementation, judged by those editions only whose text its own package carries."""
+    """The implementation, judged only by editions whose text its own package carries."""
     reasons: dict[str, str] = {}
     carried: list[str] = []
     for identity in contracts.ids():
@@ -66,11 +74,11 @@ def _judged_there(oracle: Oracle) -> Moved:
     return replace(oracle, ships=tuple(carried)), reasons
 
 
-def not_judged(oracle: Oracle, reasons: Mapping[str, str], asked: Collection[str]) -> tuple[str, ...]:
-    """A sentence for each reason for which some of the editions do not judge an implementation."""
-    mattering = {identity: reason for identity, reason in reasons.items() if identity in asked}
+def not_judged(oracle: Oracle, reasons: Mapping[str, str], editions: Collection[str]) -> tuple[str, ...]:
+    """A sentence for each reason why some of the editions do not judge an implementation."""
+    relevant = {identity: reason for identity, reason in reasons.items() if identity in editions}
     return tuple(
-        f"{oracle.name} is not judged by {', '.join(one for one in mattering if mattering[one] == reason)}: {reason}; "
+        f"{oracle.name} is not judged by {', '.join(i for i in relevant if relevant[i] == reason)}: {reason}; "
         "what it gives there is compared and characterised"
-        for reason in dict.fromkeys(mattering.values())
+        for reason in dict.fromkeys(relevant.values())
     )

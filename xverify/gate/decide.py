@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xverify.core.line import call_to_line
 from xverify.core.verdict import Verdict
-from xverify.engine.run import Sweep
+from xverify.engine.state import RunState
 from xverify.gate.ledger import Ledger, stale
 from xverify.gate.ledger_lookup import Memory, about
+from xverify.gate.options import GateOptions
 from xverify.verify.findings import Finding
-
-if TYPE_CHECKING:
-    from xverify.gate.gate import GateOptions  # it calls `decided`
 
 PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
 
-def decided(result: dict[str, Any], run: Sweep, options: GateOptions, memory: Memory, walked: bool) -> None:
-    """Add the decision to a report, under "gate", and to each finding its ledger state and its call line.
-
-    Args:
-        result: The report, changed in place.
-        run: The run that made the report.
-        options: Options of the gate.
-        memory: Ledger entries that came up during the run.
-        walked: True if the whole walk was answered.
-    """
+def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory: Memory, walked: bool) -> None:
+    """Add to a run's report what the gate makes of it: under "gate", and to each finding how it stands to the ledger and a line
+    that replays it."""
     found = {finding.id: finding for finding in run.findings.sorted()}
     for entry in result["findings"]:
         finding = found[entry["id"]]
@@ -67,16 +58,16 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
     return Verdict(entry["verdict"]).fails_gate(options.allow_mixed)
 
 
-def _unable(run: Sweep, options: GateOptions, walked: bool) -> str:
-    """Explain in one sentence why an absence of findings proves nothing; empty if it proves the kernel."""
-    for name, sentence in run.fleet.failures.items():
+def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
+    """Why silence says nothing, in one sentence; "" when it does."""
+    for name, sentence in run.pool.failures.items():
         if name == options.kernel.name or options.like is not None:
             return sentence
     if not run.complete:
         return "the run was interrupted"
     cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
-    if not run.fleet.was_ready(options.kernel.name):
-        return f"the kernel was not loaded within {options.budget:g} s: its import is slow or hangs; raise --budget"
+    if not run.pool.was_ready(options.kernel.name):
+        return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
     if not any(tally.answered for tally in cells):
         return (
             "the kernel gave no result for any call: nothing was verified"
@@ -98,7 +89,7 @@ def _unsupported(result: dict[str, Any], kernel: str) -> list[dict[str, Any]]:
     return [cell for cell in cells if cell["status"] == "unsupported" and cell["subject"] == kernel]
 
 
-def _line(run: Sweep, finding: Finding) -> str:
+def _line(run: RunState, finding: Finding) -> str:
     if finding.call is None:
         return ""
     try:

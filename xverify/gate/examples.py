@@ -20,14 +20,16 @@ from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.core.line import call_from_line
 from xverify.core.verdict import Verdict
+from xverify.engine.asking import Limit, ask
 from xverify.engine.gate_plan import DRAWN
-from xverify.engine.plan import Case, numbered
-from xverify.engine.run import Limit, Sweep
+from xverify.engine.plan import numbered
+from xverify.engine.state import RunState
 from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
 from xverify.strategies.invalid_calls import breakable, openable
 from xverify.verify import verdicts
 from xverify.verify.findings import Finding, Key
 from xverify.verify.shrink import faults
+from xverify.workers.case import Case
 
 SHRUNK_BY = 0.6
 """Share of the budget after which Hypothesis stops shrinking. The gate then shrinks in its own way."""
@@ -87,12 +89,8 @@ class Examples:
 
     # -- asking -------------------------------------------------------------------------------------------
 
-    def first(self, run: Sweep) -> bool:
-        """Repeat the calls that failed before, and forget those that pass.
-
-        Returns:
-            True if some still fail. Then the rest of the gate can wait.
-        """
+    def first(self, run: RunState) -> bool:
+        """Ask what failed before. Whether some of it still does: then the rest can wait. What no longer fails is forgotten."""
         fails = False
         for contract in run.options.contracts:
             for place, (kept, call) in enumerate(self._remembered(contract.id)):
@@ -104,8 +102,8 @@ class Examples:
                     self._forget(contract.id, kept)
         return fails
 
-    def draw(self, run: Sweep, limit: Limit) -> None:
-        """Let Hypothesis search for a failing call under each edition, until a fault is seen."""
+    def draw(self, run: RunState, limit: Limit) -> None:
+        """Have Hypothesis look for a call that fails, under each edition, as long as nothing has shown a fault."""
         texts = {text.id: text for text in run.options.texts or run.options.contracts}
         for contract in run.options.contracts:
             if run.fault_seen or limit() or Phase.generate not in self.profile.phases:
@@ -116,7 +114,7 @@ class Examples:
                 self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
             cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])
-            run.ask({contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
+            ask(run, {contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
 
     def _settings(self) -> settings:
         """Return the suite's settings without those that do not apply here.
@@ -133,17 +131,10 @@ class Examples:
         )
 
 
-def ask_fully(run: Sweep, contract: Contract, call: Call, place: int = 0) -> None:
-    """Make a call in every way that the gate has: on each path, and once more after its batch.
-
-    Args:
-        run: The run.
-        contract: Edition of the call.
-        call: The call.
-        place: A number that is different for each call.
-    """
+def ask_fully(run: RunState, contract: Contract, call: Call, place: int = 0) -> None:
+    """Ask a call in every way that the gate has: on each path, and again when its batch is over. place: another for each call."""
     cases = numbered(iter([[Case(call, 0, "hypothesis")] * 2]), DRAWN + CYCLE * (place + 1) - 1)
-    run.ask({contract.id: cases}, lambda: bool(run.fleet.failures))
+    ask(run, {contract.id: cases}, lambda: bool(run.pool.failures))
 
 
 @dataclass(eq=False)
@@ -153,7 +144,7 @@ class _Falsifies:
     The answer for a call never changes, even after the time is over, because Hypothesis repeats the smallest call.
     """
 
-    run: Sweep
+    run: RunState
     contract: Contract
     kernel: str
     allow_mixed: bool
@@ -177,17 +168,17 @@ class _Falsifies:
 
     def _shows(self, call: Call) -> bool:
         run, contract = self.run, self.contract
-        oracle, subject = run.fleet.oracles[self.kernel], run.fleet.subjects[self.kernel][0]
+        oracle, subject = run.pool.oracles[self.kernel], run.pool.subjects[self.kernel][0]
         judged = verdicts.judge(contract, call)
         beyond = contract.like and oracle.distribution == "xverify" and judged.judgement.verdict == "forbidden"
-        if beyond or run.fleet.untold(oracle, contract, call):
+        if beyond or run.pool.untold(oracle, contract, call):
             return False
         if self.limit is not None and run.options.rules.might_be_known(judged):
             self.undecided.append(call)
             return False
-        outcome, ask = run.fleet.ask(subject, call), partial(run.fleet.ask, subject)
+        outcome, ask_again = run.pool.ask(subject, call), partial(run.pool.ask, subject)
         nothing_yet = Finding(Key(subject.name, contract.id, Verdict.VIOLATION, "", ""), subject, "", call, None)
-        if faults(nothing_yet, judged, outcome, ask):
+        if faults(nothing_yet, judged, outcome, ask_again):
             return True
         if judged.legal is None or self.allow_mixed:
             return False

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Domain
 from xverify.core.call import Call, Outcome
 from xverify.engine import equivalences
+from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, SweepFinished
 from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
 from xverify.engine.options import Options
-from xverify.engine.pool import MakeWorker
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.run import Limit, Sweep
 from xverify.engine.select import version_of
-from xverify.engine.store import report, write_json
-from xverify.engine.sweep import handling_interrupts, on_disk_first, shrink_all
+from xverify.engine.shrink import shrink_all
+from xverify.engine.state import RunState, new_run
+from xverify.engine.store import on_disk_first, report, write_json
+from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
-from xverify.gate.ledger import Ledger
+from xverify.gate.options import GateOptions
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
-from xverify.workers.process import Limits
-from xverify.workers.worker import Worker
 
 EXPLORE = 0.88
 """Share of the budget for calls while no fault is seen."""
@@ -54,43 +51,6 @@ KEPT_SECONDS = 1.0
 """Seconds of the budget reserved for writing the report."""
 
 
-@dataclass(frozen=True)
-class GateOptions:
-    """What a gate was asked for.
-
-    kernel: the implementation under test; target: as it was named. contracts: what it is held to. like: an implementation to
-    be held to instead, on the calls of those contracts. within: narrower domains, by contract. budget: in seconds. shrink:
-    whether the smallest call is sought that shows what was found. left_out: a sentence for each edition that was named and that
-    the kernel is not held to.
-    worker: what makes a worker. first(run): asks something before anything else, and says whether that is all. draw(run, limit):
-    asks what comes after the walk, in place of rounds of Hypothesis without end.
-    """
-
-    kernel: Oracle
-    contracts: tuple[Contract, ...]
-    directory: Path
-    run_id: str
-    command: str
-    contract_files: tuple[str, ...] = ()
-    target: str = ""
-    like: Oracle | None = None
-    within: Mapping[str, Domain] = field(default_factory=dict)
-    ledger: Ledger = field(default_factory=Ledger)
-    ledger_path: str = ""
-    today: date = date(1970, 1, 1)
-    seed: int = 0
-    budget: float = 60.0
-    keep_subnormals: bool = True
-    allow_mixed: bool = False
-    fail_fast: bool = False
-    shrink: bool = True
-    limits: Limits = field(default_factory=Limits)
-    left_out: tuple[str, ...] = ()
-    worker: MakeWorker = Worker
-    first: Callable[[Sweep], bool] = lambda run: False
-    draw: Callable[[Sweep, Limit], None] | None = None
-
-
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
     """Run the gate, and write ``report.json`` into its directory.
 
@@ -112,23 +72,23 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
     announce = on_disk_first(run, emit)
     try:
         with handling_interrupts(run):
-            run.start()
+            start(run)
             walked = _ask(run, options)
-            with run.spent.on("judging"):
+            with run.timer.on("judging"):
                 conclude(run)
             if run.complete and options.shrink:
-                with run.spent.on("shrinking"):
+                with run.timer.on("shrinking"):
                     shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
             result = report(run)
     finally:
-        run.stop()
+        run.pool.stop()
     decided(result, run, options, memory, walked)
     write_json(options.directory / "report.json", result)
     emit(SweepFinished(options.directory / "report.json"))
     return result
 
 
-def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> Sweep:
+def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:
     texts = tuple(
         replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
         for text in options.contracts
@@ -151,7 +111,7 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
     )
     if options.like is not None:
         rules = replace(rules, learn=answers.learn)
-    run = Sweep(
+    run = new_run(
         Options(
             contracts, oracles, options.directory, options.run_id, options.command, options.seed, options.budget,
             rules=rules, limits=options.limits, texts=texts, worker=options.worker, left_out=options.left_out,
@@ -159,8 +119,8 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         emit,
     )  # fmt: skip
     if options.like is not None:
-        answers.ask = partial(run.fleet.ask, run.fleet.subjects[options.like.name][0])
-        answers.busy = lambda: bool(run.fleet.under_way)
+        answers.ask = partial(run.pool.ask, run.pool.subjects[options.like.name][0])
+        answers.busy = lambda: bool(run.pool.under_way)
     return run
 
 
@@ -194,33 +154,33 @@ class _Answers:
         return self._known[digest]
 
 
-def _ask(run: Sweep, options: GateOptions) -> bool:
-    """Make all calls in order, while the budget lasts. Return True if the whole walk was answered."""
+def _ask(run: RunState, options: GateOptions) -> bool:
+    """Ask everything, in order, while the budget lasts. Whether the whole walk was asked and answered."""
     walked, needed = False, {oracle.name for oracle in run.options.oracles}
 
     def limit() -> bool:
-        return not needed.isdisjoint(run.fleet.failures) or run.out_of(EXPLORE_FAULTY if run.fault_seen else EXPLORE)
+        return not needed.isdisjoint(run.pool.failures) or run.out_of(EXPLORE_FAULTY if run.fault_seen else EXPLORE)
 
     texts = {text.id: text for text in options.contracts}
     domains = {name: options.within.get(name, text.domain) for name, text in texts.items()}
-    with run.interruptible():
+    with interruptible(run):
         if options.first(run):
             return False
         witnesses = ledger_lookup.witnesses(options.ledger, options.kernel.name, options.contracts)
-        run.ask({name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
+        ask(run, {name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
-        walked = run.ask(walk, limit, patience=PATIENCE)
-        # The walk says little about a kernel that supports little, so a second walk covers only what it supports.
+        walked = ask(run, walk, limit, patience=PATIENCE)
+        # Of a kernel that supports little the walk met little: the second is all about what it supports.
         supported = {name: _supported(run, options, domains[name], name) for name in texts}
         again = {
             name: walk_batches(text, supported[name], options.seed, 1)
             for name, text in texts.items()
             if supported[name] != domains[name]
         }
-        run.ask(again, limit, patience=PATIENCE)
+        ask(run, again, limit, patience=PATIENCE)
         if options.draw is None:
             drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
-            run.ask(drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
+            ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
         elif walked:
             options.draw(run, limit)
         if options.like is None:
@@ -228,11 +188,9 @@ def _ask(run: Sweep, options: GateOptions) -> bool:
     return walked
 
 
-def _supported(run: Sweep, options: GateOptions, domain: Domain, contract: str) -> Domain:
-    """Return the domain without the types and granularities that the kernel does not implement.
-
-    Those are left out for which no call was answered and some call was unsupported.
-    """
+def _supported(run: RunState, options: GateOptions, domain: Domain, contract: str) -> Domain:
+    """The domain without the types and granularities of which the kernel answered no call and said of some that it has not
+    implemented them."""
     cells = [
         (cell, tally)
         for (subject, cell), tally in run.tally.cells.items()
@@ -254,14 +212,14 @@ def _supported(run: Sweep, options: GateOptions, domain: Domain, contract: str) 
     )
 
 
-def _out_of_shrinking(options: GateOptions, run: Sweep, began: float) -> bool:
+def _out_of_shrinking(options: GateOptions, run: RunState, began: float) -> bool:
     if options.fail_fast and time.monotonic() - began > SHRINK_SECONDS:
         return True
     return run.interrupted.is_set() or run.elapsed() > options.budget - KEPT_SECONDS
 
 
-def nothing_more(run: Sweep, limit: Limit) -> None:
-    """Make no calls after the walk."""
+def nothing_more(run: RunState, limit: Limit) -> None:
+    """In place of what is drawn after the walk."""
 
 
 def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:

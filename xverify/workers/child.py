@@ -1,10 +1,10 @@
-"""The worker's side: loads one oracle and answers batches of calls until its parent goes away.
+"""The worker's side: loads one oracle and answers batches of calls until its parent ends.
 
-Runs in a process of its own, perhaps in another Python, started by `xverify.workers.worker` over execnet. It imports
-the standard library, NumPy, `xverify.core.call` and `xverify.oracles` only; what the oracle imports is its own affair.
+Runs in a process of its own, perhaps under another Python, which `xverify.workers.worker` starts over execnet. It imports
+only the standard library, NumPy, `xverify.core.call`, `xverify.oracles` and the fork server; an oracle may import more.
 
-Messages to the worker: (ids, parcel, options of each call). From it: ("ready", versions), ("failed", sentence), and
-("answers", ids, parcel, seconds). A parcel is several byte strings as `wrap` makes it.
+Messages to the worker: (ids, parcel, options of each call). Messages from it: ("ready", versions), ("failed", sentence), and
+("answers", ids, parcel, seconds). A parcel holds several byte strings, see `wrap`.
 """
 
 from __future__ import annotations
@@ -26,35 +26,38 @@ import numpy as np
 
 from xverify.core.call import Outcome, decode_call, encode_outcome
 from xverify.oracles.protocol import Loaded, version_of
+from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
 FILE_LIMIT = 256 << 20
-"""No file of a worker grows beyond this: a flood of messages costs the process, not the disk."""
+"""Bytes of a file of a worker at most: a flood of output ends the process and does not fill the disk."""
 
 IN_MESSAGE = 8 << 10
-"""Parcels beyond this travel in a file. The pipe holds 64 KiB: a parent that writes little never blocks on a
-worker that does not read."""
+"""Bytes of a parcel that travels in a message; larger ones travel in a file.
+
+The pipe holds 64 KiB, so a parent that writes little never blocks on a worker that does not read."""
 
 FLUSH_SECONDS = 0.02
-"""Answers are sent when this has passed since the last were, and at the end of a batch: little is lost in a crash."""
+"""Seconds after which answers are sent also in the middle of a batch, so that few are lost in a crash."""
 
 PATIENCE = 15.0
-"""A call still under way this long after its timeout has no parent any more: the worker ends itself, from a thread
-that needs no interpreter lock."""
+"""Seconds past the timeout of a call after which the worker ends itself, since its parent must be gone.
+
+A thread that needs no interpreter lock does it."""
 
 OUT_OF_MEMORY = 71
-"""The status with which a worker ends whose oracle got no more memory."""
+"""Exit status of a worker whose oracle ran out of memory."""
 
-LOST = 72
-"""The status with which a worker ends that hears no more of its parent."""
-
-LAST_WORDS = 16 << 10
-"""Bytes read from the end of what a dead process wrote."""
+CRASH_LOG_BYTES = 16 << 10
+"""Bytes read from the end of the log of a dead process."""
 
 Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
 
 
 def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
-    """The byte strings for a message: as they are when small, else through the file ``path``."""
+    """Make a parcel of byte strings.
+
+    The strings themselves if they are small, else a reference to the file ``path`` that holds them.
+    """
     total = sum(map(len, blobs))
     if not IN_MESSAGE < total < FILE_LIMIT:
         return tuple(blobs)
@@ -65,7 +68,7 @@ def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
 
 
 def unwrap(parcel: Parcel) -> List[bytes]:
-    """The byte strings of a parcel; its file, if there is one, is removed."""
+    """The byte strings of a parcel. Removes its file, if there is one."""
     if not parcel or not isinstance(parcel[0], str):
         return list(parcel)
     with open(parcel[0], "rb") as file:
@@ -75,32 +78,42 @@ def unwrap(parcel: Parcel) -> List[bytes]:
 
 
 class Entry(NamedTuple):
-    """What the journal says: the id of the call under way (None between calls), and since when."""
+    """The content of a journal."""
 
     call: Union[int, None]
+    """The id of the call under way; None between calls."""
+
     since: float
+    """When the call began, on the monotonic clock."""
+
     blob: bytes
+    """The encoded call, if it was read."""
 
 
 _ENTRY = struct.Struct("<qdQ")
 
 
 class Journal:
-    """The call under way, in a file that outlives the process: written over in place before each call."""
+    """A file that outlives the process and names the call under way.
+
+    It is overwritten in place before each call.
+    """
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600)
         self.idle()
 
     def begin(self, call: int, blob: bytes) -> None:
+        """Note that a call begins."""
         os.pwrite(self._file, _ENTRY.pack(call, time.monotonic(), len(blob)) + blob, 0)
 
     def idle(self) -> None:
+        """Note that no call is under way."""
         os.pwrite(self._file, _ENTRY.pack(-1, time.monotonic(), 0), 0)
 
 
 def read_journal(path: str, with_blob: bool = False) -> Entry:
-    """The entry in a journal; between calls, and since never, when there is none."""
+    """Read a journal; if there is none, no call is under way and the time is 0."""
     try:
         with open(path, "rb", buffering=0) as file:
             call, since, length = _ENTRY.unpack(file.read(_ENTRY.size))
@@ -109,10 +122,10 @@ def read_journal(path: str, with_blob: bool = False) -> Entry:
         return Entry(None, 0.0, b"")
 
 
-def read_last_words(log: str, start: int) -> List[str]:
-    """The end of what a process wrote after its first ``start`` bytes, from the fatal error on if there is one."""
+def read_crash_log(log: str, start: int) -> List[str]:
+    """The last lines of a log after its first ``start`` bytes, from the fatal error on if there is one."""
     with open(log, "rb") as file:
-        file.seek(max(start, os.fstat(file.fileno()).st_size - LAST_WORDS))
+        file.seek(max(start, os.fstat(file.fileno()).st_size - CRASH_LOG_BYTES))
         text = file.read().decode(errors="replace").splitlines()
     lines = [line for line in text if not line.startswith("    @ ")]  # native frames, without line numbers
     # faulthandler writes the fatal error and then each thread's frames, the main thread's last
@@ -122,8 +135,10 @@ def read_last_words(log: str, start: int) -> List[str]:
 
 
 def serve(channel: Any, settings: Dict[str, Any]) -> None:
-    """Load the oracle that ``settings`` names, say so, and answer until the channel closes: in children of this process if
-    ``settings`` say so."""
+    """Load the oracle that ``settings`` names, and answer until the channel closes.
+
+    With ``settings["fork_server"]`` children of this process answer, where that is possible.
+    """
     _isolate(settings["log"])
     threads = len(os.listdir("/proc/self/task"))
     try:
@@ -146,11 +161,8 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
             _answer_batch(send, loaded, journal, settings, ids, unwrap(parcel), options)
             faulthandler.cancel_dump_traceback_later()
 
-    if settings["nursery"]:
-        from xverify.workers.fork_server import can_fork, raise_children
-
-        if can_fork(threads):
-            raise_children(channel, work)
+    if settings["fork_server"] and can_fork(threads):
+        serve_from_children(channel, work)
     try:
         work(channel.receive, channel.send)
     except (EOFError, OSError):
@@ -189,7 +201,10 @@ def _answer_batch(
 
 
 def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
-    """The outcome of one call; an exception is a refusal, its type says of which kind."""
+    """The outcome of one call.
+
+    An exception is a refusal; its type distinguishes "rejected" from "unsupported".
+    """
     call = decode_call(blob)
     try:
         result = loaded.answer(call, options)
@@ -203,7 +218,10 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
 
 
 def _isolate(log: str) -> None:
-    """Send output to a file that can't grow without end, leave ^C to the parent, and leave a trace when dying."""
+    """Isolate the process from its parent.
+
+    Send output to a file of limited size, ignore ^C, end with the parent, and write a trace at a fatal error.
+    """
     file = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     for descriptor in (1, 2):
         os.dup2(file, descriptor)
@@ -214,24 +232,17 @@ def _isolate(log: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=follow, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def _limit_memory(more: int) -> None:
-    """Let the process take so many bytes of address space beyond what it has now."""
+    """Limit the address space of the process to its present size and ``more`` bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         pages = int(file.read().split()[0])
     limit, hard = pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-
-
-def follow(parent: int) -> None:
-    """End the process when its parent has ended, also in the middle of a call that does not return."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def _versions(distribution: str) -> Dict[str, Union[str, int]]:

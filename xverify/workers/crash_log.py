@@ -1,4 +1,4 @@
-"""How a worker's process ended, in words: its signal or status, and the end of what it wrote."""
+"""The end of a worker's process in words: its signal or status, and the last lines of its log."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import signal
 from pathlib import Path
 
 from xverify.verify.verdicts import NO_MEMORY
-from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_last_words
+from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
 
 MOST_CHARACTERS = 1500
+"""Length of a crash message at most."""
 
 BROKEN_PIPE = "the process went on, but the pipe that its answers come through was closed or garbled"
 
-_OURS = re.compile(r'  File "(?:.*/workers/(?:child|fork_server)\.py|<remote exec>|<string>)", line ')
+_OWN_FRAME = re.compile(r'  File "(?:.*/workers/(?:child|fork_server)\.py|<remote exec>|<string>)", line ')
+"""A stack frame of the worker's own code."""
 
-_WHEN = re.compile(r"^([A-Z])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=\S+:\d+\])")
-"""Before a line of glog's or Abseil's: the time and the thread, which are others each time that a framework says the same."""
+_GLOG_TIME = re.compile(r"^([A-Z])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=\S+:\d+\])")
+"""Time and thread at the begin of a line of glog or Abseil. They differ each time that a framework writes the same."""
 
 
 def in_words(status: int | None, memory: int) -> str:
-    """status: minus the signal, or the exit status; None when only the pipe broke. memory: the limit in bytes, 0 for
-    none."""
+    """The end of a process in words.
+
+    Args:
+        status: Minus the signal, or the exit status; None if only the pipe broke.
+        memory: The limit in bytes, 0 for none.
+    """
     if status is None:
         return BROKEN_PIPE
     if status < 0:
@@ -33,18 +39,23 @@ def in_words(status: int | None, memory: int) -> str:
     return f"the process ended with status {status}"
 
 
-def last_words(ending: str, log: Path, start: int, more: str = "") -> str:
-    """How it ended, and the end of what it wrote to the log after the first ``start`` bytes, without our own frames and without
-    when it was."""
-    lines = [_WHEN.sub(r"\1 ", line) for line in read_last_words(str(log), start) if not _OURS.match(line)]
+def crash_message(ending: str, log: Path, start: int, more: str = "") -> str:
+    """The end of a process, and the last lines of its log without times and without frames of the worker.
+
+    Args:
+        ending: How it ended, in words.
+        start: Bytes at the begin of the log to leave out.
+        more: A last line to add.
+    """
+    lines = [_GLOG_TIME.sub(r"\1 ", line) for line in read_crash_log(str(log), start) if not _OWN_FRAME.match(line)]
     lines += [more] if more else []
-    # Reports are shown to others: where things are installed on this machine is none of their business.
+    # Reports are shown to others, so they contain no paths of this machine.
     shown = (re.sub(r'"/[^"]*/(?=[^"/]+/[^"/]+")', '".../', line) for line in lines)
     return "\n".join([ending, *shown])[:MOST_CHARACTERS]
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 when that is not known."""
+    """Bytes of memory that a process holds; 0 if that cannot be read."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError, ValueError):
@@ -53,7 +64,7 @@ def resident(pid: int) -> int:
 
 
 def half_of_memory() -> int:
-    """Half of the bytes of memory that this machine has."""
+    """Half of the memory of this machine, in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 

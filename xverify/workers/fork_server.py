@@ -1,11 +1,14 @@
-"""Children that answer in place of a process whose framework takes long to load: a successor costs a fork, not an import.
+"""A fork server: replacing a dead process costs a fork, not the import of a framework.
 
-The process that forks them only holds what is loaded; it never makes a call, so every child begins as a new process
-would. Only the side of the worker is here; `xverify.workers.worker` decides when it is used.
+The process that forks holds the loaded framework and never makes a call, so every child begins as a new process would. This is
+the worker's side; `xverify.workers.worker` decides when it is used.
 
-Messages besides those of `xverify.workers.child`: ("child", process id) for each new child, ("died", status) when it ended:
-minus the signal, its exit status, or None if only its pipe broke. What was sent before ("again",) came is then not
-answered: the other side sends it once more. To it, at any time, ("again",): what follows is for a new child.
+Messages besides those of `xverify.workers.child`:
+
+- from the server, ("child", process id) for each new child;
+- from the server, ("died", status) when a child ended: minus the signal, its exit status, or None if only its pipe broke. The
+  server then drops messages until ("again",) comes; the other side sends their calls once more;
+- to the server, at any time, ("again",): the following messages are for a new child.
 """
 
 from __future__ import annotations
@@ -19,17 +22,18 @@ import threading
 import time
 from typing import Any, Callable, Dict, Union
 
-from xverify.workers.child import LOST, follow
+LOST = 72
+"""Exit status of a worker that lost the connection to its parent."""
 
 AGAIN = ("again",)
 
 END_SECONDS = 0.5
-"""How long a child that closed its pipe has to end."""
+"""Time for a child to end after it closed its pipe."""
 
 _ACCELERATORS = ("/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/accel")
 
 _LONGEST = 1 << 24
-"""Bytes of a message: what is large travels in files."""
+"""Bytes of a message at most: large data travels in files."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -40,21 +44,29 @@ Work = Callable[[Receive, Send], None]
 
 
 def can_fork(threads: int) -> bool:
-    """Whether a child would be as good as this process: what is loaded started no threads beyond the ``threads`` of before,
-    which no child has, and holds no accelerator, whose state no child can use."""
+    """True if a child would work as this process does.
+
+    A child has no copy of the framework's threads, and cannot use the state of an accelerator.
+
+    Args:
+        threads: The number of threads before the framework was loaded.
+    """
     if len(os.listdir("/proc/self/task")) > threads:
         return False
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             if os.readlink("/proc/self/fd/" + descriptor).startswith(_ACCELERATORS):
                 return False
-        except OSError:  # that of the listing itself
+        except OSError:  # the descriptor of the listing itself
             continue
     return True
 
 
-def raise_children(channel: Any, work: Work) -> None:
-    """Have each message of the channel answered by a child, and by another one when that died, until the channel closes."""
+def serve_from_children(channel: Any, work: Work) -> None:
+    """Let children answer the messages of the channel until it closes.
+
+    A new child takes over when one has died.
+    """
     child = None
     while True:
         try:
@@ -77,7 +89,7 @@ def raise_children(channel: Any, work: Work) -> None:
 
 
 def _answered(channel: Any, child: _Child, message: Any) -> bool:
-    """Whether the child answered all that the message asks."""
+    """Pass a message to the child, and its answers to the channel; False if the child died first."""
     try:
         _write(child.requests, message)
         while True:
@@ -85,18 +97,14 @@ def _answered(channel: Any, child: _Child, message: Any) -> bool:
             channel.send(answer)
             if answer[1][-1] == message[0][-1]:
                 return True
-    except (
-        EOFError,
-        BrokenPipeError,
-        ValueError,
-        LookupError,
-        TypeError,
-    ):  # from the third on: what it wrote is no answer
+    except (EOFError, BrokenPipeError):
+        return False
+    except (ValueError, LookupError, TypeError):  # the bytes it wrote are no answer
         return False
 
 
 class _Child:
-    """A process that is forked from this one, and the two pipes to it."""
+    """A process forked from this one, and the two pipes to it."""
 
     def __init__(self, channel: Any, work: Work) -> None:
         theirs, self.requests = os.pipe()
@@ -111,7 +119,7 @@ class _Child:
             os.close(self.requests)
             os.close(self.answers)
             _leave(channel)
-            threading.Thread(target=follow, args=(parent,), daemon=True).start()
+            threading.Thread(target=end_with_parent, args=(parent,), daemon=True).start()
             work(lambda: _read(theirs), lambda answer: _write(ours, answer))
         except (EOFError, OSError):
             os._exit(LOST)
@@ -123,7 +131,7 @@ class _Child:
             os._exit(1)
 
     def status(self) -> Union[int, None]:
-        """How it ended, for sure: minus the signal, or its exit status; None if it had to be ended."""
+        """Wait for its end: minus the signal, or its exit status; None if it had to be killed."""
         until = time.monotonic() + END_SECONDS
         done, ended = os.waitpid(self.pid, os.WNOHANG)
         while not done and time.monotonic() < until:
@@ -139,18 +147,25 @@ class _Child:
         return -os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else os.WEXITSTATUS(ended)
 
 
+def end_with_parent(parent: int) -> None:
+    """End the process when its parent has ended, also in the middle of a call that does not return."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 def _leave(channel: Any) -> None:
-    """In a child: let go of the pipe to the other side, and begin the log anew."""
+    """Close the parent's pipe to the other side, and empty the log. Runs in a new child."""
     io = getattr(channel.gateway, "_io", None)
     for stream in (getattr(io, "infile", None), getattr(io, "outfile", None)):
         if stream is not None:
-            os.close(stream.fileno())  # not by its own method: another thread of the parent holds its lock
+            os.close(stream.fileno())  # not stream.close(): a thread of the parent holds its lock
     os.ftruncate(2, 0)
     faulthandler.enable(all_threads=False)
 
 
 def _write(pipe: int, message: Any) -> None:
-    data = json.dumps(message, default=_text_of).encode()
+    data = json.dumps(message, default=_encode_bytes).encode()
     view = memoryview(_LENGTH.pack(len(data)) + data)
     while view:
         view = view[os.write(pipe, view) :]
@@ -159,20 +174,20 @@ def _write(pipe: int, message: Any) -> None:
 def _read(pipe: int) -> Any:
     (length,) = _LENGTH.unpack(_exactly(pipe, _LENGTH.size))
     if length > _LONGEST:
-        raise ValueError("no message is of %d bytes" % length)
-    return json.loads(_exactly(pipe, length).decode(), object_hook=_bytes_of)
+        raise ValueError("a message of %d bytes is too long" % length)
+    return json.loads(_exactly(pipe, length).decode(), object_hook=_decode_bytes)
 
 
-def _text_of(blob: bytes) -> Dict[str, str]:
+def _encode_bytes(blob: bytes) -> Dict[str, str]:
     return {"bytes": blob.decode("latin-1")}
 
 
-def _bytes_of(written: Dict[str, str]) -> bytes:
+def _decode_bytes(written: Dict[str, str]) -> bytes:
     return written["bytes"].encode("latin-1")
 
 
 def _exactly(pipe: int, length: int) -> bytes:
-    """So many bytes. EOFError when there are fewer."""
+    """Read exactly that many bytes. EOFError if there are fewer."""
     data = b""
     while len(data) < length:
         more = os.read(pipe, min(length - len(data), 1 << 16))

@@ -1,7 +1,7 @@
-"""A Python function that answers in this process, where a worker would answer in one of its own.
+"""A Python function that answers in this process, in place of a worker process.
 
-It can end or stop this process like any code that is called; what it can not do is falsify what is computed here: its
-calls run in a floating-point environment of its own (see `xverify.core.fenv`).
+It can end or block this process like any code that is called. It cannot falsify the results that this process computes: its
+calls run in a floating-point environment of their own (see `xverify.core.fenv`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xverify.oracles.python_kernel import answerer
 from xverify.workers.child import run_call
 
 TURN_SECONDS = 0.05
-"""After this the caller has its turn, also in the middle of a batch: it looks at its budget between calls."""
+"""Seconds after which control returns to the caller, also in the middle of a batch, so that it can check its budget."""
 
 
 @dataclass(eq=False)
@@ -34,13 +34,16 @@ class _Batch:
         return len(self.outcomes) == len(self.requests)
 
 
-class Inline:
-    """A function with the interface of `xverify.workers.worker.Worker`. What it raises is a refusal; KeyboardInterrupt and
-    SystemExit pass.
+class InProcessWorker:
+    """A function with the interface of `xverify.workers.worker.Worker`.
 
-    Calls are answered when somebody looks whether they are. theirs: the environment that the function's calls begin
-    with; what one call changes in it the next one finds, as in a process of its own. bell: set whenever there is something to
-    do or to collect. strict: "not implemented" is a refusal like any other.
+    An exception is a refusal; KeyboardInterrupt and SystemExit pass. Calls are answered inside `done` and `collect`.
+
+    Args:
+        theirs: The floating-point environment of the function's first call. Changes that a call makes remain for the next one,
+            as in a process of its own.
+        bell: Set whenever a batch is to be answered or collected.
+        strict: "Not implemented" is a refusal like any other.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Inline:
         self.restarts = 0
 
     def start(self) -> None:
-        """There is nothing to start."""
+        """Do nothing: this process is running already."""
 
     @property
     def ready(self) -> bool:
@@ -80,7 +83,7 @@ class Inline:
         self._bell.set()
 
     def done(self) -> bool:
-        """Whether the oldest batch is answered, after answering for one turn at most."""
+        """Answer calls for one turn at most. True if the oldest batch is answered."""
         if self.failed is not None or not self._batches:
             return self.failed is not None
         until = time.monotonic() + TURN_SECONDS
@@ -92,7 +95,7 @@ class Inline:
         return oldest.complete
 
     def collect(self) -> list[Outcome]:
-        """The oldest batch's outcomes, one per request."""
+        """The outcomes of the oldest batch, one per request."""
         if not self._batches:
             raise ValueError("nothing is pending")
         while not self._batches[0].complete:
@@ -100,18 +103,19 @@ class Inline:
         return self._batches.popleft().outcomes
 
     def ask(self, blob: bytes, options: str = "") -> Outcome:
-        """The outcome of one call, when nothing is pending."""
+        """The outcome of one call, when no batch is pending."""
         if self._batches:
             raise ValueError(f"{self.pending} batches are pending")
         self.submit([(blob, options)])
         return self.collect()[0]
 
     def abandon(self) -> None:
-        """Give what is not answered the outcome "unasked"."""
+        """Give every unanswered call the outcome "unasked"."""
         for batch in self._batches:
             batch.outcomes += [Outcome("unasked")] * (len(batch.requests) - len(batch.outcomes))
 
     def stop(self) -> None:
+        """Drop all batches."""
         self.failed = self.failed or "it was stopped"
         self._batches.clear()
 
@@ -120,7 +124,7 @@ class Inline:
         fenv.enter(self._theirs)
         try:
             with warnings.catch_warnings():
-                # As in a worker: a warning is no refusal, also where tests make it an error.
+                # As in a worker process: a warning is no refusal, even if the test suite makes it an error.
                 warnings.simplefilter("ignore")
                 return run_call(self._loaded, blob, path)
         finally:

@@ -1,4 +1,4 @@
-"""What a run's own process spent its time on: making calls, judging, waiting for implementations, shrinking."""
+"""The time of a run's own process by purpose, for example making calls or judging."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 ELSE = "everything else"
-"""What is not accounted for otherwise: starting, writing."""
+"""The purpose of all other time, for example starting and writing."""
 
 WAITING = "waiting for answers"
 
 
 @dataclass(eq=False)
-class Spent:
-    """Seconds by purpose; what is done inside another purpose counts as itself only. clock: seconds, from any beginning."""
+class PhaseTimer:
+    """Seconds by purpose. A purpose within another one counts as itself only."""
 
     clock: Callable[[], float] = time.monotonic
+    """Seconds since some fixed moment."""
+
     _seconds: dict[str, float] = field(default_factory=dict)
     _purposes: list[str] = field(default_factory=lambda: [ELSE])
     _since: float | None = None
 
     @contextmanager
     def on(self, purpose: str) -> Iterator[None]:
-        """What is done inside is for that purpose."""
+        """Count the time inside for that purpose."""
         self._account()
         self._purposes.append(purpose)
         try:

@@ -1,6 +1,7 @@
-"""A process in which an oracle answers: started, listened to, ended, and asked for its last words.
+"""A process in which an oracle answers: its start, its messages, its end, and its crash message.
 
-What answers may be a child of the process that was started (see `xverify.workers.fork_server`), so that its successor is there at once.
+The process that answers may be a child of the process that was started (see `xverify.workers.fork_server`), so that it can be
+replaced at once.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ import xverify.core.call
 from xverify import oracles
 from xverify.core.errors import NotStartedError
 from xverify.oracles.protocol import Oracle
-from xverify.workers.child import LOST, Entry, read_journal
-from xverify.workers.crash_log import half_of_memory, in_words, last_words, resident
-from xverify.workers.fork_server import AGAIN
+from xverify.workers.child import Entry, read_journal
+from xverify.workers.crash_log import crash_message, half_of_memory, in_words, resident
+from xverify.workers.fork_server import AGAIN, LOST
 
 _BOOTSTRAP = """
 import os, sys, types
@@ -44,34 +45,45 @@ for name, folder in settings["stubs"]:
 from xverify.workers.child import serve
 serve(channel, settings)
 """
-"""Runs in the worker before anything of ours. The stubs are packages without code of their own, so that a Python
-that has no xverify finds the modules that carry calls, and nothing else of this environment."""
+"""The first code that runs in the worker.
+
+The stubs are packages without code of their own, so that a Python without xverify finds the few modules that it needs, and
+nothing else of this environment."""
 
 TRACE_SECONDS = 0.1
-"""How long a process that hangs has to write where."""
+"""Time for a process that hangs to write its stack."""
 
 END_SECONDS = 1.0
-"""How long a process has to be gone when it was ended, or when its pipe was closed."""
+"""Time for a process to be gone after it was killed, or after its pipe was closed."""
 
 END = ("end",)
-"""The last message: the pipe is closed."""
+"""The last message of a process: its pipe is closed."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one worker: seconds for a call and for the start; bytes of address space beyond what it has when it is ready (0: no
-    limit); bytes of memory that it may hold."""
+    """Limits of one worker."""
 
     call: float = 10.0
+    """Seconds for one call."""
+
     start: float = 120.0
+    """Seconds to load the framework."""
+
     memory: int = 0
+    """Bytes of address space beyond its size when it is ready; 0 for no limit."""
+
     resident: int = field(default_factory=half_of_memory)
+    """Bytes of memory that it may hold."""
 
 
 class Process:
-    """What answers the calls of one oracle. Used by one thread at a time.
+    """The process that answers the calls of one oracle. Used by one thread at a time.
 
-    bell: set whenever something arrives. forks: whether what answers may be a child of the process that was started.
+    Args:
+        python: The interpreter, if it is not the oracle's own.
+        bell: Set whenever a message arrives.
+        forks: The process that answers may be a child of the one that was started.
     """
 
     def __init__(
@@ -80,25 +92,28 @@ class Process:
         self.python = python or oracle.python or sys.executable
         self.may_fork = forks and oracle.role != "kernel"
         self.forked = False
-        self.fresh = True  # nothing was asked of the process that answers
+        self.fresh = True  # the process that answers has received no call
         self._oracle, self._limits, self._bell = oracle, limits, bell
         directory.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.=-]", "_", oracle.name)[:80]
         self._directory = Path(tempfile.mkdtemp(prefix=name + "-", dir=directory.resolve()))
         self._journal = str(self._directory / "journal")
         self._log = self._directory / "stderr"
-        self._said = 0  # bytes of the log that belong to the start
+        self._log_start = 0  # bytes of the log that belong to the start
         self._group = execnet.Group()
         self._gateway: Any = None
         self._channel: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.pid = 0  # of the process that answers
-        self._keeper = 0  # of the process that was started: the same, or the one that forks those that answer
+        self._keeper = 0  # of the process that was started: the same, or the fork server
 
     def start(self) -> None:
-        """Start it and return at once: the framework is imported while others work. Raises NotStartedError."""
+        """Start the process and return at once: the framework is imported while others work.
+
+        Raises NotStartedError.
+        """
         self._log.write_bytes(b"")
-        self._said = 0
+        self._log_start = 0
         Path(self._journal).unlink(missing_ok=True)
         self._inbox = queue.SimpleQueue()
         self.forked, self.fresh = False, True
@@ -122,56 +137,56 @@ class Process:
         return self._channel is not None
 
     def message(self, wait: float = 0.0) -> Any:
-        """The next message, waiting so long for it at most; None where there is none."""
+        """The next message; None if none comes within ``wait`` seconds."""
         with contextlib.suppress(queue.Empty):
             return self._inbox.get(timeout=wait) if wait > 0 else self._inbox.get_nowait()
         return None
 
     def send(self, message: Any) -> bool:
-        """Whether the pipe took it; if not the process has died, and the end marker is on its way."""
+        """Send a message. False if the process has died; its end marker then follows."""
         try:
             self._channel.send(message)
         except OSError:
             return False
         return True
 
-    def is_ready(self) -> None:
-        """It has said so: what it writes from now on belongs to calls."""
-        self._said = self._log.stat().st_size
+    def note_ready(self) -> None:
+        """Note that the framework is loaded: later output belongs to calls."""
+        self._log_start = self._log.stat().st_size
 
-    def has_child(self, pid: int) -> None:
-        """It has forked what answers from now on."""
-        self.pid, self._said, self.forked = pid, 0, True
+    def note_child(self, pid: int) -> None:
+        """Note that the started process has forked the one that answers from now on."""
+        self.pid, self._log_start, self.forked = pid, 0, True
 
     def entry(self) -> Entry:
-        """What the process wrote of the call that is under way."""
+        """The journal entry on the call under way."""
         return read_journal(self._journal)
 
     def parcel(self, number: int) -> str:
-        """The path of a parcel of calls."""
+        """The path of the file for a parcel of calls."""
         return f"{self._journal}.{number}.calls"
 
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that the process holds."""
         return resident(self.pid)
 
-    def tell_where(self) -> None:
-        """Have it write where it hangs (faulthandler does)."""
+    def write_stack(self) -> None:
+        """Let faulthandler write to the log where the process hangs."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)
             time.sleep(TRACE_SECONDS)
 
-    def last_words(self, ending: str) -> str:
-        """How it ended, and what it wrote last."""
-        return last_words(ending, self._log, self._said, self._complaint())
+    def crash_message(self, ending: str) -> str:
+        """The end of the process, and the last lines of its log."""
+        return crash_message(ending, self._log, self._log_start, self._complaint())
 
     def ending(self, status: int | None) -> str:
-        """How it ended, in words."""
+        """The end of the process in words."""
         return in_words(status, self._limits.memory)
 
     def status(self) -> int | None:
-        """How the process ended whose pipe was closed; None if it did not."""
+        """Exit status of the process after its pipe was closed; None if it did not end."""
         popen = self._gateway._io.popen
         try:
             status = int(popen.wait(END_SECONDS))
@@ -180,7 +195,7 @@ class Process:
             return None
 
     def _complaint(self) -> str:
-        """An exception outside a call: a mistake in the worker's own code."""
+        """An exception outside a call, which is a fault of the worker's own code."""
         try:
             self._channel.waitclose(timeout=0.0 if self.forked else 0.1)
         except execnet.RemoteError as error:
@@ -190,8 +205,11 @@ class Process:
         return ""
 
     def end(self, take: Callable[[Any], None]) -> bool:
-        """End the process that answers; whether the one that forked it is there to fork another. take: is given what it still
-        says."""
+        """End the process that answers. True if the fork server remains and can fork another.
+
+        Args:
+            take: Called with each message that still arrives.
+        """
         if self._end_child():
             until = time.monotonic() + END_SECONDS
             with contextlib.suppress(queue.Empty):
@@ -203,7 +221,10 @@ class Process:
         return False
 
     def renew(self) -> bool:
-        """End the process that answers, and have the one that forked it fork another; whether there is one."""
+        """End the process that answers, and let the fork server fork another.
+
+        False if there is no fork server.
+        """
         if not self._end_child():
             return False
         self.next_child()
@@ -217,14 +238,14 @@ class Process:
         return True
 
     def next_child(self) -> None:
-        """Have another process forked that answers."""
+        """Let the fork server fork a process for the following calls."""
         Path(self._journal).unlink(missing_ok=True)
         self.fresh = True
         self.pid = self._keeper
         self.send(AGAIN)
 
     def kill(self) -> None:
-        """End all there is."""
+        """Kill the process that answers and its fork server."""
         for pid in {self.pid, self._keeper} - {0}:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -232,7 +253,7 @@ class Process:
         self.pid, self._keeper = 0, 0
 
     def remove(self) -> None:
-        """Remove its files."""
+        """Remove the process's files."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _settings(self) -> dict[str, Any]:
@@ -252,7 +273,7 @@ class Process:
             "call_timeout": self._limits.call,
             "memory": self._limits.memory,
             "strict": oracle.strict,
-            "nursery": self.may_fork,
+            "fork_server": self.may_fork,
             "journal": self._journal,
             "log": str(self._log),
         }

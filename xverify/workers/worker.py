@@ -1,7 +1,7 @@
-"""Oracles in processes of their own: start them, feed them batches, replace them when they die or hang.
+"""Oracles in processes of their own, which are replaced when they die or hang.
 
-A worker may abort, hang, flood its output or print garbage: the run goes on. The call that was under way is known
-from the worker's journal and gets the outcome "crash" or "hang"; the others go to the worker's successor.
+A worker may abort, hang, flood its output or print garbage: the run goes on. The worker's journal names the call that was under
+way; it gets the outcome "crash" or "hang". The other calls go to a new process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from xverify.workers.child import unwrap, wrap
 from xverify.workers.process import END, Limits, Process
 
 STARTS = 3
-"""A worker that dies this often without having answered anything in between is given up."""
+"""Deaths without an answer in between after which a worker is given up."""
 
 IN_FLIGHT = 4
-"""Messages on their way at most: a pipe that is never full never blocks the parent."""
+"""Messages under way at most: a pipe that is never full never blocks the parent."""
 
 POLL_SECONDS = 0.2
-"""How often the journal of a silent worker is looked at."""
+"""Time between two looks at the journal of a silent worker."""
 
 
 @dataclass(eq=False)
@@ -44,12 +44,12 @@ class _Request:
 class Worker:
     """One oracle in a process of its own. Used by one thread at a time.
 
-    bell: set whenever something arrives, so that one thread can wait for several workers (`wait_any`).
-    likeness(call): what it shares with others; when one has ended the process, those after it that are equal in this get
-    the outcome "spared", since each would cost a process. None spares nothing.
-    forks: whether what answers may be a child of the process that was started, so that its successor is there at once (see
-    `xverify.workers.fork_server`, which says when it is); without it each is a new process, as that of a kernel is, whose module may do
-    anything.
+    Args:
+        bell: Set whenever a message arrives, so that one thread can wait for several workers (`wait_any`).
+        likeness: Returns the properties that an encoded call shares with similar ones. When a call has ended the process, later
+            calls with equal properties get the outcome "spared", since each would cost a process. None spares nothing.
+        forks: The process that answers may be forked from one that has loaded the framework, so that it can be replaced at once
+            (see `xverify.workers.fork_server`). Kernels never fork, since their modules may do anything.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class Worker:
         self.seconds = 0.0
         self.calls = 0
         self.restarts = 0
-        self.slowest = 0.0  # seconds of one message's answers at most
-        self._singly_until = -1  # up to the request of that number, one is sent at a time
+        self.slowest = 0.0  # most seconds for the answers in one message
+        self._singly_until = -1  # requests up to this number are sent one at a time
         self._ready = False
         self._fruitless = 0
         self._moved = 0.0
         self._serial = 0
         self._batches: deque[list[_Request]] = deque()
         self._unsent: deque[list[_Request]] = deque()
-        self._in_flight: deque[int] = deque()  # of each message under way, the number of its last request
+        self._in_flight: deque[int] = deque()  # number of the last request in each message under way
         self._unanswered: dict[int, _Request] = {}  # in order
         self._looked = 0.0
 
-    # -- what the engine calls ------------------------------------------------------------------------
+    # -- interface of the pool ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the process and return at once: the framework is imported while others work."""
@@ -99,7 +99,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether the framework is imported."""
+        """True if the framework is imported."""
         self._advance()
         return self._ready
 
@@ -120,14 +120,19 @@ class Worker:
         self._advance()
 
     def done(self) -> bool:
-        """Whether `collect` would return (or raise) at once."""
+        """True if `collect` would return (or raise) at once."""
         self._advance()
         return self.failed is not None or (bool(self._batches) and _complete(self._batches[0]))
 
     def collect(self, timeout: float | None = None) -> list[Outcome]:
-        """The oldest batch's outcomes, one per request.
+        """Wait for the outcomes of the oldest batch, one per request.
 
-        TimeoutError when they are not there in time (the batch stays), `WorkerFailedError` when there is no worker.
+        Args:
+            timeout: Seconds to wait at most.
+
+        Raises:
+            TimeoutError: The batch is not answered in time; it remains pending.
+            WorkerFailedError: The worker was given up.
         """
         if not self._batches:
             raise ValueError("nothing is pending")
@@ -142,14 +147,14 @@ class Worker:
         return [request.outcome for request in self._batches.popleft() if request.outcome is not None]
 
     def ask(self, blob: bytes, options: str = "") -> Outcome:
-        """The outcome of one call, when nothing is pending."""
+        """The outcome of one call, when no batch is pending."""
         if self._batches:
             raise ValueError(f"{self.pending} batches are pending")
         self.submit([(blob, options)])
         return self.collect()[0]
 
     def abandon(self) -> None:
-        """Give what is not answered the outcome "unasked", and start the process anew if something was under way."""
+        """Give every unanswered call the outcome "unasked", and replace the process if a call was under way."""
         self._advance()
         if not self._unanswered or self.failed is not None:
             return
@@ -161,11 +166,11 @@ class Worker:
 
     @property
     def forks(self) -> bool:
-        """Whether what answers was forked."""
+        """True if the process that answers was forked."""
         return self._process.forked
 
     def renew(self) -> None:
-        """Have the next call answered by a process that has answered none, when nothing is pending."""
+        """Replace the process unless it is new, when no batch is pending."""
         if self.failed is not None or self._process.fresh:
             return
         if self._process.renew():
@@ -183,7 +188,11 @@ class Worker:
     # -- the process ----------------------------------------------------------------------------------
 
     def _advance(self, wait: float = 0.0) -> None:
-        """Take what has arrived (waiting so long for it at most), look after the process, send what is due."""
+        """Take the messages that have arrived, check the process, send further calls.
+
+        Args:
+            wait: Seconds to wait for a first message.
+        """
         if self.failed is not None or not self._process.is_started:
             return
         message = self._process.message(wait)
@@ -197,9 +206,9 @@ class Worker:
         self._moved = time.monotonic()
         if message[0] == "ready":
             self.versions, self._ready = dict(message[1]), True
-            self._process.is_ready()
+            self._process.note_ready()
         elif message[0] == "child":
-            self._process.has_child(message[1])
+            self._process.note_child(message[1])
         elif message[0] == "died":
             self._died(message[1], kept=True)
         elif message[0] == "failed":
@@ -219,7 +228,7 @@ class Worker:
             self._died(self._process.status(), kept=False)
 
     def _look_after(self) -> None:
-        """Replace the process when it has been silent for too long."""
+        """Replace the process if it is silent for too long or holds too much memory."""
         now = time.monotonic()
         if self.failed is not None or now - self._looked < min(POLL_SECONDS, self.limits.call / 4):
             return
@@ -228,7 +237,7 @@ class Worker:
             self._replace("crash", f"{NO_MEMORY}: it held {held >> 20} MiB", self._process.entry().call)
             return
         absent, self._looked = now - self._looked > max(1.0, self.limits.call / 2), now
-        if absent:  # we were busy ourselves: its answer may be waiting for the thread that receives
+        if absent:  # this process was busy: an answer may wait for the thread that receives
             return
         if not self._ready:
             if now - self._moved > self.limits.start:
@@ -257,7 +266,7 @@ class Worker:
             self._process.fresh = False
             self._moved = time.monotonic()
             if not self._process.send((numbers, parcel, tuple(request.options for request in requests))):
-                return  # what was sent is sent again
+                return  # the process has died; its successor gets these calls
 
     def _died(self, status: int | None, kept: bool) -> None:
         # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
@@ -265,39 +274,48 @@ class Worker:
         self._replace("crash", self._process.ending(status), suspect, kept)
 
     def _replace(self, kind: str, ending: str, suspect: int | None, kept: bool | None = None) -> None:
-        """Give the call under way its outcome, and have a successor of the process for the others. kept: of a process that
-        has ended, whether the one that forked it is still there; None: it is to be ended."""
+        """Give the call under way its outcome, and replace the process for the others.
+
+        Args:
+            kind: The outcome, "crash" or "hang".
+            ending: How the process ended, in words.
+            suspect: The number of the call under way, if that is known.
+            kept: True if the process has ended and its fork server remains; None if it is to be ended here.
+        """
         if kept is None:
             if kind == "hang":
-                self._process.tell_where()
+                self._process.write_stack()
             kept = self._end(suspect)
         elif not kept:
             self._kill()
-        words = self._process.last_words(ending)
+        message = self._process.crash_message(ending)
         self._take_answers(suspect if kind == "hang" else None)
         if suspect is None and self._in_flight:
-            # It died between calls, or its pipe broke: asked one by one, it is known after which.
+            # It died between calls, or its pipe broke: sending calls one by one will show after which.
             self._singly_until = self._in_flight[-1]
             sent = [number for number in self._unanswered if number <= self._singly_until]
             suspect = sent[0] if len(sent) == 1 else None
         self._fruitless += 1
         if suspect in self._unanswered:
             died = self._unanswered.pop(suspect)
-            died.outcome = Outcome(kind, message=words)
+            died.outcome = Outcome(kind, message=message)
             if self.likeness is not None:
-                like = died.options, self.likeness(died.blob)
-                self._fatal[like] = min(died.number, self._fatal.get(like, died.number))
+                alike = died.options, self.likeness(died.blob)
+                self._fatal[alike] = min(died.number, self._fatal.get(alike, died.number))
             self._spare(list(self._unanswered.values()))
             self._fruitless = 0
         elif self._process.forked and self._fruitless > 1:
-            self._process.may_fork = kept = False  # what fails without a call may be the fork's fault
+            self._process.may_fork = kept = False  # a failure without a call may be due to the fork
         if self._fruitless >= STARTS:
-            self._give_up(words)
+            self._give_up(message)
             return
         self._succeed(kept)
 
     def _succeed(self, kept: bool) -> None:
-        """Have a successor for what is not answered: a child of the same process if that was kept, else a new process."""
+        """Start a process for the unanswered calls.
+
+        A child of the fork server if that was kept, else a new process.
+        """
         again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
         self._unsent = deque(requests for requests in again if requests)
         self.restarts += 1
@@ -313,15 +331,17 @@ class Worker:
         self._moved = time.monotonic()
 
     def _take_answers(self, except_for: int | None = None) -> None:
-        """Take what the process that has ended answered before."""
+        """Take the answers that the ended process sent before."""
         while (message := self._process.message()) is not None:
             if message[0] == "answers":
                 self._take(message, except_for)
 
     def _spare(self, waiting: Sequence[_Request]) -> None:
-        """Answer for those that would only end the next process too. Those before the call that ended one did not: where their
-        answers went with the process, they are asked again, so that what is spared does not depend on when answers were
-        sent."""
+        """Give calls that would end the next process too the outcome "spared".
+
+        Earlier calls than the one that ended the process are not spared: if their answers were lost, they are sent again. So
+        the spared calls do not depend on when answers were sent.
+        """
         if self.likeness is None or not self._fatal:
             return
         for request in waiting:
@@ -329,17 +349,20 @@ class Worker:
                 self._unanswered.pop(request.number).outcome = Outcome("spared")
 
     def _first_fatal(self, request: _Request) -> float:
-        """The number of the first call like this one that ended a process, without what is around it or with; else infinity."""
+        """The number of the first similar call that ended a process; infinity if there is none.
+
+        The surroundings of the call count, and so does the call without them.
+        """
         assert self.likeness is not None
-        known = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
+        first = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
         call = decode_call(request.blob)
         if not call.around:
-            return known
+            return first
         alone = ("", self.likeness(encode_call(replace(call, around=()))))
-        return min(known, self._fatal.get(alone, math.inf))
+        return min(first, self._fatal.get(alone, math.inf))
 
     def _end(self, except_for: int | None = None) -> bool:
-        """End the process that answers; whether the one that forked it is there to fork another."""
+        """End the process that answers. True if its fork server remains."""
         kept = self._process.end(lambda message: self._take(message, except_for))
         self._ready = self._ready and kept
         return kept
@@ -360,9 +383,11 @@ def _complete(batch: list[_Request]) -> bool:
 
 
 def wait_any(workers: Sequence[Worker], timeout: float) -> list[Worker]:
-    """Those of the workers whose oldest batch can be collected, waiting so long for one at most.
+    """Wait for workers whose oldest batch can be collected.
 
-    The workers should share a bell.
+    Args:
+        workers: Workers that share a bell.
+        timeout: Seconds to wait at most.
     """
     limit = time.monotonic() + timeout
     while True:

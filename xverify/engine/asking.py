@@ -1,0 +1,146 @@
+"""Batches of calls go out to the implementations, and answered ones are judged as they come back.
+
+One process plans and judges; each implementation answers in a process of its own. While they answer a batch, the next one is
+made. The findings do not depend on which contract's batch comes back first.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from xverify.contracts.model import Contract
+from xverify.engine.events import SweepStarted
+from xverify.engine.judging import judge_batch
+from xverify.engine.state import RunState
+from xverify.strategies.walk import scale_outputs
+from xverify.workers.case import Case
+from xverify.workers.pool import DRAIN_SECONDS, MOST_BATCHES
+
+Streams = Mapping[str, Iterator[list[Case]]]
+"""By the id of a contract, its batches of cases."""
+
+Limit = Callable[[], bool]
+"""limit(): True if no further calls are to be sent."""
+
+
+def start(state: RunState) -> None:
+    """Start the workers."""
+    with state.timer.on("starting processes"):
+        state.pool.start()
+    names = tuple(subject.label for subjects in state.pool.subjects.values() for subject in subjects)
+    contracts = tuple(contract.id for contract in state.options.contracts)
+    state.emit(SweepStarted(state.options.run_id, contracts, names, state.options.budget, state.options.cases))
+
+
+@contextmanager
+def interruptible(state: RunState) -> Iterator[None]:
+    """End what is done inside at ^C. Calls that are under way then are judged if they are answered soon."""
+    try:
+        yield
+        if state.interrupted.is_set():
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        state.complete = False
+        _drain(state)
+
+
+def ask(state: RunState, streams: Streams, limit: Limit, cases: int | None = None, patience: float = math.inf) -> bool:
+    """Send the batches of the streams, and judge the answers.
+
+    Args:
+        limit: Sending ends when it returns True, or when all streams have ended.
+        cases: How many cases to send, over all streams; None for as many as there are.
+        patience: Seconds past the limit after which calls under way are cancelled.
+
+    Returns:
+        True if all streams ended and every call was answered.
+    """
+    remaining, unasked_before = dict(streams), state.unasked_calls
+    for contract, batch in _turns(state, remaining, limit, cases):
+        with state.timer.on("sending calls"):
+            state.pool.send(contract, batch)
+        _judge_answered(state)
+        while len(state.pool.under_way) >= MOST_BATCHES and (patience == math.inf or not limit()):
+            _judge_answered(state, wait=0.05)
+    until = math.inf
+    while state.pool.under_way:
+        _judge_answered(state, wait=0.05)
+        if patience < math.inf and limit():
+            until = min(until, time.monotonic() + patience)
+        if time.monotonic() > until:
+            state.pool.abandon()
+    return not remaining and state.unasked_calls == unasked_before
+
+
+def _turns(
+    state: RunState, streams: dict[str, Iterator[list[Case]]], limit: Limit, cases: int | None
+) -> Iterator[tuple[Contract, list[Case]]]:
+    """Batches of the contracts in turn; those whose workers are still starting come later.
+
+    Removes a stream from ``streams`` when it has ended.
+    """
+    contracts = [contract for contract in state.options.contracts if contract.id in streams]
+    weights = {contract.id: _weight(contract) for contract in contracts}
+    quota = dict.fromkeys(streams, 2**62) if cases is None else _shares(cases, weights)
+    sent: Counter[str] = Counter()
+    while any(quota[name] for name in streams):
+        if limit():
+            return
+        if state.interrupted.is_set():
+            raise KeyboardInterrupt
+        state.pool.announce()
+        ready = [c for c in contracts if c.id in streams and quota[c.id] and state.pool.has_room(c)]
+        if not ready:
+            _judge_answered(state, wait=0.02)
+            continue
+        # The contract that is farthest behind: one whose worker had to be replaced catches up.
+        contract = min(ready, key=lambda c: sent[c.id] / weights[c.id])
+        with state.timer.on("making calls"):
+            batch = next(streams[contract.id], [])[: quota[contract.id]]
+        if not batch:
+            del streams[contract.id]
+            continue
+        quota[contract.id] -= len(batch)
+        sent[contract.id] += len(batch)
+        yield contract, batch
+
+
+def _weight(contract: Contract) -> float:
+    """A contract's share of the calls.
+
+    The square root of types times granularities, so that a large domain gets more calls and a small one is not forgotten.
+    More for scale and output types, so that the lap over the cells is done within a default sweep. More for modes, since each
+    is a formula of its own.
+    """
+    domain = contract.domain
+    spread = math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(len(scale_outputs(domain)), 0.25)
+    return spread * math.pow(max(1, len(domain.modes)), 1.2)
+
+
+def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
+    """Cases divided by weight into whole numbers; the first contracts take the remainder."""
+    total = sum(weights.values())
+    shares = {name: int(cases * weight / total) for name, weight in weights.items()}
+    left = cases - sum(shares.values())
+    return {name: share + (i < left) for i, (name, share) in enumerate(shares.items())}
+
+
+def _judge_answered(state: RunState, wait: float = 0.0) -> None:
+    """Judge the batches that every implementation has answered; wait that many seconds for one at most."""
+    with state.timer.on("taking answers in"):
+        answered = state.pool.collect_answered(wait)
+    for batch in answered:
+        with state.timer.on("judging"):
+            judge_batch(state, batch)
+
+
+def _drain(state: RunState) -> None:
+    """After ^C: judge the calls under way if they are answered soon, so that no answer is lost."""
+    until = time.monotonic() + DRAIN_SECONDS
+    while state.pool.under_way and time.monotonic() < until:
+        _judge_answered(state, wait=0.05)
+    state.pool.give_up("it did not answer before the run was interrupted")

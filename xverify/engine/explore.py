@@ -1,0 +1,16 @@
+"""Phase: make calls and judge the outcomes until the budget or the number of cases is used up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from xverify.engine.asking import ask
+from xverify.engine.plan import batches
+from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
+
+
+def explore(state: RunState) -> None:
+    """Send the planned calls of every contract."""
+    options = state.options
+    streams = {c.id: batches(c, options.seed, state.pool.surrounds(c)) for c in options.contracts}
+    ask(state, streams, partial(state.out_of, 1 - SHRINK_SHARE - FINAL_SHARE), options.cases)

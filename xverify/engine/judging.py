@@ -1,0 +1,125 @@
+"""Judgement of answered batches: each outcome is compared with the legal set of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from xverify.core.call import Outcome
+from xverify.engine import variant_differences
+from xverify.engine.events import Progressed
+from xverify.engine.record import record, record_fault
+from xverify.engine.state import OpenCall, RunState
+from xverify.verify import editions, verdicts
+from xverify.verify.findings import Subject
+from xverify.verify.legal import legal_set
+from xverify.verify.verdicts import Judged
+from xverify.workers.pool import Batch
+
+CONFLICT_EACH = 6
+"""One allowed call in this many is also judged by the rival editions."""
+
+
+def judge_batch(state: RunState, batch: Batch) -> None:
+    """Judge the outcomes of an answered batch."""
+    for sent in batch.requests:
+        for origin, outcome in zip(sent.origins, sent.outcomes or (), strict=False):
+            state.options.rules.learn(batch.cases[origin.index].call, origin.subject, outcome)
+    judged = [
+        replace(verdicts.judge(batch.contract, c.call, c.number, c.legal), places=c.places, more=c.more)
+        for c in batch.cases
+    ]
+    by_case = _outcomes(state, batch, judged)
+    for case, outcomes in zip(judged, by_case, strict=True):
+        variant_differences.compare(state, case, outcomes)
+        _observe(state, case, outcomes)
+    if state.first_verdict is None and any(by_case):
+        state.first_verdict = state.elapsed()
+    for made in batch.cases:
+        state.cases_by_phase[made.phase] += 1
+        state.values += made.call.values
+    cases = sum(state.cases_by_phase.values())
+    state.emit(Progressed(batch.cases[-1].phase, cases, state.values, len(state.findings), state.elapsed()))
+
+
+def _outcomes(state: RunState, batch: Batch, judged: list[Judged]) -> list[dict[Subject, Outcome]]:
+    """By case, the first outcome of each implementation.
+
+    A repetition is only compared with the first outcome.
+    """
+    outcomes: list[dict[Subject, Outcome]] = [{} for _ in judged]
+    for sent in batch.requests:
+        for origin, outcome in zip(sent.origins, sent.outcomes or (), strict=False):
+            index, subject = origin.index, origin.subject
+            if outcome.kind == "spared":
+                state.spared_calls[subject.label] += 1
+            elif outcome.kind == "unasked":
+                state.unasked_calls += 1
+            elif not origin.is_repetition:
+                outcomes[index][subject] = outcome
+            elif subject in outcomes[index]:
+                first = outcomes[index][subject]
+                discrepancy = verdicts.nondeterministic(judged[index], subject.name, first, outcome)
+                if discrepancy is not None:
+                    variant_differences.note(state, discrepancy, subject, judged[index], outcome)
+    return outcomes
+
+
+def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) -> None:
+    """Count the outcomes of one call, and record what is wrong with them."""
+    contract = judged.contract
+    state.coverage.count(judged, outcomes.values())
+    if judged.legal is not None:
+        readings = state.readings.setdefault(contract.id, {})
+        readings.update({reading.name: reading for reading in judged.legal.readings})
+    tested = verdicts.tested(judged)
+    for clause in tested:
+        state.clause_cases[clause] += 1
+    for subject, outcome in outcomes.items():
+        # A forbidden call puts its clause to the test by being refused, an allowed one by being answered.
+        if outcome.refused == (judged.judgement.verdict == "forbidden") and outcome.kind not in ("crash", "hang"):
+            for clause in tested:
+                state.clause_answers[clause, subject.name] += 1
+        is_judged = state.pool.judges(contract, subject.name)
+        for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
+            record(state, discrepancy, subject, judged, outcome)
+        is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, outcome)
+        if is_judged and is_wrong and not state.fault_seen:
+            record_fault(state, judged, subject)
+    state.changes.observe(judged, outcomes)
+    if judged.judgement.verdict == "unspecified":
+        _compare_open(state, judged, outcomes)
+    elif state.options.rules.on_texts and judged.legal is not None and judged.number % CONFLICT_EACH == 0:
+        _compare_editions(state, judged, outcomes)
+
+
+def _wrongly_refused(state: RunState, judged: Judged, outcome: Outcome) -> bool:
+    """True if the implementation refuses an allowed call and must take every one."""
+    return state.options.rules.every_call and outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
+
+
+def _compare_open(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
+    """Compare implementations with the first judged one on a call that the text leaves open.
+
+    Differences are kept until the end: they become findings only when it is known how allowed calls are treated.
+    """
+    subjects = [s for s in outcomes if state.pool.judges(judged.contract, s.name) and not s.is_own]
+    for subject in subjects[1:]:
+        reference = subjects[0]
+        outcome, other = outcomes[subject], outcomes[reference]
+        if verdicts.disagrees(judged, subject.name, outcome, reference.name, other) is not None:
+            state.open_calls.append(OpenCall(judged, subject, outcome, reference, other))
+
+
+def _compare_editions(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:
+    """Record where a rival edition has no legal result in common, and who follows which edition there."""
+    for rival in editions.rivals(judged.contract):
+        conflict = editions.conflict(judged, rival)
+        if conflict is None:
+            continue
+        legal = legal_set(rival, judged.call.under(rival.id))
+        record(state, conflict, editions.edition_subject(rival), judged, editions.by_formula(rival, legal))
+        finding = state.findings.of(conflict.key)
+        for subject, outcome in outcomes.items():
+            if finding is not None and not subject.options:
+                finding.followed.update(editions.followed(judged, rival, subject.label, outcome))

@@ -1,0 +1,133 @@
+"""Phase: shrink the witness of each finding, then ask the other implementations about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from xverify import contracts
+from xverify.contracts.model import Contract
+from xverify.core.call import Outcome
+from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
+from xverify.engine.events import FindingShrunk, ShrinkStarted
+from xverify.engine.plan import derived_seed
+from xverify.engine.state import RunState
+from xverify.engine.store import ask_others
+from xverify.verify import changes
+from xverify.verify import shrink as shrinking
+from xverify.verify.editions import by_formula
+from xverify.verify.findings import Finding
+from xverify.verify.legal import legal_set
+
+_URGENCY = (
+    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "crash", "hang", "ambiguity",
+    "memory", "nondeterministic",
+)  # fmt: skip
+"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
+
+REPORT_SECONDS = 3.0
+"""Seconds of the budget that are kept for asking the others about the witnesses and for writing."""
+
+
+def shrink_findings(state: RunState) -> None:
+    """Shrink within the rest of the budget; nothing after an interruption."""
+
+    def out_of_time() -> bool:
+        timed = state.options.cases is None
+        return state.interrupted.is_set() or (timed and state.elapsed() > state.options.budget - REPORT_SECONDS)
+
+    if state.complete:
+        shrink_all(state, out_of_time)
+
+
+def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
+    """Shrink every finding's witness while there is time, then ask the other implementations about it."""
+    findings = in_turn(state.findings.sorted())
+    state.emit(ShrinkStarted(len(findings)))
+    confirming = Confirming(state)
+    try:
+        for finding in findings:
+            if state.interrupted.is_set():
+                state.complete = False
+                break
+            _shrink(state, finding, out_of_time, confirming)
+    finally:
+        confirming.stop()
+    for finding in findings:
+        if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):
+            finding.others = ask_others(state, finding)
+
+
+def in_turn(findings: Sequence[Finding]) -> list[Finding]:
+    """Sort findings for shrinking.
+
+    New ones before known ones; one death of each implementation first, then by urgency.
+    """
+    first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
+
+    def order(finding: Finding) -> tuple[bool, bool, int]:
+        is_first_death = first_deaths.get(finding.key.subject) is finding
+        return finding.standing.state == "known", not is_first_death, _URGENCY.index(finding.key.verdict)
+
+    return sorted(findings, key=order)
+
+
+def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:
+    contract = None if finding.call is None else state.contract_of(finding)
+    if contract is None or not _is_shrinkable(finding, contract):
+        finding.shrunk = "not shrinkable"
+        return
+    if out_of_time():
+        return
+    reference, seed = finding.reference, derived_seed(state.options.seed, finding.id) % 2**63
+    if finding.key.verdict in DEATHS:
+        result = shrink_death(state, finding, contract, seed, out_of_time, confirming)
+        finding.summary += UNCONFIRMED if result is None else ""
+    else:
+        result = shrinking.shrink(
+            finding,
+            contract,
+            partial(state.pool.ask, finding.subject),
+            partial(state.pool.ask, reference) if reference is not None else None,
+            seed,
+            out_of_time,
+        )
+    if result is None:
+        finding.shrunk = "not shrinkable"
+        return
+    assert finding.call is not None
+    finding.call = replace(result.call, origin=finding.call.origin)
+    finding.outcome = result.outcome if finding.key.verdict != "conflict" else _outcome_of_rival(finding)
+    finding.summary = result.discrepancy.summary
+    finding.shrunk = "minimal" if result.minimal else "not reached"
+    _least_optimised(state, finding)
+    state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
+
+
+def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
+    """False for findings that appear by chance, cost a hang for each evaluation, or are on the text alone."""
+    by_chance = finding.key.verdict == "nondeterministic" and finding.reference is None
+    if finding.call is None or by_chance or "hang" in changes.deaths(finding):
+        return False
+    return finding.key.verdict != "conflict" or contract.judge(finding.call).verdict == "allowed"
+
+
+def _least_optimised(state: RunState, finding: Finding) -> None:
+    """For a finding in surroundings, choose the path that changes the graph least and still shows it."""
+    contract, call = state.contract_of(finding), finding.call
+    if call is None or finding.key.verdict == "hang":  # each path would cost its limit
+        return
+    for subject in state.pool.simpler_paths(finding.subject, call):
+        reproduced = shrinking.reproduces(finding, contract, call, partial(state.pool.ask, subject))
+        if reproduced is not None:
+            finding.subject, finding.outcome = subject, reproduced[1]
+            finding.paths.add(subject.options)
+            return
+
+
+def _outcome_of_rival(finding: Finding) -> Outcome:
+    """The result of the edition that conflicts with the finding's, for its witness."""
+    assert finding.call is not None
+    rival = contracts.get(finding.key.subject)
+    return by_formula(rival, legal_set(rival, finding.call.under(rival.id)))

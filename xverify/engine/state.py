@@ -1,0 +1,200 @@
+"""The data of one run.
+
+The phases are functions that take it; see `xverify.engine.sweep` for their list.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Cell, Contract
+from xverify.core.call import Outcome
+from xverify.engine.coverage import Coverage
+from xverify.engine.events import Consumer
+from xverify.engine.options import Options
+from xverify.oracles import answers
+from xverify.verify.changes import Changes
+from xverify.verify.findings import Discrepancy, Finding, Findings, Key, Subject
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import Judged
+from xverify.workers.phase_timer import PhaseTimer
+from xverify.workers.pool import WorkerPool
+
+SHRINK_SHARE = 0.25
+"""Share of the budget that is kept for shrinking."""
+
+FINAL_SHARE = 0.1
+"""Share of the budget for the questions that come after exploring: half for equivalences, half for telling readings apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCall:
+    """A call that the text leaves open and that two implementations treat differently."""
+
+    judged: Judged
+    subject: Subject
+    outcome: Outcome
+
+    reference: Subject
+    """The implementation that the subject is compared with."""
+
+    other: Outcome
+    """The outcome of the reference."""
+
+    @property
+    def refusing(self) -> Subject | None:
+        """The implementation that refuses the call, if one does."""
+        return self.subject if self.outcome.refused else self.reference if self.other.refused else None
+
+
+@dataclass(eq=False)
+class VariantDifference:
+    """Calls of one cell on which a variant differs from the usual way.
+
+    Their counts, and the smallest call with its outcome.
+    """
+
+    discrepancy: Discrepancy
+    subject: Subject
+
+    usual: Subject
+    """The same path of the implementation without the setting."""
+
+    judged: Judged
+    outcome: Outcome
+    cases: int = 0
+    values: int = 0
+
+
+@dataclass(eq=False)
+class RunState:
+    """The data of one run. Made by `new_run`, filled by the phases, read by the report."""
+
+    options: Options
+
+    emit: Consumer
+    """Takes every event of the run."""
+
+    timer: PhaseTimer
+    """Seconds of this process by purpose."""
+
+    pool: WorkerPool
+    """The implementations, each in its worker."""
+
+    tally: Tally
+    """Counts and remaining readings of each implementation in each cell."""
+
+    changes: Changes
+    """Differences between the versions of one implementation."""
+
+    findings: Findings = field(default_factory=Findings)
+
+    coverage: Coverage = field(default_factory=Coverage)
+    """Structures, numbers and codes that the calls contained."""
+
+    variant_differences: dict[tuple[Key, Cell | None], VariantDifference] = field(default_factory=dict)
+    """Differences between variants of one implementation, until a phase concludes them."""
+
+    open_calls: list[OpenCall] = field(default_factory=list)
+    """Differences on calls that the text leaves open, until a phase concludes them."""
+
+    readings: dict[str, dict[str, Reading]] = field(default_factory=dict)
+    """By contract, the readings that the edition admits for some cell that a call belonged to, by name."""
+
+    support: dict[tuple[Subject, Cell], bool] = field(default_factory=dict)
+    """True where the simplest call of a cell was answered; only for cells of which that had to be asked."""
+
+    cases_by_phase: Counter[str] = field(default_factory=Counter)
+    """Judged cases, by the phase of the plan that made them."""
+
+    values: int = 0
+    """Values in all judged calls."""
+
+    clause_cases: Counter[str] = field(default_factory=Counter)
+    """By clause, the calls that put it to the test."""
+
+    clause_answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By clause and implementation, the calls that put it to the test and were treated in its sense."""
+
+    spared_calls: Counter[str] = field(default_factory=Counter)
+    """By implementation and path, the calls that were not sent since similar ones had ended the process."""
+
+    unasked_calls: int = 0
+    """Calls that were cancelled before they were answered."""
+
+    first_verdict: float | None = None
+    """Seconds from the start of the run to the first judged batch."""
+
+    first_fault: float | None = None
+    """Seconds from the start of the run to the first fault that is not known."""
+
+    interrupted: threading.Event = field(default_factory=threading.Event)
+    """Set by the first ^C: no further calls are to be sent."""
+
+    complete: bool = True
+    """False if the run was interrupted."""
+
+    started: float = field(default_factory=time.time)
+    """When the run began, in seconds since 1970."""
+
+    clock_start: float = field(default_factory=time.monotonic)
+    """The same on the clock that measures budgets."""
+
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self.clock_start
+
+    def out_of(self, share: float) -> bool:
+        """True if that share of the budget is used up, or the run has ended at its first fault."""
+        return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
+
+    @property
+    def fault_seen(self) -> bool:
+        """True if an implementation showed a fault that is not known."""
+        return self.first_fault is not None
+
+    def ended(self) -> bool:
+        """True if a fault was seen and the first fault ends the run."""
+        return self.fault_seen and self.options.rules.fail_fast
+
+    def contract(self, identity: str) -> Contract:
+        """The contract of the run with that id."""
+        return next(contract for contract in self.options.contracts if contract.id == identity)
+
+    def contract_of(self, finding: Finding) -> Contract:
+        """The contract that a finding is about."""
+        return self.contract(finding.key.contract)
+
+    def readings_of(self, contract: Contract) -> tuple[Reading, ...]:
+        """The readings that the edition admits for some cell of the run, first readings first."""
+        return tuple(self.readings.get(contract.id, {}).values())
+
+
+def new_run(options: Options, emit: Consumer) -> RunState:
+    """The state of a run that has sent nothing yet. Its workers are not started."""
+    timer = PhaseTimer()
+    pool = WorkerPool(
+        options.oracles,
+        options.texts or options.contracts,
+        options.directory / "workers",
+        emit,
+        options.rules.repeat_each,
+        options.limits,
+        options.worker,
+        timer,
+    )
+    return RunState(options, emit, timer, pool, Tally(options.rules.characterise), _changes(pool))
+
+
+def _changes(pool: WorkerPool) -> Changes:
+    def expected(subject: Subject, judged: Judged) -> bool:
+        return subject.name not in pool.failures and answers(pool.oracles[subject.name], judged.contract.asked_as)
+
+    def judges(subject: Subject, judged: Judged) -> bool:
+        return pool.judges(judged.contract, subject.name)
+
+    return Changes([subject for paths in pool.subjects.values() for subject in paths], expected, judges)

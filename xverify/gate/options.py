@@ -1,0 +1,71 @@
+"""The options of a gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+from xverify.contracts.model import Contract, Domain
+from xverify.engine.asking import Limit
+from xverify.engine.state import RunState
+from xverify.gate.ledger import Ledger
+from xverify.oracles.protocol import Oracle
+from xverify.workers.pool import MakeWorker
+from xverify.workers.process import Limits
+from xverify.workers.worker import Worker
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """The options of a gate."""
+
+    kernel: Oracle
+    """The implementation under test."""
+
+    contracts: tuple[Contract, ...]
+    """The editions that the kernel is held to."""
+
+    directory: Path
+    run_id: str
+    command: str
+    contract_files: tuple[str, ...] = ()
+
+    target: str = ""
+    """The kernel as the user named it."""
+
+    like: Oracle | None = None
+    """An implementation to match instead of the text, on the calls of the contracts."""
+
+    within: Mapping[str, Domain] = field(default_factory=dict)
+    """Narrower domains, by contract."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    ledger_path: str = ""
+    today: date = date(1970, 1, 1)
+    seed: int = 0
+
+    budget: float = 60.0
+    """Seconds for the whole gate."""
+
+    keep_subnormals: bool = True
+    allow_mixed: bool = False
+    fail_fast: bool = False
+
+    shrink: bool = True
+    """Search the smallest call that shows each finding."""
+
+    limits: Limits = field(default_factory=Limits)
+
+    left_out: tuple[str, ...] = ()
+    """A sentence for each edition that was named and that the kernel is not held to."""
+
+    worker: MakeWorker = Worker
+    """Makes the worker of each implementation."""
+
+    first: Callable[[RunState], bool] = lambda state: False
+    """first(state): sends calls before all others; True if no other calls are needed."""
+
+    draw: Callable[[RunState, Limit], None] | None = None
+    """draw(state, limit): sends the calls after the walk, in place of endless rounds of Hypothesis."""
