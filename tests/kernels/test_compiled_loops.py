@@ -26,7 +26,7 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def multiple(x: Array, out: Array) -> int:
-    """What `tables.entries_multiple` says of arrays."""
+    """What `lookup.entries_multiple` says of arrays."""
     found: int = lookup.entries_multiple(x, out)
     return found
 
@@ -47,7 +47,7 @@ def words_of(taken: int, *ends: int) -> Array:
 def cut(
     position: int, multiple: int, first: int, last: int, itemsize: int = 4, target: int = 1 << 20, streamed: int = WHOLE
 ) -> tuple:
-    """A piece as `parts.piece` gives it, of an output that begins at ``target``."""
+    """A piece as `tiles.next_tile` gives it, of an output that begins at ``target``."""
     words = words_of(0, first, last)
     where = target, itemsize, 77, position, streamed, multiple
     found = tiles.next_tile(where, words.ctypes.data, 0)

@@ -109,7 +109,7 @@ def test_entries_of_float_codes(single: int) -> None:
 
 
 def which_hold(variants: Array, apart: tuple[int, ...]) -> list[bool]:
-    """Of entries of all codes, one after the other, whether `sixteens.tables` gives them."""
+    """Of entries of all codes, one after the other, whether `lookup.shuffle_tables` gives them."""
 
     def write(builder: Any, address: Any) -> Any:
         made = lookup.shuffle_entries(builder, lambda code: entries_at(builder, address, code))

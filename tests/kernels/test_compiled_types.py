@@ -137,7 +137,7 @@ def test_where_the_parameters_of_an_axis_are_told_apart(
 ) -> None:
     """One element along some axis does not make them one, and nobody looks for those of an empty tensor."""
     found, made = compiled_for(linear), formula("uint8", "float32", "uint8", "float32", spread, shape=shape)
-    assert made.places == expected
+    assert made.layout == expected
     if 0 in shape:
         assert made.for_small(shape) is None
     elif expected:
@@ -158,7 +158,7 @@ def test_loops_of_ranges(compiled_for: Any, spread: Spread, kind: Any) -> None:
     found = compiled_for(ranges)
     low = Operand(np.dtype(np.float32), parameter_of(spread))
     made = Ranged.of(np.dtype(np.float32), Operand(np.dtype(np.uint8), SHAPE), low, spread, "MIN_COMBINED")
-    assert isinstance(made.places, kind) if kind else made.places is None
+    assert isinstance(made.layout, kind) if kind else made.layout is None
     _ = made.compiled
     places = (NONE, I64) if kind is Rows else (types.UniTuple(I64, 2), NONE)
     assert found == [

@@ -87,7 +87,7 @@ def both(x: Array, *operands: Array | None, **keywords: object) -> None:
 
 
 def shared_words(taken: int, ends: Sequence[int], bell: int, inside: int = 0) -> Array:
-    """What threads share of pieces with these ends, of which so many are taken, as `xverify.kernels.compiled.sharing` has it; one
+    """What threads share of pieces with these ends, of which so many are taken, as `xverify.kernels.compiled.threads` has it; one
     that has nothing to do sleeps at once. bell: an address."""
     pieces = len(ends) - 1
     return np.array([taken, pieces, pieces, bell, inside, 0, *ends])
