@@ -33,7 +33,7 @@ FLOAT32 = "precision=float32"
 GRAPH, GRAPH_FLOAT32 = "graph", "graph precision=float32"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
-"""Values of oneDNN's variable, which OpenVINO's own generated code obeys as well."""
+"""Values of oneDNN's variable. OpenVINO's own generated code obeys it as well."""
 
 ORACLES = (
     Oracle(
@@ -72,9 +72,10 @@ _TYPES: Dict[str, str] = {
 
 
 def load(*properties: str) -> Loaded:
-    """Import OpenVINO; compiled models are kept by structure and ranks, and so are refusals to compile.
+    """Import OpenVINO. Compiled models, and refusals to compile, are cached by structure and ranks.
 
-    properties: of the CPU plugin, for every model, as NAME=VALUE.
+    Args:
+        properties: Properties of the CPU plugin for every model, as NAME=VALUE.
     """
     import onnx
     import openvino as ov
@@ -83,12 +84,12 @@ def load(*properties: str) -> Loaded:
     requests: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def shaped(call: Call, constants: List[str], known: bool) -> bytes:
-        """The call's model, with the rank of each input, and its extents where they are to be known."""
+        """The call's model, with the rank of each input, and its extents if they are known."""
         model = onnx.ModelProto.FromString(model_bytes(call, constants))
-        for given in model.graph.input:
-            shape = given.type.tensor_type.shape
+        for declared in model.graph.input:
+            shape = declared.type.tensor_type.shape
             shape.SetInParent()
-            for extent in call.tensors[given.name].shape:
+            for extent in call.tensors[declared.name].shape:
                 dimension = shape.dim.add()
                 if known:
                     dimension.dim_value = extent
@@ -140,7 +141,7 @@ def load(*properties: str) -> Loaded:
     def surrounded(call: Call, path: str) -> Outcome:
         """The outcome of a call in its surroundings. A refusal may be that of the operators around it."""
         graph = graph_of(call)
-        if call.attributes.get("block_size"):  # it wants to know all extents
+        if call.attributes.get("block_size"):  # OpenVINO then needs all extents
             graph = replace(graph, symbolic=False)
         try:
             outcome = run(request_of(graph_bytes(call, graph), path), call, graph.inputs)
