@@ -101,12 +101,12 @@ def load(*properties: str) -> Loaded:
 
     def request_of(model: bytes, path: str) -> Any:
         settings = {"INFERENCE_NUM_THREADS": "1", **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
-        settings.update(dict(one.split("=", 1) for one in properties))
+        settings.update(dict(entry.split("=", 1) for entry in properties))
         return core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
 
     def cached(call: Call, path: str) -> Any:
-        known = _shapes_known(call, path)
-        shapes = tuple(tensor.shape if known else len(tensor.shape) for tensor in call.tensors.values())
+        static = _shapes_known(call, path)
+        shapes = tuple(tensor.shape if static else len(tensor.shape) for tensor in call.tensors.values())
         key = (path, structure(call), shapes)
         if key not in requests:
             try:

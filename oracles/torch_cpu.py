@@ -71,10 +71,10 @@ def load(*settings: str) -> Loaded:
     quantized = {"int8": torch.qint8, "uint8": torch.quint8, "int32": torch.qint32}
 
     def type_of(dtype: str) -> Any:
-        found = None if dtype in _BELOW_A_BYTE else getattr(torch, dtype, None)
-        if found is None:
+        kind = None if dtype in _BELOW_A_BYTE else getattr(torch, dtype, None)
+        if kind is None:
             raise NotImplementedError("PyTorch has no arithmetic on %s" % (dtype,))
-        return found
+        return kind
 
     def viewed(array: Array, dtype: str) -> Any:
         """A tensor over the array's memory, or over a copy for negative strides, which PyTorch lacks."""
