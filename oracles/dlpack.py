@@ -1,4 +1,4 @@
-"""Tensors as DLPack describes them to C: how they lie in memory, and the structure that says so."""
+"""Tensors in memory as DLPack describes them to C."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPE_CODES = {
 
 
 class DLDevice(ctypes.Structure):
-    """Where memory is."""
+    """The device that memory belongs to."""
 
     _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 

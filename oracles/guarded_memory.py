@@ -1,4 +1,4 @@
-"""Memory of which every byte outside one buffer is watched: by a pattern that must stay, or by pages without access.
+"""Memory that is guarded outside one buffer: by a pattern that must stay, or by pages without access.
 
 An arena is a run of pages between two that nobody may touch. It holds one buffer at a time; all its other bytes have
 one pattern, and so has the buffer until it is written. Arenas are used again, since to map and protect pages costs more
@@ -78,7 +78,7 @@ class Arena:
         return self._base + self._start
 
     def write(self, content: bytes, read_only: bool = False) -> None:
-        """Set the buffer's bytes; read-only: nobody may then write to any of the arena's pages."""
+        """Set the buffer's bytes. ``read-only`` then forbids writes to all pages of the arena."""
         self._memory[self._start : self._end] = content
         if read_only:
             _protect(self._base + self._low, self._high - self._low, mmap.PROT_READ)
@@ -107,7 +107,7 @@ class Arena:
 
 
 class Pool:
-    """Arenas that nobody uses just now. Threads may share one."""
+    """Unused arenas. Threads may share a pool."""
 
     def __init__(self) -> None:
         self._free: Dict[Tuple[int, int, bool], List[Arena]] = {}

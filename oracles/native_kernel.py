@@ -177,32 +177,32 @@ class _Kernel:
 
     def _from_threads(self, call: Call) -> Tuple[str, ...]:
         """Notes from asking this call and others from several threads at once, each with memory of its own."""
-        calls = {each.digest(): each for each in (call, mirrored(call), *self._earlier)}
-        alone = [self._alone(each) for each in calls.values()]
-        asked = [(question, answer) for question, answer in alone if answer.code == DONE]
+        calls = {made_call.digest(): made_call for made_call in (call, mirrored(call), *self._earlier)}
+        alone = [self._alone(made_call) for made_call in calls.values()]
+        answered = [(question, answer) for question, answer in alone if answer.code == DONE]
         together = threading.Barrier(THREADS)
 
         def one_thread(number: int) -> List[str]:
-            found: List[str] = []
+            notes: List[str] = []
             try:
                 for turn in range(ROUNDS):
-                    question, expected = asked[(number + turn) % len(asked)]
+                    question, expected = answered[(number + turn) % len(answered)]
                     answer = self._run(question, CANARIES, together.wait)
-                    found += answer.notes
+                    notes += answer.notes
                     if not answer.notes and differences(expected, answer, question.y.dtype):
-                        found.append("threads-differ")
-                    if found:
+                        notes.append("threads-differ")
+                    if notes:
                         together.abort()
             except threading.BrokenBarrierError:
                 pass  # another thread has found something, or failed
             except BaseException:
                 together.abort()
                 raise
-            return found
+            return notes
 
-        notes = [note for _, answer in asked for note in answer.notes]
+        notes = [note for _, answer in answered for note in answer.notes]
         if not notes:
-            notes = [note for found in self._threads.map(one_thread, range(THREADS)) for note in found]
+            notes = [note for of_thread in self._threads.map(one_thread, range(THREADS)) for note in of_thread]
         return tuple(dict.fromkeys(notes))
 
     def _alone(self, call: Call) -> Tuple[Question, Answer]:

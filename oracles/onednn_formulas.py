@@ -1,6 +1,6 @@
-"""oneDNN's DynamicDequantize as its two documents write it, for lack of a package that carries them.
+"""oneDNN's DynamicDequantize as its two documents write it, since no package carries them.
 
-What a kernel author would write who read the document and nothing else; its limits are refused.
+The code is that of a kernel author who read the document and nothing else. It refuses calls beyond the document's limits.
 """
 
 from __future__ import annotations

@@ -191,11 +191,11 @@ class Library:
     def compile(self, operation: Operation) -> Compiled:
         """The operation, alone in a graph, ready to be run. UnsupportedError, or RefusedError with the function that
         refuses."""
-        logical = [self.logical(number, one) for number, one in enumerate((*operation.inputs, operation.output))]
+        logical = [self.logical(number, tensor) for number, tensor in enumerate((*operation.inputs, operation.output))]
         op = self.made("dnnl_graph_op_create", 0, operation.kind, b"dequantize")
         try:
-            for one in logical[:-1]:
-                self.call("dnnl_graph_op_add_input", op, byref(one))
+            for tensor in logical[:-1]:
+                self.call("dnnl_graph_op_add_input", op, byref(tensor))
             self.call("dnnl_graph_op_add_output", op, byref(logical[-1]))
             self.set_attributes(op, operation)
             graph = self.made("dnnl_graph_graph_create", CPU)
@@ -293,8 +293,8 @@ class Library:
         tensors: List[c_void_p] = []
         try:
             for number, address in enumerate(addresses):
-                one = byref(logical[number])
-                tensors.append(self.made("dnnl_graph_tensor_create", one, self.engine, c_void_p(address)))
+                described = byref(logical[number])
+                tensors.append(self.made("dnnl_graph_tensor_create", described, self.engine, c_void_p(address)))
             inputs = (c_void_p * (len(tensors) - 1))(*tensors[:-1])
             output = (c_void_p * 1)(tensors[-1])
             name = "dnnl_graph_compiled_partition_execute"
@@ -327,7 +327,7 @@ def version_at(path: str) -> str:
 
 
 def _pointers(logical: Sequence[Logical]) -> Any:
-    return (POINTER(Logical) * len(logical))(*(ctypes.pointer(one) for one in logical))
+    return (POINTER(Logical) * len(logical))(*(ctypes.pointer(tensor) for tensor in logical))
 
 
 def _loaded(path: str) -> Any:

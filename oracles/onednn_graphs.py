@@ -89,18 +89,22 @@ def packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
     return LogicalTensor(dtype, shape, tuple(reversed(strides[: len(shape)])))
 
 
-def steps_of(call: Call, graph: Graph, lone: Operation, given: Dict[str, LogicalTensor]) -> List[Step]:
-    """The nodes of a graph as operations. lone: the call's own; given: what is fed, and the constants.
+def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Dict[str, LogicalTensor]) -> List[Step]:
+    """The nodes of a graph as operations. UnsupportedError if oneDNN lacks one.
 
-    UnsupportedError for what oneDNN has no operation for.
+    Args:
+        lone: The call's own operation.
+        inputs_and_constants: The tensors that are fed, and the constants.
     """
-    known = dict(given)
+    tensors = dict(inputs_and_constants)
     if lone.kind == DEQUANTIZE and any(node.output.split("_")[0] in ("scale", "zero") for node in graph.nodes):
         raise UnsupportedError(
             "the scales and zero points of oneDNN's Dequantize are attributes: nothing stands before them"
         )
-    shapes = run(graph.nodes, {name: np.empty(logical.shape, np.uint8) for name, logical in given.items()})
-    found = []
+    shapes = run(
+        graph.nodes, {name: np.empty(logical.shape, np.uint8) for name, logical in inputs_and_constants.items()}
+    )
+    steps = []
     for node in graph.nodes:
         names = node.inputs
         kind, dtype, attributes = _kind(node, call, lone)
@@ -108,13 +112,13 @@ def steps_of(call: Call, graph: Graph, lone: Operation, given: Dict[str, Logical
             # Of the static operations, scales and zero points are attributes; the zero of a pair is one for ONNX only.
             roles = ("scale", "zero_point") if lone.kind == DYNAMIC_DEQUANTIZE else ()
             names = (names[0], *(name for name in names[1:] if name in roles))
-        dtype = dtype or known[names[0]].dtype
-        known[node.output] = output = packed(dtype, tuple(shapes[node.output].shape))
+        dtype = dtype or tensors[names[0]].dtype
+        tensors[node.output] = output = packed(dtype, tuple(shapes[node.output].shape))
         if kind == STATIC_RESHAPE:
             attributes["shape"] = output.shape
-        inputs = tuple(known[name] for name in names)
-        found.append(Step(node, Operation(kind, inputs, output, **attributes), names))
-    return found
+        inputs = tuple(tensors[name] for name in names)
+        steps.append(Step(node, Operation(kind, inputs, output, **attributes), names))
+    return steps
 
 
 def _kind(node: Node, call: Call, lone: Operation) -> Tuple[int, str, Dict[str, Any]]:
@@ -146,7 +150,10 @@ def run_steps(
     the library makes partitions. RefusedError, UnsupportedError.
     """
     numbers = {name: number for number, name in enumerate([*given, *(step.node.output for step in steps)])}
-    tensors = {**{name: one for name, (_, one) in given.items()}, **{s.node.output: s.operation.output for s in steps}}
+    tensors = {
+        **{name: tensor for name, (_, tensor) in given.items()},
+        **{s.node.output: s.operation.output for s in steps},
+    }
     logical = {name: library.logical(numbers[name], tensor) for name, tensor in tensors.items()}
     for name in constants:
         logical[name].property = CONSTANT
@@ -168,7 +175,7 @@ def run_steps(
         library.call("dnnl_graph_graph_filter", graph, policy)
         waiting = partitions = library.partitions(graph)
         while waiting:
-            takes = [[by_number[number] for number in library.ports(one, "input")] for one in waiting]
+            takes = [[by_number[number] for number in library.ports(partition, "input")] for partition in waiting]
             ready = [all(name in codes for name in names) for names in takes]
             if not any(ready):
                 raise UnsupportedError("the partitions of the graph take what none of them gives")

@@ -87,7 +87,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH")])))
     try:
-        asked = subprocess.run(
+        done = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -97,12 +97,12 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         )
     except subprocess.TimeoutExpired:
         raise ValueError("%s does not say its version within %d s" % (option, VERSION_SECONDS)) from None
-    if asked.returncode:
-        last = (asked.stderr.strip().splitlines() or ["status %d" % asked.returncode])[-1]
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["status %d" % done.returncode])[-1]
         raise ValueError("%s is of no use: %s" % (option, last.partition("NoLibraryError: ")[2] or last))
     from xverify import contracts  # not in a worker
 
-    version = asked.stdout.strip()
+    version = done.stdout.strip()
     major, minor = map(int, version.split(".")[:2])
     return replace(
         oracle,
@@ -176,16 +176,16 @@ class _Answers:
     def _run_graph(self, call: Call, policy: int) -> Outcome:
         graph = surround(call)
         _, lone = question(call, hand_out(call))
-        told = {**graph.inputs, **graph.constants}
+        tensors = {**graph.inputs, **graph.constants}
         if lone.kind == DEQUANTIZE:
-            told = {name: tensor for name, tensor in told.items() if name.split("_")[0] == "x"}
-        told.pop("zero", None)  # of a pair, for ONNX only
-        handed = {name: to_array(tensor) for name, tensor in told.items()}
-        given = {name: _given(tensor, handed[name]) for name, tensor in told.items()}
+            tensors = {name: tensor for name, tensor in tensors.items() if name.split("_")[0] == "x"}
+        tensors.pop("zero", None)  # of a pair, for ONNX only
+        handed = {name: to_array(tensor) for name, tensor in tensors.items()}
+        operands = {name: _described(tensor, handed[name]) for name, tensor in tensors.items()}
         before = memory(handed)
-        steps = steps_of(call, graph, lone, {name: logical for name, (_, logical) in given.items()})
-        constants = {name for name in given if name in graph.constants}
-        codes, notes = run_steps(self._library, steps, given, constants, policy)
+        steps = steps_of(call, graph, lone, {name: logical for name, (_, logical) in operands.items()})
+        constants = {name for name in operands if name in graph.constants}
+        codes, notes = run_steps(self._library, steps, operands, constants, policy)
         written = ("input-written",) if memory(handed) != before else ()
         return Outcome("tensor", graph.back(Tensor(lone.output.dtype, codes)), notes=(*written, *notes))
 
@@ -222,9 +222,9 @@ def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operati
     else:
         # "It's expected that the data types of scales and dst should be the same."
         kind, roles, output = DYNAMIC_DEQUANTIZE, ["x", "scale", "zero_point"], call.tensors["scale"].dtype
-    given = [_given(call.tensors[role], handed[role]) for role in roles if role in handed]
-    inputs = tuple(logical for _, logical in given)
-    return [operand for operand, _ in given], Operation(kind, inputs, packed(output, call.data.shape), **common)
+    operands = [_described(call.tensors[role], handed[role]) for role in roles if role in handed]
+    inputs = tuple(logical for _, logical in operands)
+    return [operand for operand, _ in operands], Operation(kind, inputs, packed(output, call.data.shape), **common)
 
 
 def _scales(call: Call, handed: Dict[str, Array]) -> Tuple[float, ...]:
@@ -247,15 +247,15 @@ def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
     return tuple(zps.tolist())
 
 
-def _given(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
+def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
     """The array that the library reads for a tensor, or a copy of it, and the logical tensor that describes it."""
     if BITS[tensor.dtype] < 8:
         return pack(tensor.codes, BITS[tensor.dtype]), packed(tensor.dtype, tensor.shape)
     size = array.itemsize
-    told = array.ctypes.data % size == 0 and all(stride > 0 and stride % size == 0 for stride in array.strides)
-    if not told or array.flags.c_contiguous:
+    describable = array.ctypes.data % size == 0 and all(stride > 0 and stride % size == 0 for stride in array.strides)
+    if not describable or array.flags.c_contiguous:
         # NumPy's strides along extents of 0 and 1 may be anything.
-        return np.array(array, order="C") if not told else array, packed(tensor.dtype, tensor.shape)
+        return np.array(array, order="C") if not describable else array, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
 
 

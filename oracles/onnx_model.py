@@ -125,9 +125,9 @@ def graph_bytes(call: Call, graph: Graph) -> bytes:
         for name, tensor in graph.inputs.items()
     ]
     constants = [_constant(name, tensor) for name, tensor in graph.constants.items()]
-    made = helper.make_graph(nodes, "call", declared, [onnx.ValueInfoProto(name=graph.output)], constants + lists)
+    proto = helper.make_graph(nodes, "call", declared, [onnx.ValueInfoProto(name=graph.output)], constants + lists)
     opsets = [helper.make_opsetid(name, number) for name, number in sets.items()]
-    return bytes(helper.make_model(made, opset_imports=opsets, ir_version=ir_version(sets[""])).SerializeToString())
+    return bytes(helper.make_model(proto, opset_imports=opsets, ir_version=ir_version(sets[""])).SerializeToString())
 
 
 def operator_sets(call: Call) -> Dict[str, int]:

@@ -111,15 +111,17 @@ BUILDS = {
     "DmlExecutionProvider": "onnxruntime-directml",
     "QNNExecutionProvider": "onnxruntime-qnn",
 }
-"""Distributions of the same module in which a provider comes that the plain one does not have."""
+"""Distributions of the same module, by the provider that only they have."""
 
 SESSIONS = 1024
-"""Sessions kept; creating one takes milliseconds, running it microseconds."""
+"""Sessions in the cache. To create one takes milliseconds, to run it microseconds."""
 
 
 def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The oracle on that execution provider. ValueError for what is no provider's name; whether the installed build has it is
-    known in the worker only."""
+    """The oracle on that execution provider. ValueError for a name that is no provider's.
+
+    Only the worker knows if the installed build has the provider.
+    """
     if not (option.endswith("ExecutionProvider") and option.isidentifier()):
         raise ValueError(
             "%s takes the name of an execution provider after the colon, such as CUDAExecutionProvider, not %r"
@@ -139,22 +141,27 @@ def option_arguments(option: str) -> Tuple[str, ...]:
 
 
 def load(*settings: str) -> Loaded:
-    """Import ONNX Runtime; sessions are kept by structure, and so are refusals to create one.
+    """Import ONNX Runtime. Sessions, and refusals to create one, are cached by structure.
 
-    settings: "provider=NAME"; "threads=N" for one kernel, on every path; "denormals=zero", which has subnormal numbers taken
-    and given as zero. ValueError when the installed build has no such provider, RuntimeError when it does not start here.
+    Args:
+        settings: "provider=NAME"; "threads=N" for one kernel, on every path; "denormals=zero", which treats subnormal
+            operands and results as zero.
+
+    Raises:
+        ValueError: The installed build has no such provider.
+        RuntimeError: The provider does not start here.
     """
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
-    given = dict(setting.split("=", 1) for setting in settings)
-    provider = given.get("provider", CPU)
+    chosen = dict(entry.split("=", 1) for entry in settings)
+    provider = chosen.get("provider", CPU)
     # Releases before 1.20 have no way from Python to feed what NumPy has no type for: there it is part of the model.
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def start(model: bytes, way: Route, fallback: bool = False) -> Any:
-        threads = int(given.get("threads", way.threads))
+        threads = int(chosen.get("threads", way.threads))
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
@@ -163,7 +170,7 @@ def load(*settings: str) -> Loaded:
             ("session.intra_op.allow_spinning", "0" if threads > 1 else ""),
             # Otherwise a DequantizeLinear of constants is kept, to be fused with what follows it.
             ("session.disable_quant_qdq", "1" if "x" in way.constants else ""),
-            ("session.set_denormal_as_zero", "1" if given.get("denormals") == "zero" else ""),
+            ("session.set_denormal_as_zero", "1" if chosen.get("denormals") == "zero" else ""),
             ("session.disable_cpu_ep_fallback", "1" if provider != CPU and not fallback else ""),
         ):
             if wanted:
@@ -172,7 +179,7 @@ def load(*settings: str) -> Loaded:
         return ort.InferenceSession(model, options, providers=[provider], enable_fallback=0)
 
     def create(model: bytes, way: Route) -> Any:
-        """A session on the provider alone. NotImplementedError where only the CPU's help makes one."""
+        """A session on the provider alone. NotImplementedError if it needs the CPU's help."""
         try:
             return start(model, way)
         except Exception:
@@ -208,8 +215,11 @@ def load(*settings: str) -> Loaded:
         return replace(outcome, tensor=graph.back(outcome.tensor))
 
     def surrounded(call: Call, way: Route) -> Outcome:
-        """The outcome of a call in its surroundings. Where no level of optimisation takes the graph, it may be the operators
-        around that are not implemented; where only the optimised graph is refused, the optimiser broke it."""
+        """The outcome of a call in its surroundings.
+
+        If no level of optimisation takes the graph, the operators around the call may not be implemented. If only the
+        optimised graph is refused, the optimiser broke it.
+        """
         graph = graph_of(call)
         model = graph_bytes(call, graph)
         try:
@@ -252,7 +262,7 @@ def load(*settings: str) -> Loaded:
 
 
 def _simplest() -> bytes:
-    """A model that every provider can be started with, if not run."""
+    """A model with which every provider can start."""
     tensors = {"x": Tensor("uint8", np.zeros(1, np.uint8)), "scale": Tensor("float32", np.zeros((), np.uint32))}
     return model_bytes(Call("ai.onnx/DequantizeLinear-10", tensors))
 
@@ -266,7 +276,7 @@ def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
 
 
 class _OnMemory:
-    """An OrtValue over an array, which must live as long: ONNX Runtime does not hold it."""
+    """An OrtValue over an array. It keeps the array alive, since ONNX Runtime does not."""
 
     def __init__(self, ort_value: Any, carrier: Any, number: int) -> None:
         self.carrier = carrier
@@ -301,7 +311,7 @@ def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str
 
 
 def _run_bound(session: Any, values: Mapping[str, Any], shape: Tuple[int, ...], dtype: str) -> Array:
-    """Run with everything bound: the output to memory that holds other bytes before."""
+    """Run with everything bound. The output's memory holds other bytes before."""
     result = np.full(shape, 0xA5, code_dtype(dtype)).view(dtype)
     bound = session.io_binding()
     for name, value in values.items():

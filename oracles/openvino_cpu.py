@@ -33,7 +33,7 @@ FLOAT32 = "precision=float32"
 GRAPH, GRAPH_FLOAT32 = "graph", "graph precision=float32"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
-"""Values of oneDNN's variable, which OpenVINO's own generated code obeys as well."""
+"""Values of oneDNN's variable. OpenVINO's own generated code obeys it as well."""
 
 ORACLES = (
     Oracle(
@@ -72,9 +72,10 @@ _TYPES: Dict[str, str] = {
 
 
 def load(*properties: str) -> Loaded:
-    """Import OpenVINO; compiled models are kept by structure and ranks, and so are refusals to compile.
+    """Import OpenVINO. Compiled models, and refusals to compile, are cached by structure and ranks.
 
-    properties: of the CPU plugin, for every model, as NAME=VALUE.
+    Args:
+        properties: Properties of the CPU plugin for every model, as NAME=VALUE.
     """
     import onnx
     import openvino as ov
@@ -83,12 +84,12 @@ def load(*properties: str) -> Loaded:
     requests: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
     def shaped(call: Call, constants: List[str], known: bool) -> bytes:
-        """The call's model, with the rank of each input, and its extents where they are to be known."""
+        """The call's model, with the rank of each input, and its extents if they are known."""
         model = onnx.ModelProto.FromString(model_bytes(call, constants))
-        for given in model.graph.input:
-            shape = given.type.tensor_type.shape
+        for declared in model.graph.input:
+            shape = declared.type.tensor_type.shape
             shape.SetInParent()
-            for extent in call.tensors[given.name].shape:
+            for extent in call.tensors[declared.name].shape:
                 dimension = shape.dim.add()
                 if known:
                     dimension.dim_value = extent
@@ -100,12 +101,12 @@ def load(*properties: str) -> Loaded:
 
     def request_of(model: bytes, path: str) -> Any:
         settings = {"INFERENCE_NUM_THREADS": "1", **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
-        settings.update(dict(one.split("=", 1) for one in properties))
+        settings.update(dict(entry.split("=", 1) for entry in properties))
         return core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
 
     def cached(call: Call, path: str) -> Any:
-        known = _shapes_known(call, path)
-        shapes = tuple(tensor.shape if known else len(tensor.shape) for tensor in call.tensors.values())
+        static = _shapes_known(call, path)
+        shapes = tuple(tensor.shape if static else len(tensor.shape) for tensor in call.tensors.values())
         key = (path, structure(call), shapes)
         if key not in requests:
             try:
@@ -140,7 +141,7 @@ def load(*properties: str) -> Loaded:
     def surrounded(call: Call, path: str) -> Outcome:
         """The outcome of a call in its surroundings. A refusal may be that of the operators around it."""
         graph = graph_of(call)
-        if call.attributes.get("block_size"):  # it wants to know all extents
+        if call.attributes.get("block_size"):  # OpenVINO then needs all extents
             graph = replace(graph, symbolic=False)
         try:
             outcome = run(request_of(graph_bytes(call, graph), path), call, graph.inputs)

@@ -50,7 +50,7 @@ def import_tensorflow() -> Any:
 
 
 def operands(tf: Any, call: Call, arrays: Dict[str, Array]) -> Dict[str, Any]:
-    """The call's arrays as TensorFlow's tensors by role; integers in input get the quantized type of their width."""
+    """The call's arrays as TensorFlow's tensors by role. An integer input gets the quantized type of its width."""
     quantized = {
         "int8": tf.qint8,
         "uint8": tf.quint8,

@@ -10,36 +10,45 @@ from typing import Any, Dict, Sequence
 
 
 def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype: str, early: str) -> Any:
-    """The last node's output, from tensors by name. Integers of the call's input, whose dtype is named, get the quantized
-    type of their width just before they are dequantized, or, where ``early`` says so, when `tensorflow_first_quantized`."""
-    known = dict(fed)
+    """The last node's output.
+
+    Integers of the call's input get the quantized type of their width just before they are dequantized, or, with ``early``,
+    before the node of `tensorflow_first_quantized`.
+
+    Args:
+        fed: Tensors by name.
+        dtype: The dtype of the call's input.
+    """
+    tensors = dict(fed)
     cast_before = tensorflow_first_quantized(nodes, dtype, early)
-    for place, (operator, inputs, output, attributes) in enumerate(nodes):
-        given = {name: known[name] for name in inputs}
-        if place == cast_before and dtype in ("int8", "uint8", "int16", "uint16", "int32"):
+    for index, (operator, inputs, output, attributes) in enumerate(nodes):
+        operands = {name: tensors[name] for name in inputs}
+        if index == cast_before and dtype in ("int8", "uint8", "int16", "uint16", "int32"):
             for name in inputs:
                 if name.split("_")[0] == "input":
-                    given[name] = tf.bitcast(given[name], getattr(tf, "q" + dtype))
+                    operands[name] = tf.bitcast(operands[name], getattr(tf, "q" + dtype))
         if operator == "DequantizeLinear":
             words = dict(attributes)
             if "dtype" in words:
                 words["dtype"] = tf.as_dtype(words["dtype"])
-            known[output] = tf.quantization.dequantize(**given, **words)
+            tensors[output] = tf.quantization.dequantize(**operands, **words)
         else:
-            known[output] = tensorflow_moved(tf, operator, list(given.values()), attributes)
-    return known[nodes[-1][2]]
+            tensors[output] = tensorflow_moved(tf, operator, list(operands.values()), attributes)
+    return tensors[nodes[-1][2]]
 
 
 def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> int:
-    """The number of the node before which the input's integers become quantized: the one that dequantizes or, where ``early``
-    is "kernels" or "XLA", the first before it from which on everything that moves them has a kernel on the CPU, or is taken
-    by XLA, in that type."""
-    places = [place for place, node in enumerate(nodes) if node[2].split("_")[0] == "input"]
-    first = next(place for place, node in enumerate(nodes) if node[0] == "DequantizeLinear")
-    for place in reversed(places if early else []):
-        if not tensorflow_moves_quantized(nodes[place], dtype, early):
+    """The index of the node before which the input's integers become quantized: usually the node that dequantizes.
+
+    With ``early`` "kernels" or "XLA" it is the first node from which on every move of the quantized type has a kernel on the
+    CPU, or is taken by XLA.
+    """
+    indices = [index for index, node in enumerate(nodes) if node[2].split("_")[0] == "input"]
+    first = next(index for index, node in enumerate(nodes) if node[0] == "DequantizeLinear")
+    for index in reversed(indices if early else []):
+        if not tensorflow_moves_quantized(nodes[index], dtype, early):
             break
-        first = place
+        first = index
     return first
 
 

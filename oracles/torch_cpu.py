@@ -1,17 +1,20 @@
-"""PyTorch on the CPU: two implementations of its own, asked ONNX's calls where a call of theirs means the same.
+"""PyTorch on the CPU: two implementations, for those of ONNX's calls that have a counterpart.
 
-The first path is ``torch.ops.quantized_decomposed``, which `torch.export` puts into a graph. Per tensor (a scale that
-is a scalar) it is dequantize_per_tensor with the scale as a Python float and the zero point as an int; per axis
-dequantize_per_channel; one block size along the last of two axes dequantize_per_channel_group. Scales have the call's
-type, zero points are int64, as PyTorch's quantizers make them (int32 for groups, as its document says), and an absent
-one is 0 per tensor, None else. The output type is the scale's, or ``output_dtype``.
+The path "" is ``torch.ops.quantized_decomposed``, which `torch.export` puts into graphs:
 
-"quantized tensor" is ``dequantize()`` of a tensor of quantized type over the same integers. Its scales are doubles, its
-zero points int64, its result float32: other output types are refused here, and so is what these types can't hold.
+- per tensor (the scale is a scalar): dequantize_per_tensor, with a Python float and an int;
+- per axis: dequantize_per_channel;
+- blocks along the last of two axes: dequantize_per_channel_group.
 
-What has no counterpart (types that PyTorch lacks, other blocks, edition 10's calls with a scale that is no scalar) raises
-NotImplementedError. No text that comes with PyTorch is an edition of ONNX's operator, so none judges it: what it computes
-is said in each cell.
+Scales have the call's type. Zero points are int64, as PyTorch's quantizers make them, and int32 for groups, as its document
+says. An absent zero point is 0 per tensor, else None. The output type is the scale's, or ``output_dtype``.
+
+The path "quantized tensor" is ``dequantize()`` of a tensor of quantized type over the same integers. Its scales are doubles,
+its zero points int64, its result float32.
+
+A call without counterpart raises NotImplementedError: types that PyTorch lacks, other blocks, edition 10's calls with a scale
+that is no scalar. No text that comes with PyTorch is an edition of ONNX's operator, so none judges it. The report shows what
+it computes in each cell.
 """
 
 from __future__ import annotations
@@ -50,13 +53,14 @@ ORACLES = (
 )
 
 _BELOW_A_BYTE = frozenset(["int2", "uint2", "int4", "uint4", "float4_e2m1fn"])
-"""Types of less than a byte: PyTorch has some by name, and no arithmetic on them."""
+"""Types of less than a byte. PyTorch has some of them by name, but no arithmetic on them."""
 
 
 def load(*settings: str) -> Loaded:
-    """Import PyTorch; if its variable does not say otherwise with one thread, since calls are small.
+    """Import PyTorch, with one thread unless OMP_NUM_THREADS says otherwise: calls are small.
 
-    settings: "denormals=zero", which has subnormal numbers taken and given as zero.
+    Args:
+        settings: "denormals=zero" makes PyTorch treat subnormal operands and results as zero.
     """
     import torch
     import torch.ao.quantization.fx._decomposed
@@ -67,13 +71,13 @@ def load(*settings: str) -> Loaded:
     quantized = {"int8": torch.qint8, "uint8": torch.quint8, "int32": torch.qint32}
 
     def type_of(dtype: str) -> Any:
-        found = None if dtype in _BELOW_A_BYTE else getattr(torch, dtype, None)
-        if found is None:
+        kind = None if dtype in _BELOW_A_BYTE else getattr(torch, dtype, None)
+        if kind is None:
             raise NotImplementedError("PyTorch has no arithmetic on %s" % (dtype,))
-        return found
+        return kind
 
-    def given(array: Array, dtype: str) -> Any:
-        """A tensor over the array's memory; strides below 0 need a copy, since PyTorch has none."""
+    def viewed(array: Array, dtype: str) -> Any:
+        """A tensor over the array's memory, or over a copy for negative strides, which PyTorch lacks."""
         codes = array.view(code_dtype(dtype))
         if any(stride < 0 for stride in codes.strides):
             codes = codes.copy()
@@ -98,7 +102,7 @@ def load(*settings: str) -> Loaded:
         return axis + rank if -rank <= axis < 0 else axis
 
     def to(operator: Any, output: Any) -> Dict[str, Any]:
-        """The keyword for the output type, which the operators of older releases have not: they give float32."""
+        """The keyword for the output type. The operators of older releases lack it, and give float32."""
         if output is torch.float32:
             return {}
         if "out_dtype" not in str(operator.default._schema):
@@ -139,8 +143,8 @@ def load(*settings: str) -> Loaded:
 
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
         arrays = hand_out(call)
-        x, scale = (given(arrays[role], call.tensors[role].dtype) for role in ("x", "scale"))
-        zero_point = given(arrays["zero_point"], call.tensors["zero_point"].dtype) if "zero_point" in arrays else None
+        x, scale = (viewed(arrays[role], call.tensors[role].dtype) for role in ("x", "scale"))
+        zero_point = viewed(arrays["zero_point"], call.tensors["zero_point"].dtype) if "zero_point" in arrays else None
         y = (of_quantized_type if path == QUANTIZED_TENSOR else decomposed)(call, x, scale, zero_point)
         dtype = str(y.dtype).rpartition(".")[2]
         codes = y.contiguous().view(getattr(torch, code_dtype(dtype).name)).numpy()

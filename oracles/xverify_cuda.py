@@ -33,7 +33,7 @@ ORACLES = (
 
 
 def load(option: str = "") -> Loaded:
-    """The kernel, called once for each call. ImportError or RuntimeError, with what to do, without CuPy or a card."""
+    """Load the kernel, which is called once a call. ImportError or RuntimeError, with advice, without CuPy or a card."""
     invoke = _invoke(option)
 
     def answer(call: Call, path: str) -> Outcome:
@@ -44,7 +44,7 @@ def load(option: str = "") -> Loaded:
 
 
 def load_watched(option: str = "") -> Loaded:
-    """The same under the gate: watched for what it does besides, as a user's kernel is."""
+    """Load it for the gate, with the checks that a user's kernel gets."""
     return Loaded(watched(_invoke(option)), fatal=(MemoryError,))
 
 

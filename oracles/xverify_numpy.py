@@ -46,7 +46,7 @@ ORACLES = tuple(
 
 
 def load(backend: str = "numpy", option: str = "") -> Loaded:
-    """The in-house kernel, called once for each call."""
+    """Load the in-house kernel, which is called once a call."""
     invoke = _invoke(backend, option)
 
     def answer(call: Call, path: str) -> Outcome:
@@ -57,7 +57,7 @@ def load(backend: str = "numpy", option: str = "") -> Loaded:
 
 
 def load_watched(backend: str = "numpy", option: str = "") -> Loaded:
-    """The same under the gate: watched for what it does besides, as a user's kernel is."""
+    """Load it for the gate, with the checks that a user's kernel gets."""
     return Loaded(watched(_invoke(backend, option)), fatal=(MemoryError,))
 
 
@@ -96,8 +96,10 @@ def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
 
 
 def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict[str, Any]]:
-    """The operands with packed codes, and what is to be said of them. A zero point stays as it is where its type or shape, which
-    bytes have not, is not what it must be."""
+    """The operands with packed codes, and the keywords that describe them.
+
+    A zero point of a wrong type or shape stays unpacked, since bytes have neither.
+    """
     if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
         zero_point = in_packed_form(zero_point)
     return [in_packed_form(x), scale, zero_point], {"dtype": x.dtype.name, "shape": x.shape}

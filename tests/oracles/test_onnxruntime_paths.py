@@ -17,7 +17,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
 from xverify.oracles import all_oracles, onnxruntime_cpu
 from xverify.oracles.arrays import from_array, numpy_dtype
-from xverify.oracles.onnxruntime_cpu import PARALLEL, WAYS, with_option
+from xverify.oracles.onnxruntime_cpu import PARALLEL, ROUTES, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
@@ -61,7 +61,7 @@ def loaded() -> Loaded:
 
 
 def test_every_way_is_a_path_and_the_plain_one_takes_every_call() -> None:
-    assert [path.options for path in ORACLE.paths] == list(WAYS)
+    assert [path.options for path in ORACLE.paths] == list(ROUTES)
     assert (ORACLE.paths[0].options, ORACLE.paths[0].share) == ("", 1.0)
     assert {path.options for path in ORACLE.paths if path.large} == {"threads=4"}
 
@@ -88,7 +88,7 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("path", [name for name in WAYS if name])
+@pytest.mark.parametrize("path", [name for name in ROUTES if name])
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_every_path_gives_the_plain_bits(call: Call, path: str, worker: Worker) -> None:
     plain, other = (worker.ask(encode_call(call), options) for options in ("", path))
@@ -97,7 +97,7 @@ def test_every_path_gives_the_plain_bits(call: Call, path: str, worker: Worker) 
     assert other.notes == ()
 
 
-@pytest.mark.parametrize("path", [name for name in WAYS if name])
+@pytest.mark.parametrize("path", [name for name in ROUTES if name])
 def test_a_refusal_is_one_on_every_path(path: str, worker: Worker) -> None:
     call = linear("ai.onnx/DequantizeLinear-21", tensor("int8", [1, 2]), tensor("float32", [1, 2, 3]), axis=0)
     assert [worker.ask(encode_call(call), options).kind for options in ("", path)] == ["rejected", "rejected"]
@@ -242,7 +242,7 @@ def test_the_cpu_does_not_stand_in_for_a_provider(tmp_path: Path) -> None:
     worker = Worker(with_option(ORACLE, name), tmp_path)
     worker.start()
     try:
-        outcomes = [worker.ask(encode_call(per_tensor()), path) for path in WAYS if path != "all initializers"]
+        outcomes = [worker.ask(encode_call(per_tensor()), path) for path in ROUTES if path != "all initializers"]
         wrong = linear("ai.onnx/DequantizeLinear-21", tensor("int8", [1]), tensor("int8", [1]))
         assert worker.ask(encode_call(wrong)).kind == "rejected"
     finally:

@@ -25,7 +25,7 @@ from xverify.report.summary import Json
 from xverify.verify.variants import setting_of
 
 _HEAD = '''#!/usr/bin/env python3
-"""Shows one discrepancy that xverify found. It needs NumPy and the implementation in question, and nothing else.
+"""Shows one discrepancy that xverify found. It needs %s and the implementation in question, and nothing else.
 %s
 Exit status: 1 while the discrepancy is there, 0 when it is gone, 3 when this cannot be told here (the
 implementation is not installed, or this version cannot make the call).
@@ -123,15 +123,15 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
         return "\n\n".join([_TEXTS_HEAD + "\n" + literal, function]) + "\n" + _TAIL
     oracle, target = oracle_of(finding["subject"]), data["oracle"]["target"] if data["oracle"] else ""
     constants = "\n".join(f"{name} = {getattr(script_main, name)!r}" for name in _CONSTANTS)
-    parts = [_HEAD % (_TARGET_HEAD if target else "") + "\n" + literal, constants, *map(_text, _FUNCTIONS)]
+    needs = ", ".join(["NumPy", *(oracle.needs if oracle else ())])
+    parts = [_HEAD % (needs, _TARGET_HEAD if target else "") + "\n" + literal, constants, *map(_text, _FUNCTIONS)]
     package = "xverify"
     # The in-house kernels are imported: there the installed xverify is the implementation in question.
     if oracle is None or oracle.distribution != "xverify":
         package = "standalone"
-        path = data["oracle"]["path"] if oracle else ""
-        in_graph = bool(data["call"]["around"]) or path.startswith("graph")
-        module, load = (data["oracle"]["source"], oracle.load) if oracle else ("xverify.core.call", "Call")
-        modules = sources(module, load, in_graph)
+        loaded = data["oracle"] or {"module": "xverify.core.call", "load": "Call", "path": ""}
+        in_graph = bool((data["call"] or {}).get("around")) or loaded["path"].startswith("graph")
+        modules = sources(loaded["module"].replace("standalone.", "xverify."), loaded["load"], in_graph)
         entries = "".join(f"    {_standalone(name)!r}: {_quoted(_standalone(t))},\n" for name, t in modules.items())
         comment = "# The source of xverify that calls the implementation: what is needed of it."
         parts += [f"{comment}\nSOURCES = {{\n{entries}}}", _EMBEDDED]
@@ -184,7 +184,6 @@ def _oracle_data(finding: Json) -> Json | None:
     packages = (oracle.distribution, *oracle.distributions) if oracle.distribution else ()
     module = NATIVE_MODULE if target == "library" else oracle.module
     return {
-        "source": module,
         "module": module if oracle.distribution == "xverify" else _standalone(module),
         "load": oracle.load,
         "arguments": _plain(arguments),
@@ -225,7 +224,7 @@ def _data(finding: Json, clause: Json | None) -> dict[str, Any]:
         "attributes": _plain(call["attributes"]),
         "tensors": {_plain(role): _tensor(tensor) for role, tensor in call["tensors"].items()},
         "around": _plain(call.get("around", [])),
-        "in words": summary.around(finding),
+        "graph": summary.around(finding),
     }
     if got is not None:
         data["got"] = {name: _plain(got[name]) for name in ("kind", "error", "message", "notes")}

@@ -60,7 +60,7 @@ def introduce(finding: dict[str, Any], call: Call) -> None:
     for name, value in call.attributes.items():
         print("  %s = %r" % (name, value))
     if call.around:
-        print("  in a graph: " + finding["call"]["in words"])
+        print("  in a graph: " + finding["call"]["graph"])
     for other in finding["others"]:
         print("others gave: " + other)
     sys.stdout.flush()
