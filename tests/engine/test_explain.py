@@ -370,9 +370,7 @@ def load_hanging() -> Loaded:
 def oracle(load: str, paths: tuple[str, ...] = ("",)) -> Oracle:
     where = __file__.rpartition("/")[0]
     ways = tuple(Path(name, 1.0) for name in paths)
-    return Oracle(
-        load, "numpy", ("*",), (), "test_explain", load, ways, search_path=(where, str(SUPPORT)), needs_xverify=True
-    )
+    return Oracle(load, "numpy", ("*",), (), "test_explain", load, ways, search_path=(where, str(SUPPORT)), needs_xverify=True)
 
 
 def test_each_way_through_an_implementation_is_told_from_those_that_differ_and_a_hang_holds_up_nobody(tmp_path):

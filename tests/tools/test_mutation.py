@@ -12,7 +12,7 @@ from folders import ROOT
 from mutation import __main__ as command
 from mutation import copies, operators, questions, table
 from mutation.mutants import Mutant, marks_of, mutants_of, unchanged
-from mutation.questions import GROUPS, Question, files_of, questions_for, mirrored_tests
+from mutation.questions import GROUPS, Question, files_of, mirrored_tests, questions_for
 from mutation.run import Kept, Result, WrongTreeError, check_copy, check_sound, digest, distinct, run, try_mutant
 
 FILES = {group: files_of(ROOT, group) for group in GROUPS}
