@@ -5,7 +5,7 @@ READY := .venv/.ready
 BUDGET ?= 60s
 SUB_BYTE := int4,uint4,float4_e2m1fn,int2,uint2
 
-.PHONY: setup lint format docs wheel test test-slow gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection alarms mutants frozen clean
+.PHONY: setup lint format docs wheel test test-slow test-all gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection alarms mutants frozen clean
 
 # -- set-up ---------------------------------------------------------------------------------------------------
 
@@ -44,13 +44,18 @@ wheel: setup
 # Tests of one file run in one process, so that they share reports, walks and workers with frameworks.
 # Tests start hundreds of processes. These must not compile our modules again each time, so bytecode is written.
 # Tests of compiled kernels take a minute longer where Numba's cache is empty; `make gate-numba` fills most of it.
-test test-slow: export PYTHONDONTWRITEBYTECODE =
+test test-slow test-all: export PYTHONDONTWRITEBYTECODE =
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 test: setup
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 # Tests marked slow: all flawed kernels under the gate, all scales, tensors larger than the caches.
 test-slow: setup
-	$(BIN)/python -m pytest -n auto -m slow
+	$(PYTEST) -m slow
+
+# Both in one run, so that tests are collected once.
+test-all: setup
+	$(PYTEST) -m 'slow or not slow'
 
 # The in-house kernel under the gate: the whole domain, then packed codes of 4 and 2 bits.
 gate: setup

@@ -1,5 +1,4 @@
-"""How many processes run the tests, what those of the CUDA kernels have in the place of CuPy, where memory ends, small tensors
-taken for large ones, and an end of waiting."""
+"""The number of test processes, a CuPy without a card, memory with a guard page, and thresholds lowered for large tensors."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ import pytest
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: much of the time is spent waiting, for processes that start, hang or die."""
+    """Two for each core: half of the time is spent waiting for processes that start, hang or die."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    return 2 * cores
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 @pytest.fixture
 def no_endless_wait() -> Iterator[None]:
-    """Threads that wait for each other end the process, and say where they wait."""
+    """End the process with a traceback after 20 seconds, where threads may wait for each other."""
     faulthandler.dump_traceback_later(20, exit=True, file=sys.__stderr__)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -50,7 +49,7 @@ Place = Callable[[Array, bool], Array]
 
 @pytest.fixture
 def beside_a_page() -> Place:
-    """Gives arrays anew with a page behind them, or before, that nobody may touch."""
+    """A function that copies an array to where a protected page begins behind it or ends before it."""
     from xverify.oracles.guarded_memory import PAGE, Arena
 
     kept: list[Arena] = []
@@ -67,7 +66,7 @@ def beside_a_page() -> Place:
 
 @pytest.fixture(params=[False, True], ids=["small", "large"])
 def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As they are, or as large tensors are: in pieces, on several threads, stored past the caches."""
+    """Thresholds as they are, or so low that tensors are split, shared by threads and stored past the caches."""
     pytest.importorskip("numba")
     from xverify.kernels.checks import linear_plan
     from xverify.kernels.compiled import layout, linear, tiles

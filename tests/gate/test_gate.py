@@ -79,8 +79,8 @@ def gate(tmp_path: Path) -> Gate:
 def test_a_sound_kernel_passes_within_its_budget(gate):
     gate.options = INT8
     began = time.monotonic()
-    output = gate("sound", PASS, budget="5s")
-    assert 3 < time.monotonic() - began < 5 + 3
+    output = gate("sound", PASS, budget="6s")
+    assert 4 < time.monotonic() - began < 6 + 3
     assert gate.report["run"]["phases"]["hypothesis"]
     assert "PASS" in output
     assert gate.report["gate"]["walked"]

@@ -32,7 +32,9 @@ def test_packed_codes(name: str) -> None:
                 codes.view(dtype_of(name)), scale, zeros.view(dtype_of(name)), axis=axis, backend="numpy"
             )
             for backend in ("numpy", "numba"):
-                for zero_point in (zeros.view(dtype_of(name)), pack(zeros, bits)):
+                # Loops for unpacked zero points are compiled for one type only; test_compiled_packed.py has others.
+                unpacked = [zeros.view(dtype_of(name))] if backend == "numpy" or name == "int4" else []
+                for zero_point in (pack(zeros, bits), *unpacked):
                     got = xverify.dequantize_packed(
                         packed, scale, zero_point, dtype=name, shape=shape, axis=axis, backend=backend
                     )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from lattice_oracles import surviving
 from linear_operands import OUTPUTS, SCALES, crossed, triples
+from walked_calls import EDITIONS
 
 from xverify import contracts
 from xverify.arithmetic.lattice import near, search, taken
@@ -25,7 +26,6 @@ from xverify.strategies.walk import cell_structures
 
 ADMITTED = (EXACT, FLOAT32, *OUTPUT)
 DIVIDED = (EXACT_QUOTIENT, FLOAT32_QUOTIENT)
-EDITIONS = contracts.ids()
 EVERY_SIGNATURE = "XVERIFY_EVERY_SIGNATURE"
 
 SIGNATURES = [

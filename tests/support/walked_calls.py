@@ -12,7 +12,10 @@ from xverify import contracts
 from xverify.core.call import Call
 from xverify.strategies import walk
 
-EDITIONS = contracts.ids()
+INCLUDED = ("ai.onnx/DequantizeLinear-23", "ai.onnx/DequantizeLinear-24")
+"""Editions with the attributes of edition 25 and some of its types: their walks are parts of its walk."""
+
+EDITIONS = tuple(identity for identity in contracts.ids() if identity not in INCLUDED)
 EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
