@@ -17,7 +17,10 @@ import numpy as np
 from xverify.bench.problem import Array, Problem, Solve, Way
 
 FILL = 0xA5
-"""The byte to fill with. It is not zero: processors can clear a line of the cache with fewer bytes moved."""
+"""The byte to fill with.
+
+It is not zero, because processors can clear a line of the cache with fewer bytes moved.
+"""
 
 
 def load(threads: int) -> Solve:
