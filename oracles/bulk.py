@@ -94,7 +94,7 @@ def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point
     else:
         parameter = (count,)
     whole = np.broadcast_to(x, (count, codes))
-    # One row for all is not copied here: what is handed out is a fresh array anyway.
+    # One row for all columns is not copied here, because `hand_out` makes a fresh array anyway.
     tensors = {"x": Tensor(request.dtypes[0], whole if whole.shape == shape else whole.reshape(shape))}
     tensors["scale"] = Tensor(request.dtypes[1], scale.reshape(parameter))
     if zero_point is not None:

@@ -76,7 +76,7 @@ A short call ends before other threads begin.
 """
 
 REMEMBERED_VALUES = 1 << 12
-"""Larger calls are not repeated beside later ones."""
+"""Larger calls are not repeated together with later ones."""
 
 INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 """The code of infinity. Larger codes, apart from the sign, are NaNs."""
@@ -127,7 +127,7 @@ def load(library: str, symbol: str) -> Loaded:
 
 
 def _function(library: str, symbol: str) -> Function:
-    path = os.path.abspath(library)  # a bare name would be looked for where the system keeps its libraries
+    path = os.path.abspath(library)  # the loader searches the system's folders for a bare name
     try:
         function = getattr(ctypes.CDLL(path), symbol)
     except OSError as error:
@@ -144,7 +144,7 @@ def _function(library: str, symbol: str) -> Function:
 
 
 class _Kernel:
-    """A function, and what is kept between calls: arenas, the last small calls, threads."""
+    """A function with the data that is kept between calls: arenas, the last small calls, threads."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -213,7 +213,7 @@ class _Kernel:
                     if notes:
                         together.abort()
             except threading.BrokenBarrierError:
-                pass  # another thread has found something, or failed
+                pass  # another thread has a note, or has failed
             except BaseException:
                 together.abort()
                 raise

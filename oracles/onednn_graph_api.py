@@ -243,7 +243,7 @@ class Library:
 
     def set_attributes(self, op: c_void_p, operation: Operation) -> None:
         if operation.qtype is not None:
-            # The length is that of the string; of a wrong one the library says nothing, and keeps its default.
+            # The length must be the string's. With a wrong one the library silently keeps its default.
             text = operation.qtype.encode()
             self.call("dnnl_graph_op_set_attr_str", op, QTYPE, text, len(text))
         if operation.axis is not None:

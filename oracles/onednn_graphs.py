@@ -113,7 +113,7 @@ def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Di
         names = node.inputs
         kind, dtype, attributes = _kind(node, call, lone)
         if node.of_call:
-            # Of the static operations, scales and zero points are attributes; the zero of a pair is one for ONNX only.
+            # Scales and zero points of the static operations are attributes. Only ONNX takes the zero of a pair.
             roles = ("scale", "zero_point") if lone.kind == DYNAMIC_DEQUANTIZE else ()
             names = (names[0], *(name for name in names[1:] if name in roles))
         dtype = dtype or tensors[names[0]].dtype

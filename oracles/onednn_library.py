@@ -107,7 +107,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["status %d" % done.returncode])[-1]
         raise ValueError("%s is of no use: %s" % (option, last.partition("NoLibraryError: ")[2] or last))
-    from xverify import contracts  # not in a worker
+    from xverify import contracts  # imported late: a worker does not have it
 
     version = done.stdout.strip()
     major, minor = map(int, version.split(".")[:2])
@@ -197,7 +197,7 @@ class _Answers:
         tensors = {**graph.inputs, **graph.constants}
         if lone.kind == DEQUANTIZE:
             tensors = {name: tensor for name, tensor in tensors.items() if name.split("_")[0] == "x"}
-        tensors.pop("zero", None)  # of a pair, for ONNX only
+        tensors.pop("zero", None)  # only ONNX takes the zero of a pair
         handed = {name: to_array(tensor) for name, tensor in tensors.items()}
         operands = {name: _described(tensor, handed[name]) for name, tensor in tensors.items()}
         before = memory(handed)
@@ -279,8 +279,8 @@ def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
 
 # -- the bench -------------------------------------------------------------------------------------------
 #
-# Scales and zero points are attributes of Dequantize, part of what is compiled, and its output is float32. For other
-# outputs DynamicDequantize is timed, whose scales are an operand.
+# Scales and zero points are attributes of Dequantize, so they are compiled in, and its output is float32. For other
+# outputs the bench times DynamicDequantize, whose scales are an operand.
 
 
 def load_bench(threads: int) -> Solve:

@@ -95,7 +95,7 @@ ORACLES = (
         needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
-        # It chooses kernels by the processor it finds; no option or variable takes an instruction set from it.
+        # It chooses kernels by the processor; no option or variable switches an instruction set off.
         varies=(
             Setting("threads", "2", ("threads=2",)),
             Setting("threads", "8", ("threads=8",)),
@@ -159,7 +159,7 @@ def load(*settings: str) -> Loaded:
 
     chosen = dict(entry.split("=", 1) for entry in settings)
     provider = chosen.get("provider", CPU)
-    # Releases before 1.20 have no way from Python to feed what NumPy has no type for: there it is part of the model.
+    # Before release 1.20, Python cannot feed a type that NumPy lacks: there the tensor is part of the model.
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
@@ -191,7 +191,7 @@ def load(*settings: str) -> Loaded:
             return start(model, way)
         except Exception:
             if provider != CPU:
-                start(model, way, fallback=True)  # raises what is wrong with the call, whoever runs it
+                start(model, way, fallback=True)  # raises if no provider takes the call
                 raise NotImplementedError("%s has no kernel for this call" % (provider,)) from None
             raise
 
@@ -344,7 +344,7 @@ def read(value: Any) -> Tensor:
     dtype = _RAW_TYPES[value.data_type()]
     shape, code = tuple(value.shape()), code_dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * code.itemsize
-    # Of nothing, data_ptr() may be null.
+    # data_ptr() of an empty tensor may be null.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
 

@@ -154,7 +154,7 @@ def version_of(distribution: str) -> Optional[str]:
     """The version of an installed distribution, or None."""
     if not distribution:
         return None
-    # Imported late: it would make the start of a worker, of which a gate starts many, a sixth slower.
+    # Imported late: it would make the start of a worker a sixth slower, and a gate starts many.
     from importlib import metadata
 
     try:

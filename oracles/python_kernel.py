@@ -34,7 +34,7 @@ OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 
 RESULTS_KEPT = 4
 SMALL = 1 << 20
-"""The bytes below which a result is kept, and its call is repeated beside others."""
+"""The bytes below which a result is kept, and its call is repeated together with others."""
 
 CALLS_KEPT = 3
 ROUNDS = 8
@@ -135,7 +135,7 @@ class _Kernel:
         if not _same(second, first.tensor):
             notes = [self._cause(call, second) if over else "second-call-differs"]
             _restore(first, over)
-            self._results.clear()  # what was written over may have been one of them
+            self._results.clear()  # the overwritten array may have been one of them
             return notes
         assert isinstance(second, _Answer)
         notes = [*second.notes, *self._look_again(second.array)]
@@ -167,7 +167,7 @@ class _Kernel:
         notes, left = [], []
         for array, content in self._results:
             if new is not None and _overlap(array, new):
-                notes.append("outputs-share-memory")  # from now on the new one stands for both
+                notes.append("outputs-share-memory")  # from now on only the new one is kept
                 continue
             now = array.tobytes()
             if now != content:
@@ -253,7 +253,7 @@ def _restore(answer: _Answer, over: bool) -> None:
 def _overlap(array: Array, other: Array) -> bool:
     try:
         return np.may_share_memory(array, other) and np.shares_memory(array, other, max_work=MOST_WORK)
-    except RuntimeError:  # too hard to tell
+    except RuntimeError:  # NumPy gave up: MOST_WORK was not enough
         return True
 
 
@@ -269,7 +269,7 @@ def short_form(call: ShortCall) -> Optional[ShortForm]:
 
     None for a library, and for a name that is no Python name.
     """
-    from xverify.oracles.plugin import is_library  # not in a worker, which it would delay
+    from xverify.oracles.plugin import is_library  # imported late: it would delay a worker
 
     if not _TARGET.fullmatch(call.full_name):
         return None

@@ -51,7 +51,9 @@ def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, se
         try:
             for turn in range(rounds):
                 case = cases[(number + turn) % len(cases) if turn % 4 < 2 else 0]
-                first = random.Random(seed * rounds + turn).random()  # the same for all: they meet near that line
+                first = random.Random(
+                    seed * rounds + turn
+                ).random()  # equal in all threads, so that they meet near that line
                 drawn = random.Random(number)
                 paused = function if turn % 2 else interrupted(function, int(first * max(lines)), drawn, lines)
                 together.wait()

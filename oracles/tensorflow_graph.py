@@ -177,7 +177,7 @@ def _load(compiled: bool) -> Loaded:
     def answer(call: Call, path: str) -> Outcome:
         if call.around:
             return surrounded(call, path)
-        if path.startswith("graph"):  # of a finding that needs no surroundings
+        if path.startswith("graph"):  # a finding on such a path, whose shrunk call needs no surroundings
             return run_graph(call, surround(call), path)
         arrays = hand_out(call)
         fed = operands(tf, call, arrays)
@@ -194,7 +194,7 @@ def _load(compiled: bool) -> Loaded:
         try:
             result = function(**fed).numpy()
         except Exception as error:
-            if compiled:  # XLA compiles when it is first asked, by types and shapes only
+            if compiled:  # XLA compiles at the first call, for these types and shapes
                 functions[key] = error.with_traceback(None)
             raise
         return answered(result, call, arrays)

@@ -63,7 +63,7 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
         own = array.dtype
         return cupy.asarray(array if own.isbuiltin == 1 else array.view(code_dtype(own.name)))
 
-    # Each with the operands that may be of dtypes that CuPy has not; no range is.
+    # Each with the operands whose dtypes CuPy may lack. Operands of a range formula never have such dtypes.
     linear: Tuple[Callable[..., Any], Tuple[str, ...]] = (cuda.dequantize_linear, ("x", "scale", "zero_point"))
     functions: Dict[str, Tuple[Callable[..., Any], Tuple[str, ...]]] = {
         "onednn": (cuda.dynamic_dequantize, ("src", "scales", "zps")),
@@ -73,7 +73,7 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
     def invoke(call: Call, arrays: Any) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # Unchanged: -1 too is an attribute, which an edition may lack.
+            # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         out_dtype = _output_dtype(keywords.get("out_dtype"), operands[1].dtype)

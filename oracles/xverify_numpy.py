@@ -65,7 +65,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     """Import the public functions. Each family of contracts has one."""
     import xverify
 
-    # A first call imports what the backend needs, here and not in each child that answers.
+    # A first call imports what the backend needs once, before children are forked.
     xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend=backend)
     functions: dict[str, Callable[..., Any]] = {
         "ai.onnx": xverify.dequantize_linear,
@@ -77,7 +77,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # Unchanged: -1 too is an attribute, which an edition may lack.
+            # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         function = functions[family]

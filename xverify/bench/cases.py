@@ -236,7 +236,7 @@ def draw(case: Case, seed: int) -> Operands:
 def _codes(case: Case, random: np.random.Generator) -> NDArray[Any]:
     dtype = code_dtype(case.x_dtype)
     count = 1 << BITS[case.x_dtype]
-    # Bytes are drawn, of which each code is made: the quickest way to many.
+    # Draw bytes and make codes of them: the fastest way to many codes.
     raw = np.frombuffer(random.bytes(case.elements * dtype.itemsize), dtype).reshape(case.shape)
     if case.x_dtype in INTEGERS:
         return raw if BITS[case.x_dtype] >= 8 else raw & np.uint8(count - 1)

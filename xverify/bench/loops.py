@@ -36,7 +36,7 @@ def loops(read: int, written: int, threads: int) -> dict[str, Loop]:
     """
     common = gcd(read, written)
     loads, stores = read // common, written // common
-    if max(loads, stores) > 8:  # such as a size with no whole number of elements in a vector
+    if max(loads, stores) > 8:  # for example an odd number of packed codes
         loads, stores = max(1, round(read / written)), max(1, round(written / read))
     by_name: dict[str, Loop] = {}
     for several in (False, True) if threads > 1 else (False,):

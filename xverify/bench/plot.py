@@ -44,7 +44,7 @@ def svg(group: Group) -> str:
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         low, high = axes.get_ylim()
-        if high / low < 30:  # the powers of ten alone would be too few
+        if high / low < 30:  # powers of ten alone would be too few labels
             axes.yaxis.set_minor_formatter(FuncFormatter(_some_minor))
         else:
             axes.yaxis.set_minor_formatter(NullFormatter())

@@ -20,7 +20,8 @@ class Group:
     out_dtype: str
     granularity: str
     cases: tuple[Json, ...]
-    absent: frozenset[str]  # peers that are not here at all
+    absent: frozenset[str]
+    """Names of the peers that cannot run on this machine."""
 
     @property
     def title(self) -> str:

@@ -44,7 +44,7 @@ def serve(channel: Any, settings: dict[str, Any]) -> None:
 
     A message is (request, arguments). The answer is ("done", result) or ("refused", sentence).
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and tells
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interruption
     log = os.open(settings["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -80,7 +80,7 @@ class _Desk:
         Raises:
             Exception: No way works; the first error, or NotImplementedError.
         """
-        self._ways, self._problem = [], None  # so that the memory of the case before is free
+        self._ways, self._problem = [], None  # frees the memory of the previous case
         case = Case(**wire)
         x, scale, zero_point = read(case, Path(folder))
         self._problem = problem = Problem(case, x, scale, zero_point, aligned(case.shape, case.out_dtype))
@@ -106,7 +106,7 @@ class _Desk:
         if self._checks:
             others = other_bits(case, folder, problem.out if way.read is None else way.read(returned))
         del returned
-        # By now what is made once is made: compiled code, threads, pools.
+        # Compiled code, threads and pools exist by now.
         start = perf_counter()
         peak = peak_beyond(way.run)
         took = perf_counter() - start

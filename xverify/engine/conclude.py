@@ -131,7 +131,7 @@ def _refusals(state: RunState) -> None:
     def is_open(subject: Subject, tally: CellTally) -> bool:
         return not tally.answered and subject.name not in state.pool.failures
 
-    # Implementations that are not judged get no finding. But a cell that one refuses whole is not one in which values differ.
+    # Implementations that are not judged get no finding. A cell that one of them refuses has no values that differ.
     cells = [(s, cell, tally) for s, cell, tally in state.tally.refusals(judged=False) if is_open(s, tally)]
     if not state.options.rules.every_call:
         cells += [(s, cell, tally) for s, cell, tally in state.tally.refusals() if is_open(s, tally)]

@@ -120,7 +120,7 @@ class Coverage:
             exact = x * scale
             nearest = to_dtype(exact, judged.legal.dtype)
             mirrored = 2 * exact - nearest
-            # Halfway is where the value mirrored at the exact one is a code as well.
+            # A value lies halfway if its mirror image at the exact value is a code as well.
             tie = (mirrored != nearest) & (to_dtype(mirrored, judged.legal.dtype) == mirrored) & np.isfinite(mirrored)
         self.met["results halfway between two codes"] += int(tie.sum())
 

@@ -124,7 +124,7 @@ def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
 def _group(contract: Contract, structure: Structure) -> tuple[str, ...]:
     if isinstance(structure, Range):
         return structure.input_dtype, structure.mode
-    # Where the zero point's type is free, a wide one is what readings differ on.
+    # If the zero point's type is free, readings differ on wide types.
     zero_point = "" if contract.domain.zero_point_dtypes is None else structure.zero_point_dtype
     return structure.x_dtype, zero_point, structure.granularity
 

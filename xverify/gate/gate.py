@@ -174,7 +174,7 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         ask(run, {name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = ask(run, walk, limit, patience=PATIENCE)
-        # Of a kernel that supports little the walk met little: the second is all about what it supports.
+        # If the kernel supports little, the walk tested little: the second walk has only supported calls.
         supported = {name: _supported(run, options, domains[name], name) for name in texts}
         again = {
             name: walk_batches(text, supported[name], options.seed, 1)

@@ -271,7 +271,7 @@ def _replace(path: Path, text: str, newline: str, expected: Ledger) -> None:
         raise ValueError(f"{path} would have {len(raw)} bytes; a ledger of more than {MOST_BYTES} is refused")
     if _ledger(path, text) != expected:
         raise ValueError(f"{path} is written in a way that xverify cannot change; change it by hand")
-    target = path.resolve()  # a link stays one
+    target = path.resolve()  # a symbolic link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     with partial.open("wb") as file:

@@ -132,7 +132,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     needs = ", ".join(["NumPy", *(oracle.needs if oracle else ())])
     parts = [_HEAD % (needs, _TARGET_HEAD if target else "") + "\n" + literal, constants, *map(_text, _FUNCTIONS)]
     package = "xverify"
-    # The in-house kernels are imported: there the installed xverify is the implementation in question.
+    # The in-house kernels are imported, because there the installed xverify is the implementation.
     if oracle is None or oracle.distribution != "xverify":
         package = "standalone"
         loaded = data["oracle"] or {"module": "xverify.core.call", "load": "Call", "path": ""}
@@ -356,7 +356,7 @@ def _parsed(name: str) -> _Module:
         start, end = end, node.end_lineno or 0
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _note_import(node, module)
-        elif isinstance(node, ast.Expr):  # a docstring, of the module or of the name above
+        elif isinstance(node, ast.Expr):  # a docstring of the module, or of the name above it
             if module.statements:
                 last = module.statements[-1]
                 module.statements[-1] = _Statement(

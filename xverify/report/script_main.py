@@ -96,7 +96,10 @@ def read_codes(tensor: dict[str, Any]) -> Any:
 
 
 def kernel_file(name: str) -> str:
-    """The path of the file that defines a kernel: the script's argument, or a file here or beside it."""
+    """The path of the file that defines a kernel.
+
+    It is the script's argument, or a file of that name in the current folder or the script's.
+    """
     base = os.path.basename(name.rpartition(":")[0])
     paths = [argument for argument in sys.argv[1:] if argument != "--child"]
     for path in paths or [base, os.path.join(os.path.dirname(os.path.abspath(__file__)), base)]:
@@ -290,7 +293,7 @@ def main(finding: dict[str, Any]) -> int:
         print(result.get(status, "cannot be told here") + why)
     if child:
         sys.stdout.flush()
-        os._exit(RETURNED + status)  # what is torn down afterwards is not the call
+        os._exit(RETURNED + status)  # a crash at exit would not come from the call
     return status
 
 

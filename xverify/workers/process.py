@@ -105,8 +105,8 @@ class Process:
         self._gateway: Any = None
         self._channel: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.pid = 0  # of the process that answers
-        self._keeper = 0  # of the process that was started: the same, or the fork server
+        self.pid = 0  # the process that answers
+        self._keeper = 0  # the process that was started: the same one, or the fork server
 
     def start(self) -> None:
         """Start the process and return at once: the framework is imported while others work.

@@ -269,7 +269,7 @@ class Worker:
                 return  # the process has died; its successor gets these calls
 
     def _died(self, status: int | None, kept: bool) -> None:
-        # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
+        # The call under way, or any unanswered call before it, broke the pipe.
         suspect = None if status is None else self._process.entry().call
         self._replace("crash", self._process.ending(status), suspect, kept)
 

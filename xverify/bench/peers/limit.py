@@ -53,7 +53,7 @@ def load(threads: int) -> Solve:
             if rest:
                 end.fill(FILL)
 
-        # Where more is read than written, neither reads all of x.
+        # Where more is read than written, neither of these reads all of x.
         ways = [] if x.size > out.size else [Way("C library", with_c), Way("NumPy", with_numpy)]
         if vectors:
             from xverify.bench import loops
