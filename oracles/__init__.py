@@ -45,7 +45,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     """The oracle with an option, from its module's ``with_option``.
 
     Raises:
-        ValueError: It takes no options, or not this one.
+        ValueError: The oracle takes no options, or not this one.
     """
     if not takes_options(oracle):
         raise ValueError("%s takes no option, so %r means nothing" % (oracle.name, option))

@@ -19,7 +19,11 @@ NUMPY_OWN = frozenset(
 
 @functools.lru_cache(maxsize=None)
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy or ml_dtypes dtype of that name. AttributeError if the installed ml_dtypes lacks it."""
+    """The NumPy or ml_dtypes dtype of that name.
+
+    Raises:
+        AttributeError: The installed ml_dtypes lacks it.
+    """
     if name in NUMPY_OWN:
         return np.dtype(name)
     import ml_dtypes

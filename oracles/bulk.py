@@ -1,8 +1,8 @@
 """Requests for many triples at once: operands and results lie in a file that both processes map.
 
-`bulk_oracle` makes an oracle of another one. It answers calls that have attributes only. The call's path is a `Request` in
-JSON: where the operands lie in the file, into how many calls they are split, and where the results go. A user's Python
-function is called once a call, without the checks of `xverify.oracles.python_kernel`; all others answer as in a sweep.
+`bulk_oracle` wraps an oracle. The result answers calls that have attributes only. The call's path is a `Request` in JSON: the
+offsets of the operands in the file, the number of columns of each call, and the offset of the results. A user's Python
+function runs once a call, without the checks of `xverify.oracles.python_kernel`; all others answer as in a sweep.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Constants of glibc's malloc.h."""
 
 KEPT_BYTES = 1 << 28
+"""Bytes of freed memory that glibc keeps for the next call."""
 
 PYTHON_KERNEL = "xverify.oracles.python_kernel"
 
@@ -35,7 +36,7 @@ Array = Any
 
 
 class Request(NamedTuple):
-    """Columns of triples. A column has one scale, one zero point, and ``codes`` codes of x."""
+    """Columns of triples. All codes of x in a column share one scale and one zero point."""
 
     columns: int
     """The number of columns."""
@@ -93,7 +94,7 @@ def call_of(template: Call, request: Request, x: Array, scale: Array, zero_point
     else:
         parameter = (count,)
     whole = np.broadcast_to(x, (count, codes))
-    # One row for all is not copied here: what is handed out is a fresh array anyway.
+    # One row for all columns is not copied here, because `hand_out` makes a fresh array anyway.
     tensors = {"x": Tensor(request.dtypes[0], whole if whole.shape == shape else whole.reshape(shape))}
     tensors["scale"] = Tensor(request.dtypes[1], scale.reshape(parameter))
     if zero_point is not None:
@@ -124,8 +125,10 @@ def load(path: str, module: str, function: str, *arguments: str) -> Loaded:
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the next call. Otherwise every large array is made of new pages, which takes longer than
-    the arithmetic."""
+    """Make glibc keep freed memory for the next call.
+
+    Otherwise every large array consists of new pages, whose first use takes longer than the arithmetic.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -183,13 +186,13 @@ def _views(memory: Array, request: Request) -> List[Any]:
     """The arrays x, scale, zero point (or None) and y in the file."""
     shapes = ((request.x_rows, request.codes), (request.columns,), (request.columns,), (request.columns, request.codes))
     arrays: List[Any] = []
-    for dtype, place, shape in zip(request.dtypes, request.places, shapes):  # noqa: B905
+    for dtype, offset, shape in zip(request.dtypes, request.places, shapes):  # noqa: B905
         if not dtype:
             arrays.append(None)
             continue
         code = code_dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
-        arrays.append(np.frombuffer(memory, code, count, place).reshape(shape))
+        arrays.append(np.frombuffer(memory, code, count, offset).reshape(shape))
     return arrays
 
 

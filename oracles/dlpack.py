@@ -1,4 +1,4 @@
-"""Tensors in memory as DLPack describes them to C."""
+"""Tensors in memory, in DLPack's description for C."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DLDataType(ctypes.Structure):
 
 
 class DLTensor(ctypes.Structure):
-    """A tensor: strides in elements, the offset in bytes."""
+    """A tensor. Its strides count elements, its offset counts bytes."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -46,25 +46,27 @@ class DLTensor(ctypes.Structure):
 
 
 class Buffer(NamedTuple):
-    """A tensor as bytes that can be put anywhere.
-
-    size: in bytes, gaps between elements included. image: the bytes; empty for an output. first: the byte at which
-    the first element begins, of which the kernel has to add ``byte_offset`` itself. shift: how far from an aligned address
-    to put it, where there is a choice. read_only: in pages that nobody can write to, where there is a choice.
-    """
+    """A tensor as bytes that can be put at any address."""
 
     dtype: str
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
+    """In elements."""
     size: int
+    """Its bytes, including gaps between elements."""
     image: bytes = b""
+    """The bytes; empty for an output."""
     first: int = 0
+    """The byte at which the first element begins."""
     byte_offset: int = 0
+    """The part of `first` that the kernel has to add itself."""
     shift: int = 0
+    """The distance of the buffer from an aligned address, where there is a choice."""
     read_only: bool = False
+    """True to put it in pages that nobody can write to, where there is a choice."""
 
     def described(self, address: int) -> DLTensor:
-        """The structure for this buffer at an address. It keeps alive what it points to, but not the buffer."""
+        """The structure for this buffer at an address. It keeps shape and strides alive, but not the buffer."""
         bits = BITS[self.dtype]
         code = TYPE_CODES[self.dtype if self.dtype in TYPE_CODES else self.dtype.rstrip("0123456789")]
         extents = ctypes.c_int64 * max(1, len(self.shape))
@@ -82,8 +84,8 @@ class Buffer(NamedTuple):
 def buffer_of(tensor: Tensor) -> Buffer:
     """The tensor in its layout.
 
-    Types of 4 and 2 bits are packed, so they are always contiguous. "misaligned" is aligned to the element and to no
-    more: C has no loads from below that.
+    Types of 4 and 2 bits are packed, so they are always contiguous. "misaligned" is aligned to the element only: C has no loads
+    from addresses below that.
     """
     dtype, shape, layout = tensor.dtype, tensor.shape, tensor.layout
     step = max(1, BITS[dtype] // 8)
@@ -107,7 +109,7 @@ def buffer_of(tensor: Tensor) -> Buffer:
 
 
 def output_buffer(dtype: str, shape: Tuple[int, ...]) -> Buffer:
-    """A compact tensor that is still to be written."""
+    """A compact buffer for an output."""
     count = 1
     for extent in shape:
         count *= extent

@@ -1,8 +1,8 @@
 """Memory that is guarded outside one buffer: by a pattern that must stay, or by pages without access.
 
-An arena is a run of pages between two that nobody may touch. It holds one buffer at a time; all its other bytes have
-one pattern, and so has the buffer until it is written. Arenas are used again, since to map and protect pages costs more
-than a small call does.
+An arena is a run of pages between two pages without access. It holds one buffer at a time. All its other bytes have one
+pattern, and so has the buffer until it is written. Arenas are reused, because mapping and protecting pages costs more than
+a small call.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _NO_ACCESS = 0  # PROT_NONE, which the mmap module does not name
 
 
 class Placement(NamedTuple):
-    """Where a buffer lies in its arena, and what is around it.
-
-    pattern: the byte that is everywhere else. canaries: whether a page that can be written, and is looked at, lies
-    before and after the buffer's pages; without them a step over that side ends the process. at_end: whether the buffer
-    is flush with the end of its pages, or with their beginning.
-    """
+    """The position of a buffer in its arena, and what surrounds it."""
 
     pattern: int
+    """The byte that fills the rest of the arena."""
     canaries: bool
+    """True for a writable page before and after the buffer's pages, whose pattern is checked afterwards.
+
+    Without them an access beyond that side ends the process.
+    """
     at_end: bool
+    """True if the buffer ends where its pages end, False if it begins where they begin."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -50,7 +51,9 @@ def _protect(address: int, length: int, protection: int) -> None:
 class Arena:
     """Pages for one buffer at a time.
 
-    room: bytes of the buffer's pages, a multiple of the page size. address: of the buffer's first byte.
+    Attributes:
+        room: The bytes of the buffer's pages, a multiple of the page size.
+        address: The address of the buffer's first byte.
     """
 
     def __init__(self, room: int, pattern: int, canaries: bool) -> None:
@@ -78,7 +81,7 @@ class Arena:
         return self._base + self._start
 
     def write(self, content: bytes, read_only: bool = False) -> None:
-        """Set the buffer's bytes. ``read-only`` then forbids writes to all pages of the arena."""
+        """Set the buffer's bytes. ``read_only`` then forbids writes to all pages of the arena."""
         self._memory[self._start : self._end] = content
         if read_only:
             _protect(self._base + self._low, self._high - self._low, mmap.PROT_READ)
@@ -89,11 +92,11 @@ class Arena:
         return self._memory[self._start : self._end]
 
     def touched(self) -> Tuple[bool, bool]:
-        """True for a written byte before the buffer, and True for one after it."""
+        """True for a written byte before the buffer, and True for a written byte after it."""
         return not self._untouched(self._low, self._start), not self._untouched(self._end, self._high)
 
     def clear(self, around: bool) -> None:
-        """Make the buffer's bytes the pattern again, and with ``around`` all others too."""
+        """Fill the buffer with the pattern again, and with ``around`` all other bytes too."""
         if self._read_only:
             _protect(self._base + self._low, self._high - self._low, mmap.PROT_READ | mmap.PROT_WRITE)
             self._read_only = False
@@ -113,7 +116,11 @@ class Pool:
         self._free: Dict[Tuple[int, int, bool], List[Arena]] = {}
 
     def take(self, size: int, placement: Placement, shift: int = 0) -> Arena:
-        """An arena that lends ``size`` bytes so placed. OSError when the system has no memory for it."""
+        """An arena that holds ``size`` bytes in this placement.
+
+        Raises:
+            OSError: The system has no memory for it.
+        """
         room = max(PAGE, 1 << (size + shift - 1).bit_length())
         kind = (room, placement.pattern, placement.canaries)
         try:
@@ -124,7 +131,7 @@ class Pool:
         return arena
 
     def give_back(self, arena: Arena, touched: bool = False) -> None:
-        """Keep the arena for later; ``touched``: bytes outside its buffer were written."""
+        """Keep the arena for later. ``touched``: bytes outside its buffer were written."""
         if arena.room <= KEPT_BYTES:
             arena.clear(around=touched)
             self._free.setdefault(arena.kind, []).append(arena)

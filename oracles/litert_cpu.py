@@ -1,14 +1,14 @@
-"""LiteRT's DEQUANTIZE on the CPU, for ONNX's calls that mean the same.
+"""LiteRT's DEQUANTIZE on the CPU, for ONNX's calls with the same meaning.
 
-Each call has a model of this one operator. Scale, zero point and axis are the quantization parameters of its input tensor;
-zero points are int64, and 0 where the call has none. Types of 8 and more bits are the model's input. Types of 4 and 2 bits
-are a packed constant in the model, as weights are.
+Each call has a model with this one operator. Scale, zero point and axis are the quantization parameters of its input tensor.
+Zero points are int64, and 0 where the call has none. Types of 8 and more bits are the model's input. Types of 4 and 2 bits
+are a packed constant in the model, like weights.
 
 Paths: "" is the default interpreter, with XNNPACK; "delegate=off" is LiteRT's own optimised kernel; "reference" is its
 reference kernel.
 
 No edition judges it. LiteRT's 8-bit quantization specification has ONNX's formula, real_value = (int8_value - zero_point) *
-scale, but lets implementations deviate in bits, and the package does not carry it. A call without counterpart raises
+scale, but lets implementations deviate in bits, and the package does not contain it. A call without counterpart raises
 NotImplementedError: a scale or a result other than float32, blocks, types that a model file lacks.
 """
 
@@ -64,7 +64,7 @@ def load(threads: str = "1") -> Loaded:
         return described
 
     def model(call: Call, constant: bool) -> bytes:
-        """A flatbuffer: input tensor 0 and output tensor 1, buffer 1 with the input's values where they are constant."""
+        """A flatbuffer with input tensor 0 and output tensor 1. Buffer 1 holds a constant input's values."""
         data = call.tensors["x"]
         x = tensor("x", data.shape, number_of(schema, data.dtype), 1)
         x.quantization = parameters(schema.QuantizationParametersT(), call)
@@ -103,7 +103,11 @@ def load(threads: str = "1") -> Loaded:
 
 
 def number_of(schema: Any, dtype: str) -> int:
-    """The number of a dtype in LiteRT's schema. NotImplementedError if it has none."""
+    """The number of a dtype in LiteRT's schema.
+
+    Raises:
+        NotImplementedError: The schema has no such type.
+    """
     number = getattr(schema.TensorType, dtype.upper(), None)
     if number is None:
         raise NotImplementedError("LiteRT's schema has no type %s" % (dtype,))
@@ -111,7 +115,11 @@ def number_of(schema: Any, dtype: str) -> int:
 
 
 def parameters(made: Any, call: Call) -> Any:
-    """Write a call's quantization parameters into an object of LiteRT's schema. NotImplementedError if it cannot hold them."""
+    """Write a call's quantization parameters into an object of LiteRT's schema, and return it.
+
+    Raises:
+        NotImplementedError: The schema cannot express them.
+    """
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     output = call.attributes.get("output_dtype", scale.dtype)
     if scale.dtype != "float32" or output != "float32" or len(scale.shape) > 1 or call.attributes.get("block_size"):

@@ -1,14 +1,15 @@
-"""A native kernel under test: a function of a shared library that takes DLPack tensors (`oracles/native/xverify_kernel.h`).
+"""A native kernel under test: a C function that takes DLPack tensors.
 
-Each call is run up to three times, every tensor in memory of its own (`xverify.oracles.guarded_memory`):
+`oracles/native/xverify_kernel.h` declares the function. Each call is run up to three times, with every tensor in memory of its
+own (`xverify.oracles.guarded_memory`):
 
-1. between canary pages that can be written. A byte written outside the output, or to an input, is a note, and ends it;
-2. flush with the end of its pages, those around them without access, so that reading past an end ends the process;
-   inputs whose layout is "read-only" are in pages that are just that;
-3. flush with the beginning of its pages, so that reading before it ends the process.
+1. between writable canary pages. A byte written to an input or outside the output is a note, and ends the test;
+2. at the end of its pages, next to pages without access, so that reading past the end ends the process. Inputs whose layout
+   is "read-only" are in read-only pages;
+3. at the beginning of its pages, so that reading before it ends the process.
 
-All that is not part of a tensor, and the output before it is written, holds another pattern in runs 2 and 3 than in run
-1: results that depend on it differ, and bytes of the output that have the pattern each time were never written.
+Runs 2 and 3 fill the output and everything around the tensors with other patterns than run 1. Results that depend on such
+bytes therefore differ. Bytes of the output that have the pattern in both runs were never written.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from xverify.oracles.protocol import Loaded
 class Run(NamedTuple):
     """The placement of the inputs and of the output in one run.
 
-    The patterns differ, so that a result computed from one is not taken for an output that was never written.
+    Their patterns differ. Otherwise a result computed from the pattern could look like an output that was never written.
     """
 
     inputs: Placement
@@ -41,7 +42,7 @@ class Run(NamedTuple):
 
 
 DONE, UNSUPPORTED = 0, 2
-"""Codes that a kernel returns; all others are refusals."""
+"""Codes that a kernel returns: 0 and 2. All others are refusals."""
 
 NO_AXIS = -(2**63)
 """The axis of a call that has no such attribute."""
@@ -54,23 +55,31 @@ FENCED = (
     Run(Placement(0x5A, False, at_end=True), Placement(0x6D, False, at_end=True)),
     Run(Placement(0x5A, False, at_end=False), Placement(0x6D, False, at_end=False)),
 )
-"""The patterns are no NaNs in any type, and far from each other, so what is computed from them differs."""
+"""The runs without canaries.
+
+The patterns of all runs are no NaNs in any type, and far from each other, so results computed from them differ.
+"""
 
 SLOW_SECONDS = 0.5
-"""A call is not run again when this has passed."""
+"""A call is not run again after this many seconds."""
 
 THREADS, ROUNDS = 4, 10
-"""On path "threads": how many at once, and how often each. (Measured on two cores with other work: one round in three has
-calls that overlap.)"""
+"""The number of threads on the path "threads", and the rounds of each.
+
+Measured on two cores under load: in one round of three, calls overlap.
+"""
 
 STRETCHED_VALUES = 1 << 16
-"""Calls for several threads are repeated along their first dimension up to this: a short one ends before others begin."""
+"""The size to which calls for several threads are repeated along their first dimension.
+
+A short call ends before other threads begin.
+"""
 
 REMEMBERED_VALUES = 1 << 12
-"""Calls of more values are not asked again beside later ones."""
+"""Larger calls are not repeated together with later ones."""
 
 INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
-"""The code of infinity; above it, but for the sign, are the NaNs."""
+"""The code of infinity. Larger codes, apart from the sign, are NaNs."""
 
 Function = Callable[[Any, Any, Any, int, int, Any], int]
 
@@ -88,6 +97,7 @@ class Question(NamedTuple):
     y: Buffer
     axis: int
     block_size: int
+    """0 for a call without blocks."""
 
 
 class Answer(NamedTuple):
@@ -108,12 +118,16 @@ class Answer(NamedTuple):
 
 
 def load(library: str, symbol: str) -> Loaded:
-    """The function ``symbol`` of the shared library at path ``library``. ImportError when there is none."""
+    """Load the function ``symbol`` of the shared library at path ``library``.
+
+    Raises:
+        ImportError: There is no such library or function.
+    """
     return Loaded(_Kernel(_function(library, symbol)).answer)
 
 
 def _function(library: str, symbol: str) -> Function:
-    path = os.path.abspath(library)  # a bare name would be looked for where the system keeps its libraries
+    path = os.path.abspath(library)  # the loader searches the system's folders for a bare name
     try:
         function = getattr(ctypes.CDLL(path), symbol)
     except OSError as error:
@@ -130,7 +144,7 @@ def _function(library: str, symbol: str) -> Function:
 
 
 class _Kernel:
-    """A function, and what is kept from call to call: arenas, the last small calls, threads."""
+    """A function with the data that is kept between calls: arenas, the last small calls, threads."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -139,7 +153,12 @@ class _Kernel:
         self._threads = ThreadPoolExecutor(THREADS)
 
     def answer(self, call: Call, options: str) -> Outcome:
-        """Make a call. NotImplementedError or `RefusedError` if the kernel refused it and did nothing else."""
+        """Make a call.
+
+        Raises:
+            NotImplementedError: The kernel does not support it, and did nothing else.
+            RefusedError: The kernel refused it, and did nothing else.
+        """
         start = time.monotonic()
         question = as_question(call)
         first = self._run(question, CANARIES)
@@ -157,7 +176,7 @@ class _Kernel:
         return _outcome(first, notes, question.y)
 
     def _run(self, question: Question, run: Run, ready: Callable[[], Any] = lambda: None) -> Answer:
-        """Ask once, every buffer placed so; ``ready`` is called just before."""
+        """Call the function once with its buffers in the places of a run; ``ready`` is called just before."""
         lent = [(buffer, self._lend(buffer, run.inputs)) for buffer in question.inputs]
         lent.append((question.y, self._lend(question.y, run.output)))
         x, scale, *zero_point, y = (buffer.described(arena.address) for buffer, arena in lent)
@@ -176,7 +195,7 @@ class _Kernel:
         return arena
 
     def _from_threads(self, call: Call) -> Tuple[str, ...]:
-        """Notes from asking this call and others from several threads at once, each with memory of its own."""
+        """Notes from making this call and others on several threads at once, each with its own memory."""
         calls = {made_call.digest(): made_call for made_call in (call, mirrored(call), *self._earlier)}
         alone = [self._alone(made_call) for made_call in calls.values()]
         answered = [(question, answer) for question, answer in alone if answer.code == DONE]
@@ -194,7 +213,7 @@ class _Kernel:
                     if notes:
                         together.abort()
             except threading.BrokenBarrierError:
-                pass  # another thread has found something, or failed
+                pass  # another thread has a note, or has failed
             except BaseException:
                 together.abort()
                 raise
@@ -206,7 +225,7 @@ class _Kernel:
         return tuple(dict.fromkeys(notes))
 
     def _alone(self, call: Call) -> Tuple[Question, Answer]:
-        """The call made longer, or as it is where the kernel refuses that, and the answer when nobody else asks."""
+        """The stretched call, or the call itself if the kernel refuses that, with its answer on one thread."""
         question = as_question(stretched(call))
         answer = self._run(question, CANARIES)
         if answer.code != DONE:
@@ -218,8 +237,10 @@ class _Kernel:
 def as_question(call: Call) -> Question:
     """The call as the function's arguments.
 
-    RefusedError when it has an attribute for which the function has none. The output's type is that of the attribute
-    output_dtype, or the scale's.
+    The output's type is the attribute output_dtype, or the scale's type.
+
+    Raises:
+        RefusedError: The function has no argument for an attribute, or output_dtype is no dtype.
     """
     for name in call.attributes:
         if name not in CARRIED:
@@ -246,20 +267,20 @@ def _seen(buffer: Buffer, arena: Arena, output: bool) -> List[str]:
 
 
 def differences(first: Answer, again: Answer, dtype: str) -> Tuple[str, ...]:
-    """The notes on how two answers to one question differ; any NaN equals any NaN."""
+    """Notes on how two answers to one question differ; any NaN equals any NaN."""
     if first.kind != again.kind:
         return ("second-call-differs",)
     if first.code != DONE or first.result == again.result:
         return ()
-    one, other = (np.frombuffer(answer.result, code_dtype(dtype)) for answer in (first, again))
-    different = one != other
+    codes, codes_again = (np.frombuffer(answer.result, code_dtype(dtype)) for answer in (first, again))
+    different = codes != codes_again
     if dtype in INFINITY:
-        bits = one.dtype.type((1 << (BITS[dtype] - 1)) - 1)
-        different &= ((one & bits) <= INFINITY[dtype]) | ((other & bits) <= INFINITY[dtype])
+        bits = codes.dtype.type((1 << (BITS[dtype] - 1)) - 1)
+        different &= ((codes & bits) <= INFINITY[dtype]) | ((codes_again & bits) <= INFINITY[dtype])
     poison, poison_again = (
-        np.frombuffer(bytes([run.output.pattern]) * 8, one.dtype)[0] for run in (CANARIES, FENCED[0])
+        np.frombuffer(bytes([run.output.pattern]) * 8, codes.dtype)[0] for run in (CANARIES, FENCED[0])
     )
-    unwritten = different & (one == poison) & (other == poison_again)
+    unwritten = different & (codes == poison) & (codes_again == poison_again)
     notes = []
     if unwritten.any():
         notes.append("never-written")
@@ -279,7 +300,7 @@ def _outcome(answer: Answer, notes: Tuple[str, ...], y: Buffer) -> Outcome:
 
 
 def mirrored(call: Call) -> Call:
-    """A call with other values and the same shapes: every tensor's elements in reverse order."""
+    """A call with other values and the same shapes: the elements of every tensor in reverse order."""
 
     def turned(tensor: Tensor) -> Tensor:
         return replace(tensor, codes=np.ascontiguousarray(tensor.codes.reshape(-1)[::-1]).reshape(tensor.shape))
@@ -288,9 +309,9 @@ def mirrored(call: Call) -> Call:
 
 
 def stretched(call: Call) -> Call:
-    """The call with x repeated along its first dimension, and the parameters with it where they go along that one.
+    """The call with x repeated along its first dimension, and so the parameters that vary along it.
 
-    The call itself where it is long enough, or where a last block that is short stands in the way.
+    The result is the call itself if that is long enough, or if its last block is short.
     """
     x, scale = call.data, call.tensors["scale"]
     times = STRETCHED_VALUES // max(1, x.size)

@@ -1,6 +1,7 @@
-"""oneDNN's DynamicDequantize as its two documents write it, since no package carries them.
+"""oneDNN's DynamicDequantize as its two documents write it; no package contains those documents.
 
-The code is that of a kernel author who read the document and nothing else. It refuses calls beyond the document's limits.
+The code is what a kernel author would write who read the document and nothing else. It refuses calls beyond the document's
+limits.
 """
 
 from __future__ import annotations
@@ -38,7 +39,12 @@ ORACLES = (_oracle("multiply"), _oracle("divide"))
 def dequantize(
     combine: Binary, src: Any, scales: Any, zps: Any = None, qtype: Any = "per_tensor", axis: Any = 1
 ) -> Any:
-    """dst = combine(src - zps, scales), in float32 after an int32 difference. ValueError outside the document."""
+    """Compute dst = combine(src - zps, scales), in float32 after an int32 difference.
+
+    Raises:
+        TypeError: A type that the document does not list.
+        ValueError: An attribute or a shape beyond the document.
+    """
     if src.dtype not in (np.int8, np.uint8):
         raise TypeError("src is %s, not s8 or u8" % src.dtype)
     if scales.dtype != np.float32:

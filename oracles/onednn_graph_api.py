@@ -1,10 +1,10 @@
-"""oneDNN's graph API, which is plain C, through ctypes: it compiles one operation for logical tensors, and runs it.
+"""oneDNN's graph API, a C interface, through ctypes: compile one operation and run it.
 
 `xverify.oracles.onednn_graphs` makes graphs of several operations.
 
-Numbers and structures are those of include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h, read in the
-sources of each release from 3.0 to 3.13; those used here are the same in all of them, but for the data types that came
-later (`DATA_TYPES`).
+Numbers and structures come from include/oneapi/dnnl/dnnl_common_types.h, dnnl_graph_types.h and dnnl_graph.h in the sources of
+each release from 3.0 to 3.13. Those used here are the same in all of them, except for data types that came later
+(`DATA_TYPES`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 CHECKED = ((3, 0), (3, 13))
-"""The first and last release (major, minor) whose headers the numbers below were compared with."""
+"""The first and the last release (major, minor) whose headers agree with the numbers below."""
 
 MOST_DIMENSIONS = 12  # DNNL_MAX_NDIMS
 
@@ -29,7 +29,7 @@ DATA_TYPES: Dict[str, Tuple[int, Tuple[int, int]]] = {
     "float4_e2m1fn": (14, (3, 7)),
     "int64": (16, (3, 11)),
 }  # fmt: skip
-"""dnnl_data_type_t of each dtype, and the release that has it first."""
+"""dnnl_data_type_t of each dtype, and the first release that has it."""
 
 DEQUANTIZE, DYNAMIC_DEQUANTIZE = 19, 21  # dnnl_graph_op_kind_t
 QUANTIZE, DYNAMIC_QUANTIZE = 49, 22
@@ -72,7 +72,7 @@ class Version(ctypes.Structure):
 
 
 class Logical(ctypes.Structure):
-    """dnnl_graph_logical_tensor_t. C gives a tensor's number back in ``id``."""
+    """dnnl_graph_logical_tensor_t. Functions of the library return a tensor's number in ``id``."""
 
     _fields_ = [
         ("id", c_size_t), ("ndims", c_int), ("dims", c_int64 * MOST_DIMENSIONS), ("data_type", c_int),
@@ -89,9 +89,10 @@ class LogicalTensor(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One operation of a graph; what is None or empty is not set, so that the library takes its default."""
+    """One operation of a graph. The library takes its default for a field that is None."""
 
     kind: int
+    """dnnl_graph_op_kind_t."""
     inputs: Tuple[LogicalTensor, ...]
     output: LogicalTensor
     qtype: Optional[str] = None
@@ -141,14 +142,23 @@ _ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
         c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_size_t, POINTER(c_void_p),
     ),
 }  # fmt: skip
-"""The functions used here, each of which returns a dnnl_status_t, and the types of their arguments."""
+"""The functions used here, with the types of their arguments. Each returns a dnnl_status_t."""
 
 
 class Library:
-    """A loaded oneDNN, with an engine and a stream on the CPU. release: (major, minor); version: "3.2.0"."""
+    """A loaded oneDNN, with an engine and a stream on the CPU.
+
+    Attributes:
+        release: (major, minor).
+        version: Such as "3.2.0".
+    """
 
     def __init__(self, path: str) -> None:
-        """Load the shared library at a path. NoLibraryError when it is not a oneDNN of a release that was checked."""
+        """Load the shared library at a path.
+
+        Raises:
+            NoLibraryError: It is not a oneDNN of one of the `CHECKED` releases.
+        """
         self._library = _loaded(path)
         about = _version(self._library, path)
         self.release = (about.major, about.minor)
@@ -174,7 +184,12 @@ class Library:
             raise NoLibraryError("%s, oneDNN %s, has no CPU engine here: %s" % (path, self.version, error)) from None
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function; UnsupportedError or RefusedError when its status is not 0."""
+        """Call a function.
+
+        Raises:
+            UnsupportedError: The status is dnnl_unimplemented.
+            RefusedError: The status is another error.
+        """
         status = int(getattr(self._library, name)(*arguments))
         if status == 0:
             return
@@ -189,8 +204,12 @@ class Library:
     # -- compiling ----------------------------------------------------------------------------------------
 
     def compile(self, operation: Operation) -> Compiled:
-        """The operation, alone in a graph, ready to be run. UnsupportedError, or RefusedError with the function that
-        refuses."""
+        """Compile the operation, alone in a graph.
+
+        Raises:
+            UnsupportedError: The library does not support it.
+            RefusedError: A function refuses it; the message names the function.
+        """
         logical = [self.logical(number, tensor) for number, tensor in enumerate((*operation.inputs, operation.output))]
         op = self.made("dnnl_graph_op_create", 0, operation.kind, b"dequantize")
         try:
@@ -224,7 +243,7 @@ class Library:
 
     def set_attributes(self, op: c_void_p, operation: Operation) -> None:
         if operation.qtype is not None:
-            # The length is that of the string; of a wrong one the library says nothing, and keeps its default.
+            # The length must be the string's. With a wrong one the library silently keeps its default.
             text = operation.qtype.encode()
             self.call("dnnl_graph_op_set_attr_str", op, QTYPE, text, len(text))
         if operation.axis is not None:
@@ -253,7 +272,7 @@ class Library:
         raise UnsupportedError("no partition of the graph is supported")
 
     def partitions(self, graph: c_void_p) -> List[c_void_p]:
-        """The partitions of a graph that was filtered; whoever asks destroys them."""
+        """The partitions of a filtered graph. The caller destroys them."""
         count = c_size_t()
         self.call("dnnl_graph_graph_get_partition_num", graph, byref(count))
         addresses = (c_void_p * count.value)()
@@ -274,7 +293,7 @@ class Library:
         return [int(port.id) for port in ports]
 
     def compile_partition(self, partition: c_void_p, logical: Sequence[Logical]) -> c_void_p:
-        """The partition compiled for its inputs and, last, its output."""
+        """Compile the partition for its inputs and, last, its output."""
         compiled = self.made("dnnl_graph_compiled_partition_create", partition)
         inputs = _pointers(logical[:-1])
         outputs = _pointers(logical[-1:])
@@ -289,7 +308,7 @@ class Library:
     # -- running ------------------------------------------------------------------------------------------
 
     def execute(self, compiled: c_void_p, logical: Sequence[Logical], addresses: Sequence[int]) -> None:
-        """Run a compiled partition on memory at those addresses: of each input, then of the output."""
+        """Run a compiled partition on memory at these addresses: each input, then the output."""
         tensors: List[c_void_p] = []
         try:
             for number, address in enumerate(addresses):
@@ -306,22 +325,31 @@ class Library:
 
 
 class Compiled:
-    """A compiled partition, and the logical tensors that it was compiled for."""
+    """A compiled partition and its logical tensors."""
 
     def __init__(self, library: Library, handle: c_void_p, logical: Sequence[Logical]) -> None:
         self._library, self.handle, self._logical = library, handle, tuple(logical)
 
     def __call__(self, addresses: Sequence[int]) -> None:
-        """Run it on memory at those addresses: of each input, then of the output. RefusedError, UnsupportedError."""
+        """Run it on memory at these addresses: each input, then the output.
+
+        Raises:
+            UnsupportedError: The library does not support it.
+            RefusedError: The library refuses it.
+        """
         self._library.execute(self.handle, self._logical, addresses)
 
     def close(self) -> None:
-        """Give the library its memory back; it can't be run after that."""
+        """Free the library's memory. The partition cannot run after that."""
         self._library.call("dnnl_graph_compiled_partition_destroy", self.handle)
 
 
 def version_at(path: str) -> str:
-    """The version, e.g. "3.2.0", of the oneDNN at a path, which is loaded for that. NoLibraryError when it is none."""
+    """Load the oneDNN at a path and return its version, such as "3.2.0".
+
+    Raises:
+        NoLibraryError: The file is no oneDNN.
+    """
     about = _version(_loaded(path), path)
     return "%d.%d.%d" % (about.major, about.minor, about.patch)
 
@@ -331,9 +359,10 @@ def _pointers(logical: Sequence[Logical]) -> Any:
 
 
 def _loaded(path: str) -> Any:
-    """The library at the path, after those that it needs: a wheel has them beside it, where the loader does not look.
+    """Load the library at a path, and before it those that it needs.
 
-    A build with SYCL finds the CPU through OpenCL, whose driver is there too.
+    A wheel has them in the same folder, where the loader does not look. A build with SYCL finds the CPU through OpenCL, whose
+    driver is also there.
     """
     path = os.path.abspath(path)
     directory = os.path.dirname(path)
@@ -349,7 +378,7 @@ def _loaded(path: str) -> Any:
 
 
 def _with_neighbours(path: str, directory: str, above: List[str]) -> Any:
-    """Load a library; one that the loader misses, and that lies in the directory, is loaded before it. OSError."""
+    """Load a library, and before it each library that the loader misses and this directory has."""
     while True:
         try:
             return ctypes.CDLL(path, ctypes.RTLD_GLOBAL)

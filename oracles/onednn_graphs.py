@@ -1,8 +1,8 @@
-"""A call in its surroundings as a graph of several of oneDNN's operations, run partition by partition.
+"""A call in its surroundings as a graph of several oneDNN operations, run partition by partition.
 
-oneDNN's operations that move data take floating-point tensors only, so none of them stands before a quantized tensor. The
-graph API leaves a partition that it does not support to its caller. If such a partition only moves data, it is moved here,
-and the result goes into the next partition.
+oneDNN's operations that move data take floating-point tensors only, so none of them precedes a quantized tensor. The graph
+API leaves a partition that it does not support to its caller. If such a partition only moves data, this module moves it, and
+the result goes into the next partition.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from xverify.oracles.onednn_graph_api import (
 )
 
 MARGIN = 64
-"""Bytes before and after an output that must stay as they are; a multiple of every vector's width."""
+"""Bytes before and after an output that must not change. It is a multiple of every vector's width."""
 
 CANARY, UNWRITTEN = 0xA5, 0xB7
-"""The byte in the margins, and the byte in an output that was not written yet."""
+"""The byte that fills the margins, and the byte that fills an output before it is written."""
 
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
@@ -50,23 +50,23 @@ class Framed:
         size = int(np.prod(logical.shape, dtype=np.int64)) * numpy_dtype(logical.dtype).itemsize
         self.logical = logical
         self._whole = np.full(size + 3 * MARGIN, CANARY, np.uint8)
-        self._place = MARGIN + (-self._whole.ctypes.data) % MARGIN
-        self._end = self._place + size
-        self._whole[self._place : self._end] = UNWRITTEN
+        self._start = MARGIN + (-self._whole.ctypes.data) % MARGIN
+        self._end = self._start + size
+        self._whole[self._start : self._end] = UNWRITTEN
 
     @property
     def address(self) -> int:
-        return int(self._whole.ctypes.data) + self._place
+        return int(self._whole.ctypes.data) + self._start
 
     def codes(self) -> Array:
         """A copy of the output's codes."""
-        written = self._whole[self._place : self._end].copy()
+        written = self._whole[self._start : self._end].copy()
         return written.view(code_dtype(self.logical.dtype)).reshape(self.logical.shape)
 
     def notes(self) -> Tuple[str, ...]:
         """The notes on writes to the margins."""
         notes = []
-        if (self._whole[: self._place] != CANARY).any():
+        if (self._whole[: self._start] != CANARY).any():
             notes.append("written-before-output")
         if (self._whole[self._end :] != CANARY).any():
             notes.append("written-after-output")
@@ -74,11 +74,12 @@ class Framed:
 
 
 class Step(NamedTuple):
-    """A node as an operation, and the names of what it takes and gives."""
+    """A node of a graph as one oneDNN operation."""
 
     node: Node
     operation: Operation
     inputs: Tuple[str, ...]
+    """The names of its input tensors."""
 
 
 def packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
@@ -90,11 +91,14 @@ def packed(dtype: str, shape: Tuple[int, ...]) -> LogicalTensor:
 
 
 def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Dict[str, LogicalTensor]) -> List[Step]:
-    """The nodes of a graph as operations. UnsupportedError if oneDNN lacks one.
+    """The nodes of a graph as operations.
 
     Args:
         lone: The call's own operation.
         inputs_and_constants: The tensors that are fed, and the constants.
+
+    Raises:
+        UnsupportedError: oneDNN lacks an operation.
     """
     tensors = dict(inputs_and_constants)
     if lone.kind == DEQUANTIZE and any(node.output.split("_")[0] in ("scale", "zero") for node in graph.nodes):
@@ -109,7 +113,7 @@ def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Di
         names = node.inputs
         kind, dtype, attributes = _kind(node, call, lone)
         if node.of_call:
-            # Of the static operations, scales and zero points are attributes; the zero of a pair is one for ONNX only.
+            # Scales and zero points of the static operations are attributes. Only ONNX takes the zero of a pair.
             roles = ("scale", "zero_point") if lone.kind == DYNAMIC_DEQUANTIZE else ()
             names = (names[0], *(name for name in names[1:] if name in roles))
         dtype = dtype or tensors[names[0]].dtype
@@ -122,7 +126,7 @@ def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Di
 
 
 def _kind(node: Node, call: Call, lone: Operation) -> Tuple[int, str, Dict[str, Any]]:
-    """The number of the operation that a node is, the dtype of its output if that is not its input's, and its attributes."""
+    """The number of a node's operation, its output's dtype ("" for its input's), and its attributes."""
     if node.of_call:
         attributes = {name: getattr(lone, name) for name in ("qtype", "axis", "scales", "zps")}
         if node.operator == OPERATOR:
@@ -140,18 +144,24 @@ def _kind(node: Node, call: Call, lone: Operation) -> Tuple[int, str, Dict[str, 
 def run_steps(
     library: Library,
     steps: Sequence[Step],
-    given: Dict[str, Tuple[Array, LogicalTensor]],
+    fed: Dict[str, Tuple[Array, LogicalTensor]],
     constants: Set[str],
     policy: int,
 ) -> Tuple[Array, Tuple[str, ...]]:
-    """The codes that the last step gives, and notes of what was written beside outputs.
+    """Run the steps. Return the codes of the last output, and notes on writes beside outputs.
 
-    given: arrays and logical tensors of what is fed. constants: names of those that are said to stay the same. policy: how
-    the library makes partitions. RefusedError, UnsupportedError.
+    Args:
+        fed: Arrays and logical tensors of inputs and constants, by name.
+        constants: The names of those that are declared constant.
+        policy: The policy by which the library makes partitions.
+
+    Raises:
+        UnsupportedError: The library does not support a partition.
+        RefusedError: The library refuses the graph.
     """
-    numbers = {name: number for number, name in enumerate([*given, *(step.node.output for step in steps)])}
+    numbers = {name: number for number, name in enumerate([*fed, *(step.node.output for step in steps)])}
     tensors = {
-        **{name: tensor for name, (_, tensor) in given.items()},
+        **{name: tensor for name, (_, tensor) in fed.items()},
         **{s.node.output: s.operation.output for s in steps},
     }
     logical = {name: library.logical(numbers[name], tensor) for name, tensor in tensors.items()}
@@ -159,7 +169,7 @@ def run_steps(
         logical[name].property = CONSTANT
     by_number = {number: name for name, number in numbers.items()}
     outputs: Dict[str, Framed] = {}
-    codes = {name: array for name, (array, _) in given.items()}
+    codes = {name: array for name, (array, _) in fed.items()}
     graph = library.made("dnnl_graph_graph_create", CPU)
     operations, partitions = [], []
     try:
@@ -179,9 +189,9 @@ def run_steps(
             ready = [all(name in codes for name in names) for names in takes]
             if not any(ready):
                 raise UnsupportedError("the partitions of the graph take what none of them gives")
-            place = ready.index(True)
-            _run_partition(library, waiting[place], takes[place], by_number, logical, steps, codes, outputs)
-            waiting = waiting[:place] + waiting[place + 1 :]
+            index = ready.index(True)
+            _run_partition(library, waiting[index], takes[index], by_number, logical, steps, codes, outputs)
+            waiting = waiting[:index] + waiting[index + 1 :]
     finally:
         for partition in partitions:
             library.call("dnnl_graph_partition_destroy", partition)
@@ -204,7 +214,7 @@ def _run_partition(
     codes: Dict[str, Array],
     outputs: Dict[str, Framed],
 ) -> None:
-    """Run one partition, or move its data here, and add what it gives to ``codes``."""
+    """Run one partition, or move its data here, and add its output to ``codes``."""
     gives = [names[number] for number in library.ports(partition, "output")]
     if len(gives) != 1:
         raise UnsupportedError("a partition gives %d tensors, not one" % len(gives))

@@ -1,9 +1,10 @@
-"""oneDNN itself: Dequantize and DynamicDequantize through the C functions of its graph API, on the CPU.
+"""oneDNN itself: Dequantize and DynamicDequantize through its graph API, on the CPU.
 
 The library is that of the wheel (``onednn-cpu-gomp``, or ``onednn``, a build with SYCL), or any by path:
 ``onednn:/path/libdnnl.so.3``. A lone call is one operation alone in a graph; for others see `xverify.oracles.onednn_graphs`.
-Logical tensors have strides, so an operand is handed over as it lies in memory, but for what they cannot say: strides that
-are no positive whole number of elements, and addresses that are not aligned; of those the library gets a copy.
+
+Logical tensors have strides, so the library reads an operand as it lies in memory. It gets a copy where they cannot describe
+the layout: strides that are no positive whole number of elements, and addresses that are not aligned.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ISAS = ("SSE41", "AVX2", "AVX512_CORE")
 """Values of ONEDNN_MAX_CPU_ISA, the widest instructions that the library may use."""
 
 APART, FUSED = "graph policy=debug", "graph policy=fusion"
-"""Paths of calls in surroundings: every operation is a partition of its own, or the library fuses as it likes."""
+"""Paths of calls in surroundings: each operation in its own partition, or fused by the library."""
 
 ORACLES = (
     Oracle(
@@ -72,14 +73,20 @@ ORACLES = (
 ATTRIBUTES = ("qtype", "axis")
 
 COMPILED = 512
-"""Compiled partitions kept; to compile one takes a hundred times as long as to run it."""
+"""The number of compiled partitions in the cache. To compile one takes 100 times as long as to run it."""
 
 VERSION_SECONDS = 60
+"""Seconds within which a library must report its version."""
 
 
 def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The oracle of the library at a path. ValueError when there is no oneDNN; asked in a process of its own, since to load a
-    library may change this one (flush-to-zero, say)."""
+    """The oracle of the library at a path.
+
+    Another process loads the library to read its version, because loading may change this process (flush-to-zero, for example).
+
+    Raises:
+        ValueError: There is no oneDNN at the path.
+    """
     path = os.path.abspath(option)
     if not os.path.isfile(path):
         raise ValueError("there is no file %s; after %s: comes the path of a %s" % (option, oracle.name, FILE))
@@ -100,7 +107,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["status %d" % done.returncode])[-1]
         raise ValueError("%s is of no use: %s" % (option, last.partition("NoLibraryError: ")[2] or last))
-    from xverify import contracts  # not in a worker
+    from xverify import contracts  # imported late: a worker does not have it
 
     version = done.stdout.strip()
     major, minor = map(int, version.split(".")[:2])
@@ -120,13 +127,21 @@ def option_arguments(option: str) -> Tuple[str, ...]:
 
 
 def load(path: str = "") -> Loaded:
-    """The library at a path, or that of the wheel; small calls need no second thread. ImportError when there is none."""
+    """Load the library at a path, or that of the wheel. It gets one thread by default, as calls are small.
+
+    Raises:
+        ImportError: There is none.
+    """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     return Loaded(_Answers(Library(path or installed())).answer, (UnsupportedError, NotImplementedError))
 
 
 def installed() -> str:
-    """Where the wheel's library lies. NoLibraryError when no wheel is installed here, or has none."""
+    """The path of the wheel's library.
+
+    Raises:
+        NoLibraryError: No wheel is installed here, or it has no library.
+    """
     for name in DISTRIBUTIONS:
         try:
             files = importlib.metadata.distribution(name).files or []
@@ -158,8 +173,11 @@ class _Answers:
         return Outcome("tensor", Tensor(operation.output.dtype, output.codes()), notes=(*written, *output.notes()))
 
     def _surrounded(self, call: Call, policy: int) -> Outcome:
-        """The outcome of a call in its surroundings. Where the library takes the graph in no way, it may be the operations
-        around; where only what it fuses is refused, fusing broke it."""
+        """The outcome of a call in its surroundings.
+
+        If the library takes the graph with neither policy, it may lack the operations around the call.
+        If it refuses only the fused graph, fusing broke it.
+        """
         try:
             return self._run_graph(call, policy)
         except Exception as error:
@@ -179,7 +197,7 @@ class _Answers:
         tensors = {**graph.inputs, **graph.constants}
         if lone.kind == DEQUANTIZE:
             tensors = {name: tensor for name, tensor in tensors.items() if name.split("_")[0] == "x"}
-        tensors.pop("zero", None)  # of a pair, for ONNX only
+        tensors.pop("zero", None)  # only ONNX takes the zero of a pair
         handed = {name: to_array(tensor) for name, tensor in tensors.items()}
         operands = {name: _described(tensor, handed[name]) for name, tensor in tensors.items()}
         before = memory(handed)
@@ -205,8 +223,8 @@ def question(call: Call, handed: Dict[str, Array]) -> Tuple[List[Array], Operati
     The scale and the zero point of Dequantize are attributes: lists of f32 and s64.
 
     Raises:
-        TypeError: An unknown attribute, or an attribute's list of another type than float32, int32 or int64.
-        ValueError: An attribute's list that is not 1-D.
+        TypeError: An unknown attribute, or a list of another type than float32, int32 or int64.
+        ValueError: A list that is not 1-D.
     """
     for name in call.attributes:
         if name not in ATTRIBUTES:
@@ -248,7 +266,7 @@ def _zps(call: Call, handed: Dict[str, Array]) -> Optional[Tuple[int, ...]]:
 
 
 def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
-    """The array that the library reads for a tensor, or a copy of it, and the logical tensor that describes it."""
+    """The array that the library reads, which may be a copy, and the logical tensor that describes it."""
     if BITS[tensor.dtype] < 8:
         return pack(tensor.codes, BITS[tensor.dtype]), packed(tensor.dtype, tensor.shape)
     size = array.itemsize
@@ -261,12 +279,12 @@ def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
 
 # -- the bench -------------------------------------------------------------------------------------------
 #
-# Scales and zero points are attributes of Dequantize, part of what is compiled, and its output is float32. For other
-# outputs DynamicDequantize is timed, whose scales are an operand.
+# Scales and zero points are attributes of Dequantize, so they are compiled in, and its output is float32. For other
+# outputs the bench times DynamicDequantize, whose scales are an operand.
 
 
 def load_bench(threads: int) -> Solve:
-    """Load the library of the wheel; its threads are OpenMP's, by the process's environment."""
+    """Load the wheel's library. The process's environment sets the number of its OpenMP threads."""
     library = Library(installed())
     stream = library.made("dnnl_stream_create", library.engine, IN_ORDER)
 
@@ -276,10 +294,10 @@ def load_bench(threads: int) -> Solve:
         operation, operands = (_static if problem.case.out_dtype == "float32" else _dynamic)(problem)
         compiled = library.compile(operation)
         addressed = [*operands, problem.out]
-        logical = [library.logical(i, one) for i, one in enumerate((*operation.inputs, operation.output))]
+        logical = [library.logical(i, described) for i, described in enumerate((*operation.inputs, operation.output))]
         tensors = [
-            library.made("dnnl_graph_tensor_create", byref(one), library.engine, c_void_p(array.ctypes.data))
-            for one, array in zip(logical, addressed)  # noqa: B905
+            library.made("dnnl_graph_tensor_create", byref(described), library.engine, c_void_p(array.ctypes.data))
+            for described, array in zip(logical, addressed)  # noqa: B905
         ]
         inputs, output = (c_void_p * len(operands))(*tensors[:-1]), (c_void_p * 1)(tensors[-1])
         handle = compiled.handle
@@ -330,7 +348,7 @@ def _logical(array: Array) -> LogicalTensor:
 
 
 def _bytes(array: Array) -> Array:
-    """The memory that the library reads: of types of less than a byte packed."""
+    """The memory that the library reads. Types of less than a byte are packed."""
     bits = BITS[array.dtype.name]
     if bits >= 8:
         return array

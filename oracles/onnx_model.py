@@ -1,4 +1,4 @@
-"""ONNX models of a call, alone or in its surroundings, for the oracles that read ONNX: as bytes, and as lines of Python."""
+"""ONNX models of a call, alone or in its surroundings: as bytes, and as lines of Python."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from xverify.oracles.short_form import ShortCall, keywords, spelled
 
 
 def ir_version(opset: int) -> int:
-    """A version of the model format that every release with that opset takes: ONNX 1.5 had IR 5, 1.16 with opset 21 had IR 10.
+    """The version of the model format that every release with that opset takes.
 
-    Implementations do not tie types to it. The version of another domain's opset may stand for an early one.
+    ONNX 1.5 had IR 5, 1.16 with opset 21 had IR 10. Implementations do not tie types to it. The version of another domain's opset
+    also gives an early one.
     """
     return 10 if opset >= 21 else 5
 
@@ -31,7 +32,11 @@ ROLES = ("x", "scale", "zero_point")
 
 
 def element_type(dtype: str) -> int:
-    """The TensorProto number of a dtype. NotImplementedError when the installed onnx has none."""
+    """The TensorProto number of a dtype.
+
+    Raises:
+        NotImplementedError: The installed onnx has none.
+    """
     from onnx import TensorProto
 
     name = _NAMES.get(dtype, dtype.replace("_", "").upper())
@@ -55,7 +60,7 @@ def structure(call: Call) -> Tuple[Any, ...]:
 
 
 def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
-    """A model of the call whose tensors are inputs without shape, but for those that are initializers.
+    """A model of the call. Its tensors are inputs without shape, except for the initializers.
 
     The output is declared by its name only, so that the implementation infers its type.
     """
@@ -81,12 +86,12 @@ def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
 
 
 def graph_of(call: Call) -> Graph:
-    """The call in its surroundings, with axes as its opset can spell them."""
+    """The call in its surroundings, with axes in the form that its opset admits."""
     return surround(call, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)
 
 
 _NEGATIVE_AXES = 11
-"""The opset from which on every operator that moves data takes axes that are counted from the back."""
+"""The first opset in which every operator that moves data takes negative axes."""
 
 _LISTS: Dict[str, Tuple[str, ...]] = {
     "Reshape": ("shape",),
@@ -99,7 +104,7 @@ _LISTS: Dict[str, Tuple[str, ...]] = {
 
 
 def graph_bytes(call: Call, graph: Graph) -> bytes:
-    """A model of the call in its surroundings, whose inputs are declared with their shapes, or with names for extents."""
+    """A model of the call in its surroundings. Inputs are declared with their extents or names for them."""
     import onnx
     from onnx import helper
 
@@ -142,7 +147,7 @@ def extents(name: str, tensor: Tensor, symbolic: bool) -> List[Any]:
 
 
 def list_inputs(node: Node, opset: int) -> Tuple[List[Tuple[str, List[int]]], Dict[str, Any]]:
-    """The further inputs of a node, by names of its own, and its attributes."""
+    """The further inputs of a node, under names of its own, and its attributes."""
     names = _LISTS.get(node.operator, ()) if opset >= 13 or node.operator not in ("Squeeze", "Unsqueeze") else ()
     inputs = [("%s_%s" % (node.output, name), [int(i) for i in node.attributes[name]]) for name in names]
     others = {name: value for name, value in node.attributes.items() if name not in names}
@@ -199,7 +204,7 @@ def model_lines(call: ShortCall, constants: Sequence[str] = ()) -> List[str]:
 
 
 def _spelled_operator_set(contract: str) -> Tuple[str, int]:
-    """Domain and version of an edition that a report names, which may be any text."""
+    """Domain and version of an edition in a report, which may be any text."""
     domain, _, operator = contract.partition("/")
     version = int(re.sub(r"\D", "", operator.partition("@")[0].rpartition("-")[2])[:6] or 0)
     return ("" if domain == "ai.onnx" else domain), version
@@ -237,5 +242,5 @@ def _graph_lines(call: Call, graph: Graph) -> List[str]:
 
 
 def _spelled(name: str, value: Any) -> str:
-    """An attribute as Python; the output's type is a name of ONNX."""
+    """An attribute as Python. The output's type becomes one of ONNX's names."""
     return type_name(str(value)) if name == "output_dtype" and value in BITS else spelled(value)

@@ -27,7 +27,7 @@ ORACLES = (
 
 
 class _Structure:
-    """A call that is hashed and compared by its structure, so that one evaluator serves many."""
+    """A call that is hashed and compared by its structure, so that one evaluator serves many calls."""
 
     def __init__(self, call: Call) -> None:
         self.call, self.key = call, structure(call)
@@ -40,7 +40,7 @@ class _Structure:
 
 
 def load() -> Loaded:
-    """Import onnx; evaluators are kept by structure."""
+    """Import onnx. Evaluators are cached by structure."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -49,7 +49,7 @@ def load() -> Loaded:
         return ReferenceEvaluator(onnx.load_model_from_string(model_bytes(structure.call)))
 
     def surrounded(call: Call) -> Outcome:
-        """The outcome of a call in its surroundings. A refusal may be that of the operators around it."""
+        """The outcome of a call in its surroundings. The operators around the call may cause a refusal."""
         graph = graph_of(call)
         fed = replace(call, tensors=graph.inputs)
         arrays = hand_out(fed)

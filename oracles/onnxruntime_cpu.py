@@ -34,11 +34,11 @@ CPU = "CPUExecutionProvider"
 OFF, BASIC, EXTENDED, ALL = "DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL"
 
 PARALLEL = 573 * 128 + 1
-"""Values from which a build whose kernel is parallel splits the work.
+"""The number of values from which a build with a parallel kernel splits the work.
 
 ParDequantizeLinearStd (core/util/qmath.h) counts 366 cycles for 128 values of 8 bits: 11/64 for each byte read or
-written, and 2 for each value. Eigen's cost model takes a second thread from 210 000 on. Wider types need fewer. (The
-wheels for Linux are built without it: there one thread does all.)
+written, and 2 for each value. Eigen's cost model takes a second thread from 210 000 on. Wider types need fewer. The
+wheels for Linux are built without it: there one thread does all.
 """
 
 
@@ -53,13 +53,13 @@ class Route:
     """Roles that are initializers. If all are, the optimiser folds the call."""
 
     level: str = ALL
-    """The level of graph optimisation, by the end of its name in ONNX Runtime."""
+    """The level of graph optimisation: the end of its name in ONNX Runtime."""
 
     threads: int = 1
     """Threads for one kernel. With more than one, every call of `PARALLEL` values takes the path."""
 
     bound: bool = False
-    """True for IO binding to an output that is there already."""
+    """True for IO binding to an existing output."""
 
 
 ROUTES: Dict[str, Route] = {
@@ -95,7 +95,7 @@ ORACLES = (
         needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
-        # It chooses kernels by the processor it finds; no option or variable takes an instruction set from it.
+        # It chooses kernels by the processor; no option or variable switches an instruction set off.
         varies=(
             Setting("threads", "2", ("threads=2",)),
             Setting("threads", "8", ("threads=8",)),
@@ -118,9 +118,12 @@ SESSIONS = 1024
 
 
 def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The oracle on that execution provider. ValueError for a name that is no provider's.
+    """The oracle on an execution provider.
 
     Only the worker knows if the installed build has the provider.
+
+    Raises:
+        ValueError: It is no name of a provider.
     """
     if not (option.endswith("ExecutionProvider") and option.isidentifier()):
         raise ValueError(
@@ -156,7 +159,7 @@ def load(*settings: str) -> Loaded:
 
     chosen = dict(entry.split("=", 1) for entry in settings)
     provider = chosen.get("provider", CPU)
-    # Releases before 1.20 have no way from Python to feed what NumPy has no type for: there it is part of the model.
+    # Before release 1.20, Python cannot feed a type that NumPy lacks: there the tensor is part of the model.
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
@@ -179,12 +182,16 @@ def load(*settings: str) -> Loaded:
         return ort.InferenceSession(model, options, providers=[provider], enable_fallback=0)
 
     def create(model: bytes, way: Route) -> Any:
-        """A session on the provider alone. NotImplementedError if it needs the CPU's help."""
+        """A session on the provider alone.
+
+        Raises:
+            NotImplementedError: It needs the CPU's help.
+        """
         try:
             return start(model, way)
         except Exception:
             if provider != CPU:
-                start(model, way, fallback=True)  # raises what is wrong with the call, whoever runs it
+                start(model, way, fallback=True)  # raises if no provider takes the call
                 raise NotImplementedError("%s has no kernel for this call" % (provider,)) from None
             raise
 
@@ -284,7 +291,7 @@ class _OnMemory:
 
 
 def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
-    """The array or, for a dtype that NumPy lacks, an OrtValue over the tensor's bytes, with 4 and 2 bits packed.
+    """The array. For a dtype that NumPy lacks: an OrtValue over the bytes, with 4 and 2 bits packed.
 
     An OrtValue reads memory as if it were contiguous, and takes its shape from the array. Packed bytes therefore lie at the
     beginning of an array of the tensor's shape.
@@ -303,7 +310,7 @@ def _carrier(tensor: Tensor) -> Array:
 
 
 def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str, Any]:
-    """Everything as OrtValues."""
+    """All operands as OrtValues."""
     return {
         name: fed.value if isinstance(fed, _OnMemory) else ort.OrtValue.ortvalue_from_numpy(np.asarray(fed, order="C"))
         for name, fed in handed.items()
@@ -311,7 +318,7 @@ def _values(ort: Any, handed: Mapping[str, Union[Array, _OnMemory]]) -> Dict[str
 
 
 def _run_bound(session: Any, values: Mapping[str, Any], shape: Tuple[int, ...], dtype: str) -> Array:
-    """Run with everything bound. The output's memory holds other bytes before."""
+    """Run with all inputs and the output bound. The output's memory is filled with another value before."""
     result = np.full(shape, 0xA5, code_dtype(dtype)).view(dtype)
     bound = session.io_binding()
     for name, value in values.items():
@@ -333,11 +340,11 @@ _RAW_TYPES: Dict[str, str] = {
 
 
 def read(value: Any) -> Tensor:
-    """The tensor of an OrtValue whose type NumPy does not have, from its memory."""
+    """The tensor of an OrtValue whose type NumPy lacks, from its memory."""
     dtype = _RAW_TYPES[value.data_type()]
     shape, code = tuple(value.shape()), code_dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * code.itemsize
-    # Of nothing, data_ptr() may be null.
+    # data_ptr() of an empty tensor may be null.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
 
@@ -397,7 +404,7 @@ def _provider(call: ShortCall) -> str:
 
 
 def _option_lines(call: ShortCall, way: Route, provider: str) -> List[str]:
-    """The lines that set what the path, or the setting in the name, wants of a session."""
+    """The lines that set session options for the path, or for the setting in the name."""
     entries = {
         "session.disable_quant_qdq": "x" in way.constants,
         "session.set_denormal_as_zero": setting(call, "denormals") == "zero",
@@ -437,11 +444,11 @@ def _comment(tensor: Tensor) -> str:
 # -- the bench -------------------------------------------------------------------------------------------
 
 BENCH_CONTRACTS = ("ai.onnx/DequantizeLinear-21", "ai.onnx/DequantizeLinear-25")
-"""The editions of the bench's model, tried in turn: the first has most types."""
+"""The editions of the bench's model, tried in turn. The first has the most types."""
 
 
 def load_bench(threads: int) -> Solve:
-    """Import ONNX Runtime; IO binding to operands and an output that are there already."""
+    """Import ONNX Runtime. The solver uses IO binding to existing operands and an existing output."""
     import onnxruntime as ort
 
     def session_of(problem: Problem) -> Any:
@@ -458,7 +465,7 @@ def load_bench(threads: int) -> Solve:
         raise refusals[-1]
 
     def value(array: Array) -> Tuple[Array, Any]:
-        """An OrtValue over memory, which must be kept. A type that NumPy lacks goes in by its bytes, packed."""
+        """An OrtValue over memory, and the memory. A type that NumPy lacks goes in as packed bytes."""
         dtype = array.dtype.name
         if dtype in NUMPY_OWN:
             return array, ort.OrtValue.ortvalue_from_numpy(array)

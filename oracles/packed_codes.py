@@ -15,7 +15,11 @@ PACKED = "packed"
 
 
 def with_option(oracle: Oracle, option: str) -> Oracle:
-    """The same kernel with packed codes. ValueError for another option than PACKED."""
+    """The same kernel with packed codes.
+
+    Raises:
+        ValueError: The option is not `PACKED`.
+    """
     if option != PACKED:
         raise ValueError("%s takes the option %s, not %r" % (oracle.name, PACKED, option))
     return replace(
@@ -34,7 +38,7 @@ def is_packable(array: Any) -> bool:
 
 
 def in_packed_form(array: Any) -> Array:
-    """Pack codes, one a byte, of a type that `is_packable` into the bytes that models store."""
+    """Pack codes, one a byte, into the bytes that models store. The type must be one that `is_packable`."""
     bits = BITS[array.dtype.name]
     codes: Array = array.view(np.uint8) & np.uint8((1 << bits) - 1)
     return pack(codes, bits)

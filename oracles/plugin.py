@@ -1,6 +1,7 @@
-"""Kernels under test that a user names: ``package.module:function``, ``path/file.py:function``, ``path/library.so:symbol``.
+"""Kernels under test that a user names by file or module.
 
-Nothing of the user's is imported here: that is done in the worker.
+A target is ``package.module:function``, ``path/file.py:function`` or ``path/library.so:symbol``. This module imports none of
+the user's code; the worker does.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NATIVE_MODULE = "xverify.oracles.native_kernel"
 """The module that runs a user's native library; `USERS` names the one for Python."""
 
 UNTOLD = ("attributes",)
-"""A user's kernel is passed only what the edition has: it never sees an attribute that the edition has not."""
+"""Clauses whose violation a user's kernel never sees: it gets no attribute that the edition lacks."""
 
 USERS = Oracle(
     name="",
@@ -44,20 +45,23 @@ USERS = Oracle(
     untold=UNTOLD,
     needs_xverify=True,
 )
-"""The description that all Python kernels of users share; a native one differs."""
+"""The description that all Python kernels of users share. A native kernel has its own."""
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class TargetError(ValueError):
-    """The name is no kernel; the message says what one looks like."""
+    """The target is no kernel; the message says what a target looks like."""
 
 
 def plugin(target: str) -> Oracle:
-    """The oracle of a kernel that a user names. Raises TargetError with one sentence.
+    """The oracle of a kernel that a user names.
 
-    Its name holds no directory, so that findings of it have the same ids everywhere; its version is a digest of the file, or
-    that of the distribution that holds the module.
+    Its name holds no directory, so that its findings have the same ids everywhere. Its version is a digest of the file, or the
+    version of the distribution that holds the module.
+
+    Raises:
+        TargetError: The target is no kernel.
     """
     where, colon, function = target.rpartition(":")
     if not colon or not where or not function:
@@ -93,7 +97,7 @@ def is_library(name: str) -> bool:
 
 
 def _version_of(module: str) -> Optional[str]:
-    """The version of the distribution that contains a module, which is not imported."""
+    """The version of the distribution that contains a module. The module is not imported."""
     for distribution in importlib.metadata.packages_distributions().get(module.partition(".")[0], ()):
         return importlib.metadata.version(distribution)
     return None

@@ -9,8 +9,10 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.oracles.timing import Timing
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
-"""answer(call, path) returns the result's codes, or an outcome, which can carry notes (see `xverify.oracles.arrays.answered`).
-An exception is a refusal."""
+"""answer(call, path) returns the result's codes, or an outcome.
+
+An outcome can carry notes (see `xverify.oracles.arrays.answered`). An exception is a refusal.
+"""
 
 
 @dataclass(frozen=True)
@@ -24,22 +26,22 @@ class Path:
     """The share of all calls that take the path (1.0: all of them)."""
 
     large: int = 0
-    """All calls of at least so many values take the path (0: only its share of them)."""
+    """All calls of at least this number of values take the path; 0 if size does not matter."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A way in which an implementation can be run besides the usual one, in a worker of its own."""
+    """A way to run an implementation that differs from the usual one. It needs its own worker."""
 
     dimension: str
-    """"isa", "threads", "denormals" or "kernels"."""
+    """One of "isa", "threads", "denormals" and "kernels"."""
 
     value: str
     arguments: Tuple[str, ...] = ()
     """Arguments for ``load``, after the oracle's own."""
 
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables of the worker, besides the oracle's own."""
+    """Environment variables of the worker, in addition to the oracle's own."""
 
     @property
     def name(self) -> str:
@@ -55,20 +57,20 @@ class Loaded:
     """Exception types that say "not implemented"."""
 
     fatal: Tuple[Type[BaseException], ...] = ()
-    """Exception types after which the process cannot go on."""
+    """Exception types after which the process cannot continue."""
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """An implementation at the version that is installed, or at another one in an environment of its own.
+    """An implementation, at the installed version or at another one in its own environment.
 
-    This is all that other parts of xverify know of an implementation. Its module, one file of ``oracles/``, defines:
+    Other parts of xverify know an implementation only by this description. Its module, one file of ``oracles/``, defines:
 
     - ``ORACLES``: a tuple of these descriptions;
     - ``load(*arguments) -> Loaded``: imports the framework, and answers calls. A worker calls it. A reproduction script
       contains the source that it reaches (`xverify.report.script`);
     - ``short_form(call) -> ShortForm``, optional: the lines of a short script for issues (`xverify.oracles.short_form`);
-    - ``load_bench(threads, *arguments) -> Solve``, where `timing` is given (`xverify.oracles.timing`);
+    - ``load_bench(threads, *arguments) -> Solve``, if it has a `timing` (`xverify.oracles.timing`);
     - ``with_option(oracle, option) -> Oracle``, optional: the oracle for ``NAME:OPTION``, or ValueError with a sentence;
       and ``option_arguments(option)``: the arguments for ``load`` that stand for it.
     """
@@ -83,7 +85,7 @@ class Oracle:
     """Glob patterns of the editions that it answers."""
 
     ships: Tuple[str, ...]
-    """Glob patterns of the editions whose text the installed package itself carries. Only those judge it."""
+    """Glob patterns of the editions whose text the installed package itself contains. Only those judge it."""
 
     module: str
     """The module of ``load``."""
@@ -91,7 +93,7 @@ class Oracle:
     load: str = "load"
     paths: Tuple[Path, ...] = (Path("", 1.0),)
     role: str = "oracle"
-    """"oracle", or "kernel" for an implementation of our own or of a user."""
+    """oracle, or kernel for an in-house implementation or one of a user."""
 
     arguments: Tuple[str, ...] = ()
     """The arguments of ``load``."""
@@ -100,7 +102,7 @@ class Oracle:
     """The name in prose; "" for `name`."""
 
     claim: str = ""
-    """Which documents it claims to implement, and where it says so."""
+    """The documents that it claims to implement, and where it says so."""
 
     timing: Optional[Timing] = None
     """The settings of the bench. None: the bench leaves it out."""
@@ -109,35 +111,37 @@ class Oracle:
     """Directories that the worker puts before its ``sys.path``, to find ``module``."""
 
     needs_xverify: bool = False
-    """True if it imports the xverify package itself; other workers see of it only what carries calls."""
+    """True if it imports the xverify package itself. Other workers see only the modules that carry calls."""
 
     version: str = ""
-    """The version of what is no installed distribution."""
+    """The version, if it is no installed distribution."""
 
     strict: bool = False
     """True if an exception that says "not implemented" is a refusal like any other."""
 
     untold: Tuple[str, ...] = ()
-    """Names of clauses whose violation its interface cannot express: it gets no such calls."""
+    """Names of clauses whose violation its interface cannot express; it gets no such calls."""
 
     surrounded: Tuple[Path, ...] = ()
-    """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share of such calls.
-    Without any it gets none."""
+    """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share.
+
+    Without paths it gets no such calls.
+    """
 
     python: str = ""
     """The interpreter of its worker, "" for this one. Its version is then in `version`."""
 
     needs: Tuple[str, ...] = ()
-    """Distributions that its worker imports beside its own, NumPy and ml_dtypes."""
+    """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes."""
 
     distributions: Tuple[str, ...] = ()
-    """Further distributions under whose names versions of it are offered."""
+    """Other distributions that also offer versions of it."""
 
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables that its worker sets before it imports anything of ours."""
+    """Variables that its worker sets before it imports any module of xverify."""
 
     varies: Tuple[Setting, ...] = ()
-    """The settings in which it can be run besides."""
+    """Further settings in which it can run."""
 
     variant_of: str = ""
     """The name of the oracle that a variant is compared with (`xverify.engine.vary`)."""
@@ -150,7 +154,7 @@ def version_of(distribution: str) -> Optional[str]:
     """The version of an installed distribution, or None."""
     if not distribution:
         return None
-    # Imported late: it would make the start of a worker, of which a gate starts many, a sixth slower.
+    # Imported late: it would make the start of a worker a sixth slower, and a gate starts many.
     from importlib import metadata
 
     try:

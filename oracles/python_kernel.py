@@ -1,4 +1,4 @@
-"""A Python function under test: called by the gate's signatures, with checks of what it does besides.
+"""A Python function under test, called by the gate's signatures and checked for side effects.
 
 A call is made twice, each time on fresh arrays, and the first result is overwritten in between. Results are checked again
 after later calls. The outcome's notes have short fixed names:
@@ -30,34 +30,34 @@ from xverify.oracles.several_threads import THREADS, Function, threads_differ
 from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call
 
 OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
-"""In the order of the signatures; a call has those of its family."""
+"""Operands in the order of the signatures. A call has those of its family."""
 
 RESULTS_KEPT = 4
 SMALL = 1 << 20
-"""Bytes of a result that is kept, or whose call is made again beside others."""
+"""The bytes below which a result is kept, and its call is repeated together with others."""
 
 CALLS_KEPT = 3
 ROUNDS = 8
 THREADS_SECONDS = 0.4
-"""Time for the rounds of all threads, estimated from one call."""
+"""Seconds for the rounds of all threads, estimated from one call."""
 
 ONCE_SECONDS = 1.0
-"""A call that takes longer is made once only."""
+"""A call that takes longer than this is made only once."""
 
 MOST_WORK: Any = 100_000
-"""Steps that NumPy may take to solve whether two arrays share an element; its stubs know of no such number."""
+"""Steps that NumPy may take to find out if two arrays share an element. Its stubs have no such number."""
 
 
 def load(target: str) -> Loaded:
-    """The kernel that ``target`` names; see `find_function`, also for what is raised."""
+    """The kernel that ``target`` names. `find_function` says what it raises."""
     warnings.simplefilter("ignore")
     return Loaded(answerer(find_function(target)), fatal=(MemoryError,))
 
 
 def answerer(function: Function) -> Answer:
-    """Answer calls with a function on the paths "" and "threads"; its exceptions are refusals.
+    """Answer calls with a function on the paths "" and "threads".
 
-    TypeError as well where its result is no array of a known dtype.
+    Its exceptions are refusals, and so is the TypeError for a result that is no array of a known dtype.
     """
 
     def invoke(call: Call, arrays: Dict[str, Array]) -> Any:
@@ -68,7 +68,7 @@ def answerer(function: Function) -> Answer:
 
 
 def watched(invoke: Function) -> Answer:
-    """Answer calls on the paths "" and "threads", with checks of what the kernel does besides.
+    """Answer calls on the paths "" and "threads", with checks for side effects.
 
     Args:
         invoke: Makes one call, from the call and its arrays by name.
@@ -79,7 +79,7 @@ def watched(invoke: Function) -> Answer:
 def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[str, Any]]:
     """A call's positional arguments (its tensors) and keywords (its attributes, by the signatures' names).
 
-    com.microsoft's axis that is not given is None, which is not the signature's default; so is TensorFlow's -1.
+    An absent axis of com.microsoft becomes None, which is not the signature's default. So does TensorFlow's -1.
     """
     keywords: Dict[str, Any] = dict(call.attributes)
     for name in ("output_dtype", "dtype"):
@@ -94,17 +94,21 @@ def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[s
 
 
 class _Answer(NamedTuple):
-    """tensor: a copy of the result's bits. array: the result itself, where it is one that its receiver could write to or
-    keep: not a scalar, and not the memory of an input."""
+    """The answer to one call."""
 
     tensor: Tensor
+    """A copy of the result's bits."""
     array: Optional[Array]
+    """The result itself, if its receiver could write to it or keep it.
+
+    None for a scalar, and for the memory of an input.
+    """
     notes: List[str]
     seconds: float
 
 
 class _Kernel:
-    """A kernel, the results that it gave last, with what they held, and small calls with their results."""
+    """A kernel, its last results with their contents, and small calls with their results."""
 
     def __init__(self, invoke: Function) -> None:
         self._invoke = invoke
@@ -124,14 +128,14 @@ class _Kernel:
     # -- twice --------------------------------------------------------------------------------------------
 
     def _twice(self, call: Call, first: _Answer) -> List[str]:
-        """Make the call again after its first result was written over; what that shows."""
+        """Make the call again after its first result was overwritten. Return notes."""
         over = _write_over(first, 0xA5)
         self._keep(first.array)
         second = _attempt(self._invoke, call)
         if not _same(second, first.tensor):
             notes = [self._cause(call, second) if over else "second-call-differs"]
             _restore(first, over)
-            self._results.clear()  # what was written over may have been one of them
+            self._results.clear()  # the overwritten array may have been one of them
             return notes
         assert isinstance(second, _Answer)
         notes = [*second.notes, *self._look_again(second.array)]
@@ -139,7 +143,11 @@ class _Kernel:
         return notes
 
     def _cause(self, call: Call, second: Union[_Answer, Exception]) -> str:
-        """Why the second result is another: by the writing if all stays as it is without, and changes again with it."""
+        """The note on a second result that differs from the first.
+
+        Overwriting is the cause if a third call, without it, repeats the second result, and a fourth call, after it, changes
+        again.
+        """
         third = _attempt(self._invoke, call)
         if isinstance(second, Exception) or isinstance(third, Exception) or not _same(third, second.tensor):
             return "second-call-differs"
@@ -159,7 +167,7 @@ class _Kernel:
         notes, left = [], []
         for array, content in self._results:
             if new is not None and _overlap(array, new):
-                notes.append("outputs-share-memory")  # from now on the new one stands for both
+                notes.append("outputs-share-memory")  # from now on only the new one is kept
                 continue
             now = array.tobytes()
             if now != content:
@@ -172,11 +180,11 @@ class _Kernel:
     # -- several threads ----------------------------------------------------------------------------------
 
     def _from_threads(self, call: Call, first: _Answer) -> List[str]:
-        """Make the call, and earlier ones, from several threads at once; what that shows that one thread does not."""
+        """Make the call, and earlier ones, on several threads at once. Note what one thread does not show."""
         if not _same(_attempt(self._invoke, call), first.tensor):
             return ["second-call-differs"]
         rounds = max(2, min(ROUNDS, int(THREADS_SECONDS / THREADS / max(first.seconds, 1e-9))))
-        cases = [partial(_differs, one, right) for one, right in ((call, first.tensor), *self._calls)]
+        cases = [partial(_differs, repeated, right) for repeated, right in ((call, first.tensor), *self._calls)]
         return ["threads-differ"] if threads_differ(self._invoke, cases, rounds, next(self._seeds)) else []
 
 
@@ -214,11 +222,11 @@ def _differs(call: Call, right: Tensor, invoke: Function) -> bool:
     return not _same(_attempt(invoke, call), right)
 
 
-def _same(found: Union[_Answer, Exception], expected: Tensor) -> bool:
-    """Equal bits, any NaN being like any other."""
-    if isinstance(found, Exception):
+def _same(answer: Union[_Answer, Exception], expected: Tensor) -> bool:
+    """True if the bits are equal; any NaN equals any NaN."""
+    if isinstance(answer, Exception):
         return False
-    got = found.tensor
+    got = answer.tensor
     if got.same_bits(expected):
         return True
     if got.dtype != expected.dtype or got.shape != expected.shape or "float" not in got.dtype:
@@ -228,7 +236,7 @@ def _same(found: Union[_Answer, Exception], expected: Tensor) -> bool:
 
 
 def _write_over(answer: _Answer, byte: int) -> bool:
-    """Fill the result with a byte; False where it cannot be written to."""
+    """Fill the result with a byte. Return False if it is not writable."""
     array = answer.array
     if array is None or not array.flags.writeable:
         return False
@@ -237,15 +245,15 @@ def _write_over(answer: _Answer, byte: int) -> bool:
 
 
 def _restore(answer: _Answer, over: bool) -> None:
-    """Give a buffer that the function may still use its values back, lest one fault be seen in all later calls."""
+    """Restore a buffer that the function may still use, so that one fault does not appear in later calls."""
     if over and answer.array is not None:
         answer.array.view(answer.tensor.codes.dtype)[...] = answer.tensor.codes
 
 
-def _overlap(one: Array, other: Array) -> bool:
+def _overlap(array: Array, other: Array) -> bool:
     try:
-        return np.may_share_memory(one, other) and np.shares_memory(one, other, max_work=MOST_WORK)
-    except RuntimeError:  # too hard to tell
+        return np.may_share_memory(array, other) and np.shares_memory(array, other, max_work=MOST_WORK)
+    except RuntimeError:  # NumPy gave up: MOST_WORK was not enough
         return True
 
 
@@ -253,18 +261,20 @@ def _overlap(one: Array, other: Array) -> bool:
 
 _DOTTED = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _TARGET = re.compile(r"([A-Za-z_]\w*\.py|%s):%s" % (_DOTTED, _DOTTED), re.ASCII)
-"""Targets that Python can import and name as they are spelled."""
+"""Targets that Python can import and name in this spelling."""
 
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """A call of the function in a file of the current directory or in a module. None for a library, and for a name that
-    Python does not spell so."""
-    from xverify.oracles.plugin import is_library  # not in a worker, which it would delay
+    """A call of the function in a file of the current directory or in a module.
+
+    None for a library, and for a name that is no Python name.
+    """
+    from xverify.oracles.plugin import is_library  # imported late: it would delay a worker
 
     if not _TARGET.fullmatch(call.full_name):
         return None
-    place, _, function = call.full_name.rpartition(":")
-    if not place.endswith(".py"):
-        return None if is_library(place) else kernel_call(call, "import %s as kernel" % place, "kernel." + function)
-    form = kernel_call(call, "import %s as kernel" % place[:-3], "kernel." + function, modules=("sys",))
+    source, _, function = call.full_name.rpartition(":")
+    if not source.endswith(".py"):
+        return None if is_library(source) else kernel_call(call, "import %s as kernel" % source, "kernel." + function)
+    form = kernel_call(call, "import %s as kernel" % source[:-3], "kernel." + function, modules=("sys",))
     return replace(form, imports=['sys.path.insert(0, ".")  # where the kernel is', *form.imports])

@@ -1,6 +1,7 @@
-"""The Python function that a target names: ``package.module:function`` or ``path/to/file.py:function``.
+"""Import of the Python function that a target names.
 
-Importing runs its author's code, so this is for the process that is to run the kernel, and no other.
+A target is ``package.module:function`` or ``path/to/file.py:function``. Importing runs its author's code, so only the process
+that runs the kernel may do it.
 """
 
 from __future__ import annotations
@@ -15,31 +16,34 @@ from types import ModuleType
 from typing import Any, Callable, List
 
 MOST_NAMES = 8
-"""Functions that are listed where none has a similar name."""
+"""The number of functions that a message lists if none has a similar name."""
 
 
 class LoadError(Exception):
-    """There is no such function, or importing its module failed; the message is a sentence that says what to do."""
+    """There is no such function, or its module cannot be imported. The message says what to do."""
 
 
 def find_function(target: str) -> Callable[..., Any]:
-    """Import a target's module and find its function; after the colon, dots lead into attributes.
+    """Import a target's module and find its function. After the colon, dots lead into attributes.
 
-    A file becomes a module of a private name, so it hides none of that name, and its folder comes first on ``sys.path``,
-    so that it finds its neighbours. LoadError when there is no such thing, or importing it fails.
+    A file becomes a module with a private name, so that it hides no other module. Its folder comes first on ``sys.path``, so
+    that it finds its neighbours.
+
+    Raises:
+        LoadError: There is no such function, or its import fails.
     """
-    place, colon, path = target.rpartition(":")
-    if not colon or not place or not path:
+    source, colon, path = target.rpartition(":")
+    if not colon or not source or not path:
         raise LoadError("%r names no function: write package.module:function or path/to/file.py:function" % (target,))
-    found: Any = _from_file(place) if place.endswith(".py") else _from_module(place)
-    where = os.path.basename(place)
+    value: Any = _from_file(source) if source.endswith(".py") else _from_module(source)
+    where = os.path.basename(source)
     for name in path.split("."):
-        if not hasattr(found, name):
-            raise LoadError("%s has no %r; %s" % (where, name, _instead(found, name)))
-        found, where = getattr(found, name), "%s:%s" % (where, name)
-    if not callable(found):
-        raise LoadError("%s is no function but of type %s; name a function" % (where, type(found).__name__))
-    return found  # type: ignore[no-any-return]
+        if not hasattr(value, name):
+            raise LoadError("%s has no %r; %s" % (where, name, _instead(value, name)))
+        value, where = getattr(value, name), "%s:%s" % (where, name)
+    if not callable(value):
+        raise LoadError("%s is no function but of type %s; name a function" % (where, type(value).__name__))
+    return value  # type: ignore[no-any-return]
 
 
 def _from_file(path: str) -> ModuleType:
@@ -77,18 +81,18 @@ def _from_module(name: str) -> ModuleType:
 
 
 def _why(error: BaseException, what: str) -> str:
-    """The reason for a failed import, with the line of the author's code."""
+    """The reason for a failed import, with the line in the author's code."""
     if isinstance(error, SyntaxError) and error.filename:
-        place = "%s:%s" % (os.path.basename(error.filename), error.lineno)
-        return "%s cannot be imported: SyntaxError in %s: %s" % (what, place, error.msg)
+        location = "%s:%s" % (os.path.basename(error.filename), error.lineno)
+        return "%s cannot be imported: SyntaxError in %s: %s" % (what, location, error.msg)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _of_author(frame.filename)]
-    place = ""
+    location = ""
     if frames:
         folder = os.path.dirname(frames[0].filename)
         last = [frame for frame in frames if os.path.dirname(frame.filename) == folder][-1]
-        place = " (%s:%s)" % (os.path.basename(last.filename), last.lineno)
+        location = " (%s:%s)" % (os.path.basename(last.filename), last.lineno)
     text = str(error)
-    return "%s cannot be imported: %s%s%s" % (what, type(error).__name__, text and ": " + text, place)
+    return "%s cannot be imported: %s%s%s" % (what, type(error).__name__, text and ": " + text, location)
 
 
 def _of_author(filename: str) -> bool:

@@ -1,7 +1,7 @@
 """Comparison of a Python function's results when several threads call it at once.
 
-Threads seldom meet inside a function of a few microseconds, since Python lets each run for milliseconds. In every other
-round a thread therefore pauses between instructions of the function, at drawn places.
+Threads seldom meet inside a function of a few microseconds, because Python lets each run for milliseconds. In every other
+round a thread therefore pauses between random instructions of the function.
 """
 
 from __future__ import annotations
@@ -15,26 +15,32 @@ from typing import Any, Callable, Iterable, List, Sequence
 
 Function = Callable[..., Any]
 Differs = Callable[[Function], bool]
-"""differs(function): makes one call of the function on arguments of its own; whether its result is not as due."""
+"""differs(function) makes one call of the function with its own arguments.
+
+It returns True if the result is wrong.
+"""
 
 THREADS = 4
 PAUSE_SECONDS = 1e-6
-"""The requested pause. The system makes 50 microseconds of it, in which the other threads run."""
+"""The requested pause. The system makes it 50 microseconds, in which the other threads run."""
 
 PAUSES = 12
-"""In one call, one after another, from a drawn line on: watching every instruction would cost more than the pauses."""
+"""The number of pauses in one call, one after another, from a random line on.
+
+Watching every instruction would cost more than the pauses.
+"""
 
 ONE_IN = 6
-"""Instructions, on average, from one pause to the next."""
+"""The average number of instructions between two pauses."""
 
 MOST_LINES = 400
-"""The lines of a call from which the first paused line is drawn."""
+"""The first paused line is one of this number of lines."""
 
 
 def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, seed: int) -> bool:
-    """True if a case differs in some thread, in some of the rounds that all threads begin together.
+    """True if a case differs in some thread, in a round that all threads begin together.
 
-    In turns, all threads make the first case, and each thread makes another. Exceptions of ``differs`` pass through.
+    Rounds alternate: all threads make the first case, or each thread makes another case. Exceptions of ``differs`` pass through.
     """
     together = threading.Barrier(THREADS)
     differing: List[bool] = []
@@ -45,7 +51,9 @@ def threads_differ(function: Function, cases: Sequence[Differs], rounds: int, se
         try:
             for turn in range(rounds):
                 case = cases[(number + turn) % len(cases) if turn % 4 < 2 else 0]
-                first = random.Random(seed * rounds + turn).random()  # the same for all: they meet near that line
+                first = random.Random(
+                    seed * rounds + turn
+                ).random()  # equal in all threads, so that they meet near that line
                 drawn = random.Random(number)
                 paused = function if turn % 2 else interrupted(function, int(first * max(lines)), drawn, lines)
                 together.wait()
@@ -72,8 +80,13 @@ def run_all(threads: Iterable[threading.Thread]) -> None:
 
 
 def interrupted(function: Function, first: int, drawn: random.Random, lines: List[int]) -> Function:
-    """The function, pausing between instructions of its Python code, but not of ours, after its ``first`` lines; the
-    thread that calls it must not be traced. lines: how many lines earlier calls ran at least, to which this one adds."""
+    """The function, with pauses between instructions of its Python code after its ``first`` lines.
+
+    Code of ``xverify.oracles`` has no pauses. The thread that calls it must not be traced.
+
+    Args:
+        lines: The numbers of lines that earlier calls ran at least. Each call adds its own.
+    """
 
     def paused(*operands: Any, **keywords: Any) -> Any:
         seen, left = 0, PAUSES

@@ -1,4 +1,4 @@
-"""Short scripts for people: the lines of Python that make one call, as an implementation's module writes them.
+"""Short scripts for people: the lines of Python that make one call.
 
 A module of an oracle may define ``short_form(call: ShortCall) -> Optional[ShortForm]``. `xverify.report.short_script` adds
 the operands before its lines and the prints after them. None: there is no short way to make this call.
@@ -28,14 +28,14 @@ class ShortCall:
     """The oracle's name."""
 
     full_name: str
-    """The oracle's name with its option, its setting and its version; for a kernel of a user its target."""
+    """The oracle's name with its option, setting and version. For a kernel of a user: its target."""
 
     options: str
     """The path through the implementation."""
 
     out_dtype: str
     graph: Optional[Tuple[Call, Graph]] = None
-    """The lone call and its graph, if it stands in one."""
+    """The lone call and its graph, for a call in surroundings."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ShortForm:
     """The lines that make a call."""
 
     imports: List[str]
-    """Imports, and what is set up before the operands."""
+    """Imports, and other lines before the operands."""
 
     body: List[str]
     """The lines after the operands. The last one assigns ``y``."""
@@ -52,7 +52,7 @@ class ShortForm:
     """Further modules that the body uses."""
 
     operands: Optional[Dict[str, Tensor]] = None
-    """The tensors that are spelled out, by the name of the variable; by default those of the call."""
+    """The tensors that are spelled out, by the name of the variable. None: those of the call."""
 
     comments: Dict[str, str] = field(default_factory=dict)
     """Comments before operands, by the name of the variable."""
@@ -83,7 +83,7 @@ def keywords(words: Mapping[str, str]) -> str:
 
 
 def setting(call: ShortCall, dimension: str) -> str:
-    """The value of a dimension in the path or the name: "8" of onnxruntime[threads=8]. "" where there is none."""
+    """The value of a setting in the path or the name: "8" for onnxruntime[threads=8]. "" if there is none."""
     match = re.search(r"\b%s=(\w+)" % dimension, call.options + " " + call.full_name)
     return match.group(1) if match else ""
 
@@ -99,7 +99,7 @@ def kernel_call(
 
     Args:
         statement: The import of the kernel.
-        more: Keywords besides the call's attributes.
+        more: Keywords in addition to the call's attributes.
     """
     words: Dict[str, Any] = {name: spelled(value) for name, value in call.attributes.items()}
     for name in ("output_dtype", "dtype"):

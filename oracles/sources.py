@@ -1,4 +1,4 @@
-"""The files that a user's kernel in Python consists of: the modules that it imported, and the libraries that it loaded."""
+"""The files that make up a user's Python kernel: its imported modules and loaded libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sysconfig
 from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
 ELSEWHERE = "elsewhere/"
-"""The beginning of the name of a file that lies neither in the kernel's folder nor where packages are installed."""
+"""The prefix of the name of a file outside the kernel's folder and outside installed packages."""
 
 INSTALLED = ("site-packages", "dist-packages")
 
@@ -18,17 +18,17 @@ def imported() -> FrozenSet[str]:
     return frozenset(sys.modules)
 
 
-def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
-    """The kernel's own files that are loaded by now, and the distributions that it imported.
+def sources(kernel: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
+    """The kernel's own files that are loaded now, and the distributions that it imported.
 
     Args:
-        place: The file or the module of the kernel.
+        kernel: The file or the module of the kernel.
         before: The names of the modules that were imported before the kernel.
 
     Returns:
         ``files``: paths by name. ``versions``: versions of distributions by name.
     """
-    root = _root(place)
+    root = _root(kernel)
     files, packages = {}, set()
     for name, path in (*_modules(before), *(("", path) for path in _libraries())):
         if path.startswith(root) and not _is_installed(path[len(root) :]):
@@ -42,11 +42,14 @@ def sources(place: str, before: FrozenSet[str]) -> Dict[str, Dict[str, str]]:
     return {"files": files, "versions": _versions(packages)}
 
 
-def _root(place: str) -> str:
-    """The kernel's folder or its package's, with a separator at the end; for a single installed module, its own file."""
-    if place.endswith(".py"):
-        return os.path.join(os.path.dirname(os.path.abspath(place)), "")
-    top: Any = sys.modules[place.partition(".")[0]]
+def _root(kernel: str) -> str:
+    """The folder of the kernel or its package, with a separator at the end.
+
+    For a single installed module: its own file.
+    """
+    if kernel.endswith(".py"):
+        return os.path.join(os.path.dirname(os.path.abspath(kernel)), "")
+    top: Any = sys.modules[kernel.partition(".")[0]]
     if hasattr(top, "__path__"):
         return os.path.join(os.path.abspath(next(iter(top.__path__))), "")
     file = os.path.abspath(str(top.__file__))
@@ -79,9 +82,9 @@ def _is_installed(path: str) -> bool:
 def _is_of_python(path: str) -> bool:
     """True if a file belongs to Python or to the system."""
     paths = sysconfig.get_paths()
-    places = {paths["stdlib"], paths["platstdlib"], sys.prefix, sys.base_prefix}
-    places |= {os.path.realpath(place) for place in places}
-    return path.startswith(("/usr/", "/lib", *(os.path.join(place, "") for place in places)))
+    folders = {paths["stdlib"], paths["platstdlib"], sys.prefix, sys.base_prefix}
+    folders |= {os.path.realpath(folder) for folder in folders}
+    return path.startswith(("/usr/", "/lib", *(os.path.join(folder, "") for folder in folders)))
 
 
 def _versions(packages: Set[str]) -> Dict[str, str]:

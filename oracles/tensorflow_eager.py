@@ -21,7 +21,10 @@ KERNELS = tuple(
     Setting("kernels", name, environment=(("TF_ENABLE_ONEDNN_OPTS", value),))
     for name, value in (("own", "0"), ("onednn", "1"))
 )
-"""The settings of kernels: TensorFlow chooses between its own and oneDNN's by the processor, unless this variable decides."""
+"""The settings of kernels, TensorFlow's own or oneDNN's.
+
+Without this variable TensorFlow chooses by the processor.
+"""
 
 ORACLES = (
     Oracle(
@@ -39,7 +42,10 @@ ORACLES = (
 
 
 def import_tensorflow() -> Any:
-    """Import TensorFlow without log messages and accelerators, and with one thread unless its variable says otherwise."""
+    """Import TensorFlow without log messages and accelerators.
+
+    It gets one thread, unless TF_NUM_INTRAOP_THREADS says otherwise.
+    """
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
     import tensorflow as tf
 
@@ -50,7 +56,10 @@ def import_tensorflow() -> Any:
 
 
 def operands(tf: Any, call: Call, arrays: Dict[str, Array]) -> Dict[str, Any]:
-    """The call's arrays as TensorFlow's tensors by role. An integer input gets the quantized type of its width."""
+    """The call's arrays as TensorFlow's tensors by role.
+
+    An integer input gets the quantized type of its width.
+    """
     quantized = {
         "int8": tf.qint8,
         "uint8": tf.quint8,
@@ -103,7 +112,7 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def short_input(call: ShortCall) -> Tuple[List[str], str]:
-    """The line that gives the input its quantized type, if it has one, and the input's name then."""
+    """The lines that give the input its quantized type, if it has one, and the input's new name."""
     quantized = QUANTIZED_TYPES.get(call.tensors["input"].dtype)
     if quantized is None:
         return [], "tf.constant(input)"
@@ -122,10 +131,10 @@ def short_keywords(call: ShortCall) -> str:
 
 
 def load_bench(threads: int) -> Solve:
-    """Import TensorFlow, with so many threads for one operation.
+    """Import TensorFlow, with this number of threads for one operation.
 
-    A range stands for the scale and the zero point. In MIN_COMBINED the lowest code means min_range and the highest
-    max_range; in MIN_FIRST too, rounded elsewhere. SCALED has no zero point. TensorFlow allocates its outputs.
+    A range replaces the scale and the zero point. In MIN_COMBINED and MIN_FIRST the lowest code means min_range and the highest
+    max_range; they round at different steps. SCALED has no zero point. TensorFlow allocates its outputs.
     """
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
     tf = import_tensorflow()

@@ -1,4 +1,4 @@
-"""TensorFlow's `tf.quantization.dequantize` inside a `tf.function`: as a graph, and compiled by XLA, on the CPU.
+"""TensorFlow's `tf.quantization.dequantize` in a `tf.function` on the CPU: as a graph, or through XLA.
 
 Every operand is an argument of the function, except on a path that makes constants of some. The graph therefore knows no
 more than a caller does. A call in surroundings is a function of its own. Its arguments have known extents unless the
@@ -38,11 +38,13 @@ UNOPTIMIZED = "graph optimization=off"
 OPTIMIZED = "graph optimization=on"
 COMPILED = "graph"
 QUANTIZED = " moves=quantized"
-"""Added to a path of calls in surroundings: what stands before the input moves it in its quantized type, as far as something
-on the CPU can; otherwise integers are moved."""
+"""The end of a path of calls in surroundings that moves the input in its quantized type.
+
+Where the CPU has no kernel for such a move, integers are moved instead.
+"""
 
 XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
-"""Values of XLA's flag xla_cpu_max_isa: it compiles to no wider instructions than those."""
+"""Values of XLA's flag xla_cpu_max_isa, the widest instructions that it compiles to."""
 
 ORACLES = (
     Oracle(
@@ -85,20 +87,23 @@ ORACLES = (
 )
 
 FUNCTIONS = 2048
-"""Functions kept, or refusals to make one: that takes tens of milliseconds, running one again a fraction of one."""
+"""The number of functions, or refusals to make one, in the cache.
+
+To make a function takes tens of milliseconds, to run it again less than one.
+"""
 
 
 def load_function() -> Loaded:
-    """Import TensorFlow; functions are kept by types, attributes and, as far as the path lets them be known, shapes.
+    """Import TensorFlow. Functions are cached by types, attributes and the known part of shapes.
 
-    "": of known rank, its extents unknown; "shapes=unknown": not even the rank is known; "shapes=static": all is known;
-    "ranges=constant": the same, and the ranges are constants of the graph, which its optimiser may fold.
+    Paths: "": the rank is known, the extents are not; "shapes=unknown": not even the rank is known; "shapes=static": all is
+    known; "ranges=constant": the same, and the ranges are constants of the graph, which its optimiser may fold.
     """
     return _load(False)
 
 
 def load_xla() -> Loaded:
-    """Import TensorFlow; XLA compiles anew for every shape, so functions are kept by shapes too, and so are refusals."""
+    """Import TensorFlow. XLA compiles for each shape, so functions and refusals are cached by shape too."""
     return _load(True)
 
 
@@ -106,7 +111,7 @@ def _load(compiled: bool) -> Loaded:
     tf = import_tensorflow()
     functions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
-    def known(shape: Tuple[int, ...], path: str) -> Any:
+    def traced_shape(shape: Tuple[int, ...], path: str) -> Any:
         """The part of a shape that is known when the graph is made."""
         if path == UNKNOWN:
             return None
@@ -115,8 +120,8 @@ def _load(compiled: bool) -> Loaded:
     def make(call: Call, specs: Dict[str, Any], constants: Dict[str, Any]) -> Any:
         attributes = attributes_of(tf, call)
 
-        def dequantize(**given: Any) -> Any:
-            return tf.quantization.dequantize(**given, **constants, **attributes)
+        def dequantize(**inputs: Any) -> Any:
+            return tf.quantization.dequantize(**inputs, **constants, **attributes)
 
         return tf.function(dequantize, jit_compile=compiled, autograph=False).get_concrete_function(**specs)
 
@@ -138,9 +143,9 @@ def _load(compiled: bool) -> Loaded:
         early = ("XLA" if compiled else "kernels") if path.endswith(QUANTIZED) else ""
         arrays = {name: to_array(tensor) for name, tensor in graph.inputs.items()}
 
-        def around(**given: Any) -> Any:
+        def around(**inputs: Any) -> Any:
             constants = {name: tf.constant(to_array(tensor)) for name, tensor in graph.constants.items()}
-            return tensorflow_result(tf, nodes, {**given, **constants}, call.data.dtype, early)
+            return tensorflow_result(tf, nodes, {**inputs, **constants}, call.data.dtype, early)
 
         fed = {name: tf.constant(array) for name, array in arrays.items()}
         specs = {
@@ -155,8 +160,11 @@ def _load(compiled: bool) -> Loaded:
         return replace(outcome, tensor=graph.back(outcome.tensor))
 
     def surrounded(call: Call, path: str) -> Outcome:
-        """The outcome of a call in its surroundings. Where the graph is not taken as it stands, it may be the operators
-        around that are not implemented; where only the optimised graph is refused, the optimiser broke it."""
+        """The outcome of a call in its surroundings.
+
+        If the graph is refused without optimisation too, the operators around the call may not be implemented.
+        If only the optimised graph is refused, the optimiser broke it.
+        """
         graph = surround(call)
         try:
             return run_graph(call, graph, path)
@@ -169,12 +177,15 @@ def _load(compiled: bool) -> Loaded:
     def answer(call: Call, path: str) -> Outcome:
         if call.around:
             return surrounded(call, path)
-        if path.startswith("graph"):  # of a finding that needs no surroundings
+        if path.startswith("graph"):  # a finding on such a path, whose shrunk call needs no surroundings
             return run_graph(call, surround(call), path)
         arrays = hand_out(call)
         fed = operands(tf, call, arrays)
         constants = {name: fed.pop(name) for name in ("min_range", "max_range") if path == CONSTANT}
-        specs = {name: tf.TensorSpec(known(call.tensors[name].shape, path), value.dtype) for name, value in fed.items()}
+        specs = {
+            name: tf.TensorSpec(traced_shape(call.tensors[name].shape, path), value.dtype)
+            for name, value in fed.items()
+        }
         if path == CONSTANT:
             return answered(make(call, specs, constants)(**fed).numpy(), call, arrays)
         types = tuple((name, spec.dtype.name, str(spec.shape)) for name, spec in specs.items())
@@ -183,7 +194,7 @@ def _load(compiled: bool) -> Loaded:
         try:
             result = function(**fed).numpy()
         except Exception as error:
-            if compiled:  # XLA compiles when it is first asked, by types and shapes only
+            if compiled:  # XLA compiles at the first call, for these types and shapes
                 functions[key] = error.with_traceback(None)
             raise
         return answered(result, call, arrays)
@@ -193,7 +204,7 @@ def _load(compiled: bool) -> Loaded:
 
 @contextmanager
 def _optimizer(tf: Any, on: bool) -> Iterator[None]:
-    """Switch TensorFlow's optimiser of graphs on or off; it is read when a function runs first."""
+    """Switch TensorFlow's graph optimiser on or off. TensorFlow reads this when a function first runs."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not on})
     try:
         yield
@@ -213,7 +224,7 @@ def _succeeds(function: Any, *arguments: Any) -> bool:
 
 
 def short_form(call: ShortCall) -> ShortForm:
-    """A function of the call, with what the path lets the graph know."""
+    """A function of the call. Its graph knows as much as the path lets it."""
     compiled = call.name == "tensorflow-xla"
     compile_it = ", jit_compile=True" if compiled else ""
     if call.graph is not None:
@@ -239,7 +250,7 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def _graph_lines(call: Call, graph: Graph, options: str, compiled: bool, words: str) -> List[str]:
-    """Lines that make ``function`` of the graph, and run it; inputs and constants are arrays by their names.
+    """Lines that make ``function`` of the graph, and run it. Inputs and constants are arrays by name.
 
     Args:
         words: The call's attributes, spelled after a comma.

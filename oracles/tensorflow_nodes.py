@@ -38,10 +38,10 @@ def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype:
 
 
 def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> int:
-    """The index of the node before which the input's integers become quantized: usually the node that dequantizes.
+    """The index of the node before which the input gets its quantized type.
 
-    With ``early`` "kernels" or "XLA" it is the first node from which on every move of the quantized type has a kernel on the
-    CPU, or is taken by XLA.
+    Usually that is the node that dequantizes. With ``early`` "kernels" or "XLA" it is the first node after which the CPU, or XLA,
+    can make every move of the quantized type.
     """
     indices = [index for index, node in enumerate(nodes) if node[2].split("_")[0] == "input"]
     first = next(index for index, node in enumerate(nodes) if node[0] == "DequantizeLinear")
@@ -53,7 +53,7 @@ def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> 
 
 
 def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
-    """True if a kernel on the CPU, or XLA, moves the quantized type of that integer type."""
+    """True if a kernel on the CPU, or XLA, can make this move of the quantized type."""
     operator, attributes = node[0], node[3]
     if operator == "Slice" and attributes["steps"][0] < 0 and attributes["axes"][0] < 0:
         return False
@@ -62,37 +62,39 @@ def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
     return operator != "Transpose" and not (operator == "Slice" and dtype.endswith("int16"))
 
 
-def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], given: Any) -> Any:
-    """A node that only moves data. Strided slices have no axes counted from the back: what turns such an axis round is a
-    Reverse."""
+def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], attributes: Any) -> Any:
+    """A node that only moves data.
+
+    Strided slices take no negative axes, so reversing such an axis is a Reverse.
+    """
     value = values[0]
     if operator == "Transpose":
-        return tf.transpose(value, list(given["perm"]))
+        return tf.transpose(value, list(attributes["perm"]))
     if operator == "Reshape":
-        return tf.reshape(value, list(given["shape"]))
+        return tf.reshape(value, list(attributes["shape"]))
     if operator == "Squeeze":
-        return tf.squeeze(value, axis=list(given["axes"]))
+        return tf.squeeze(value, axis=list(attributes["axes"]))
     if operator == "Unsqueeze":
-        return tf.expand_dims(value, given["axes"][0])
+        return tf.expand_dims(value, attributes["axes"][0])
     if operator == "Flatten":
-        extents, axis = tf.shape(value), given["axis"]
+        extents, axis = tf.shape(value), attributes["axis"]
         return tf.reshape(value, [tf.reduce_prod(extents[:axis]), tf.reduce_prod(extents[axis:])])
     if operator == "Slice":
-        (start,), (end,), (axis,), (step,) = (given[name] for name in ("starts", "ends", "axes", "steps"))
+        (start,), (end,), (axis,), (step,) = (attributes[name] for name in ("starts", "ends", "axes", "steps"))
         if step < 0 and axis < 0:
             return tf.reverse(value, [axis])
         index = [slice(None)] * value.shape.rank
         index[axis] = slice(None, None, step) if step < 0 else slice(start, end, step)
         return value[tuple(index)]
     if operator == "Gather":
-        return tf.gather(value, list(given["indices"]), axis=given["axis"])
+        return tf.gather(value, list(attributes["indices"]), axis=attributes["axis"])
     if operator == "Concat":
-        return tf.concat(list(values), given["axis"])
+        return tf.concat(list(values), attributes["axis"])
     return tf.identity(value)
 
 
 def tensorflow_spelled(operator: str, values: Sequence[str], attributes: Any) -> str:
-    """A node that only moves data as an expression of Python, as `tensorflow_moved` makes it."""
+    """A node that only moves data as a Python expression, as `tensorflow_moved` makes it."""
     value = values[0]
     words: Dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in attributes.items()}
     if operator == "Flatten":

@@ -1,7 +1,7 @@
-"""The border between the bench and an implementation: a problem, and the ways of solving it.
+"""The interface between the bench and an implementation: a problem, and ways to solve it.
 
-An oracle with a `Timing` is timed by `xverify bench`. Its module defines ``load_bench(threads, *arguments) -> Solve``, which
-imports the framework, in a process of its own, and gets the oracle's arguments.
+`xverify bench` times an oracle with a `Timing`. The oracle's module defines ``load_bench(threads, *arguments) -> Solve``. This
+function imports the framework, in its own process, and gets the oracle's arguments.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from xverify.oracles.arrays import Array, numpy_dtype
 
 ALIGNMENT = 64
-"""Bytes in a line of the cache."""
+"""Bytes of a cache line."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A case with its arrays, of NumPy's and ml_dtypes' types, each at the beginning of a cache line."""
+    """A case with its arrays of NumPy's and ml_dtypes' types, each at the beginning of a cache line."""
 
     case: Any
     """An `xverify.bench.cases.Case`."""
@@ -44,46 +44,54 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """One way of solving a problem."""
+    """One way to solve a problem."""
 
     name: str
     run: Callable[[], Any]
-    """Solves the problem once; its operands are there already."""
+    """Solves the problem once, from operands that exist already."""
 
     read: Optional[Callable[[Any], Array]] = None
-    """Gives the output from what ``run`` returned. None: ``run`` writes to the problem's own output."""
+    """Gets the output from what ``run`` returned. None: ``run`` writes to the problem's own output."""
 
     owns_output: bool = False
     """True if each run allocates its output."""
 
     memory: object = None
-    """Objects that must live as long, since a library points to them without holding them."""
+    """Objects that must live as long as this, because a library points to them without holding them."""
 
 
 Solve = Callable[[Problem], Sequence[Way]]
-"""Raises NotImplementedError, with a sentence, for a problem whose operation the implementation does not have."""
+"""The ways to solve a problem.
+
+It raises NotImplementedError if the implementation lacks the operation.
+"""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The settings by which the bench times an implementation, and its style in plots."""
+    """How the bench times an implementation and draws it in plots."""
 
     colour: str
-    """As #RRGGBB. People with any kind of colour vision can tell the colours apart (M. Okabe, K. Ito, "Color Universal
-    Design", 2008)."""
+    """As #RRGGBB. People with any kind of colour vision can tell the colours apart.
+
+    Source: M. Okabe, K. Ito, "Color Universal Design", 2008.
+    """
 
     marker: str
-    """A marker of matplotlib, for those who see no colours."""
+    """A marker of matplotlib, for people who see no colours."""
 
     distribution: str = ""
     """The distribution whose version the bench prints, if it is not the oracle's."""
 
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables of the process; {threads} stands for the number of threads."""
+    """Environment variables of the process; {threads} stands for the number of threads."""
 
 
 def aligned(shape: Tuple[int, ...], dtype: str) -> Array:
-    """An array at the beginning of a cache line, with its pages in memory: their first touch is not what is timed."""
+    """A new array at the beginning of a cache line, with its pages already in memory.
+
+    The first use of a page would otherwise be part of what is timed.
+    """
     kind = numpy_dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)

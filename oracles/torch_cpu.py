@@ -102,7 +102,7 @@ def load(*settings: str) -> Loaded:
         return axis + rank if -rank <= axis < 0 else axis
 
     def to(operator: Any, output: Any) -> Dict[str, Any]:
-        """The keyword for the output type. The operators of older releases lack it, and give float32."""
+        """The keyword for the output type. The operators of older releases lack it, and return float32."""
         if output is torch.float32:
             return {}
         if "out_dtype" not in str(operator.default._schema):
@@ -157,7 +157,7 @@ def load(*settings: str) -> Loaded:
 
 
 def load_bench(threads: int) -> Solve:
-    """Import PyTorch, with so many threads."""
+    """Import PyTorch, with this number of threads."""
     import torch
     import torch.ao.quantization.fx._decomposed
 
@@ -187,15 +187,15 @@ def load_bench(threads: int) -> Solve:
         if case.block_size:
             raise NotImplementedError("PyTorch has blocks along the last axis only")
         if case.axis is None:
-            one, zero = scale.item(), 0 if zero_points is None else int(zero_points)
-            run = partial(operators.dequantize_per_tensor, x, one, zero, *bounds, out_dtype=out.dtype)
+            factor, zero = scale.item(), 0 if zero_points is None else int(zero_points)
+            run = partial(operators.dequantize_per_tensor, x, factor, zero, *bounds, out_dtype=out.dtype)
         else:
             call = operators.dequantize_per_channel
             run = partial(call, x, scale, zero_points, case.axis, *bounds, out_dtype=out.dtype)
         ways = [Way("quantized_decomposed", run, _bench_array, owns_output=True)]
         if x.dtype in (torch.int8, torch.uint8, torch.int32) and out.dtype == torch.float32:
             if case.axis is None:
-                quantized = torch._make_per_tensor_quantized_tensor(x, one, zero)
+                quantized = torch._make_per_tensor_quantized_tensor(x, factor, zero)
             else:
                 zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_points is None else zero_points
                 quantized = torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, case.axis)

@@ -1,6 +1,6 @@
-"""The in-house CUDA kernels (`xverify.kernels.cuda`), on the first card that there is: arrays are copied there and back.
+"""The in-house CUDA kernels (`xverify.kernels.cuda`) on the first device, with arrays copied there.
 
-With the option ``packed`` (``xverify-cuda:packed``) ONNX's calls on 4- and 2-bit types go by way of its ``dequantize_packed``.
+With the option ``packed`` (``xverify-cuda:packed``) ONNX's calls on 4- and 2-bit types use ``dequantize_packed``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ ORACLES = (
 
 
 def load(option: str = "") -> Loaded:
-    """Load the kernel, which is called once a call. ImportError or RuntimeError, with advice, without CuPy or a card."""
+    """Load the kernel. It runs once a call.
+
+    Raises:
+        ImportError: CuPy is not installed; the message says what to do.
+        RuntimeError: There is no device; the message says what to do.
+    """
     invoke = _invoke(option)
 
     def answer(call: Call, path: str) -> Outcome:
@@ -44,7 +49,7 @@ def load(option: str = "") -> Loaded:
 
 
 def load_watched(option: str = "") -> Loaded:
-    """Load it for the gate, with the checks that a user's kernel gets."""
+    """Load the kernel for the gate, with the checks that a user's kernel gets."""
     return Loaded(watched(_invoke(option)), fatal=(MemoryError,))
 
 
@@ -58,7 +63,7 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
         own = array.dtype
         return cupy.asarray(array if own.isbuiltin == 1 else array.view(code_dtype(own.name)))
 
-    # Each with the operands that may be of dtypes that CuPy has not; no range is.
+    # Each with the operands whose dtypes CuPy may lack. Operands of a range formula never have such dtypes.
     linear: Tuple[Callable[..., Any], Tuple[str, ...]] = (cuda.dequantize_linear, ("x", "scale", "zero_point"))
     functions: Dict[str, Tuple[Callable[..., Any], Tuple[str, ...]]] = {
         "onednn": (cuda.dynamic_dequantize, ("src", "scales", "zps")),
@@ -68,11 +73,11 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
     def invoke(call: Call, arrays: Any) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # Unchanged: -1 too is an attribute, which an edition may lack.
+            # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         out_dtype = _output_dtype(keywords.get("out_dtype"), operands[1].dtype)
-        if option == PACKED and family == "ai.onnx" and _is_told_packed(*operands):
+        if option == PACKED and family == "ai.onnx" and _can_be_packed(*operands):
             x, scale = operands[:2]
             function = cuda.dequantize_packed
             keywords.update({"dtype": x.dtype, "shape": x.shape, "scale_dtype": scale.dtype})
@@ -93,6 +98,9 @@ def _output_dtype(named: Optional[Any], scale: Any) -> Any:
     return np.dtype(scale.newbyteorder("=") if named is None else named)
 
 
-def _is_told_packed(x: Array, scale: Array, zero_point: Optional[Array] = None) -> bool:
-    """True if packed codes make the same call: bytes have neither the type nor the shape of a zero point, which may be wrong."""
+def _can_be_packed(x: Array, scale: Array, zero_point: Optional[Array] = None) -> bool:
+    """True if packed codes make the same call.
+
+    Bytes have neither the type nor the shape of a zero point, which may be wrong.
+    """
     return is_packable(x) and (zero_point is None or (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape))

@@ -1,6 +1,6 @@
-"""The in-house kernels: `xverify.dequantize_linear` and its sisters, with NumPy and compiled by Numba.
+"""The in-house kernels: `xverify.dequantize_linear` and its sisters, with NumPy and with Numba.
 
-With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-bit types go by way of `xverify.dequantize_packed`.
+With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-bit types use `xverify.dequantize_packed`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIMINGS = {
     "numpy": Timing("#E69F00", "s", "numpy"),
     "numba": Timing("#D55E00", "o", "numba", (("NUMBA_NUM_THREADS", "{threads}"),)),
 }
-"""By backend: the version of what the backend runs on is printed."""
+"""Timings by backend. The version that is printed is that of the backend's package."""
 
 ORACLES = tuple(
     Oracle(
@@ -46,7 +46,7 @@ ORACLES = tuple(
 
 
 def load(backend: str = "numpy", option: str = "") -> Loaded:
-    """Load the in-house kernel, which is called once a call."""
+    """Load the in-house kernel. It runs once a call."""
     invoke = _invoke(backend, option)
 
     def answer(call: Call, path: str) -> Outcome:
@@ -57,15 +57,15 @@ def load(backend: str = "numpy", option: str = "") -> Loaded:
 
 
 def load_watched(backend: str = "numpy", option: str = "") -> Loaded:
-    """Load it for the gate, with the checks that a user's kernel gets."""
+    """Load the kernel for the gate, with the checks that a user's kernel gets."""
     return Loaded(watched(_invoke(backend, option)), fatal=(MemoryError,))
 
 
 def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
-    """Import the public functions; each family of contracts has one."""
+    """Import the public functions. Each family of contracts has one."""
     import xverify
 
-    # A first call imports what the backend needs, here and not in each child that answers.
+    # A first call imports what the backend needs once, before children are forked.
     xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend=backend)
     functions: dict[str, Callable[..., Any]] = {
         "ai.onnx": xverify.dequantize_linear,
@@ -77,11 +77,11 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:
         operands, keywords = arguments(call, arrays)
         if "axis" in call.attributes:
-            # Unchanged: -1 too is an attribute, which an edition may lack.
+            # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
         function = functions[family]
-        if option == PACKED and family == "ai.onnx" and _is_told_packed(*operands):
+        if option == PACKED and family == "ai.onnx" and _can_be_packed(*operands):
             function = xverify.dequantize_packed
             operands[:], described = _packed(*operands)
             keywords.update(described)
@@ -90,15 +90,15 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     return invoke
 
 
-def _is_told_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
-    """True if packed codes make the same call: a zero point of uint8 would be taken for packed codes of x's type."""
+def _can_be_packed(x: Any, scale: Any, zero_point: Any = None) -> bool:
+    """True if packed codes make the same call. A uint8 zero point would look like packed codes of x."""
     return is_packable(x) and (zero_point is None or zero_point.dtype != np.uint8)
 
 
 def _packed(x: Any, scale: Any, zero_point: Any = None) -> tuple[list[Any], dict[str, Any]]:
     """The operands with packed codes, and the keywords that describe them.
 
-    A zero point of a wrong type or shape stays unpacked, since bytes have neither.
+    A zero point of a wrong type or shape stays unpacked, because bytes have neither.
     """
     if zero_point is not None and (zero_point.dtype, zero_point.shape) == (x.dtype, scale.shape):
         zero_point = in_packed_form(zero_point)
@@ -119,7 +119,7 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def load_bench(threads: int, backend: str) -> Solve:
-    """The public functions, with an output to write to."""
+    """The public functions, with an existing output."""
     import xverify
 
     def solve(problem: Problem) -> list[Way]:

@@ -1,4 +1,4 @@
-"""The bench: what it times, what it says of peers that fail, and its table, JSON and page."""
+"""The bench: what it times, how it reports peers that fail, and its table, JSON and page."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def options(*peers, **more):
 
 @pytest.fixture(scope="module")
 def whole():
-    """A bench of peers that fail in all ways, and of some that do not."""
+    """A bench of peers that fail in all ways, and of some that work."""
     names = ("slow", "other bits", "dies", "lacks it", "cannot be loaded", "two ways", "takes memory")
     peers = [peer("right", "kernel"), *map(peer, names), peer("moves", "limit")]
     absent = replace(peer("absent"), distribution="no-such-distribution-of-anything")
@@ -188,7 +188,7 @@ def test_rounds_of_different_speed_are_told(whole):
 
 
 class Interrupts:
-    """Ctrl-C when the second case begins."""
+    """Raises Ctrl-C when the second case begins."""
 
     def begin(self, cases):
         self.cases = cases
@@ -413,7 +413,7 @@ def measures():
 
 
 def timed_line(name, role, seconds, **more):
-    """A line of the JSON with three rounds of those seconds."""
+    """A line of the JSON whose three rounds took this many seconds each."""
     line = {
         "peer": name,
         "role": role,

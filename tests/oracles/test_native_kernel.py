@@ -1,4 +1,4 @@
-"""Native kernels: the example in the repository is right, and what a wrong one does to memory is seen."""
+"""Native kernels: the example kernel is right, and writes of a wrong kernel are noticed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def right(libraries: dict[str, str]) -> Answer:
 
 @pytest.fixture
 def worker(libraries: dict[str, str], tmp_path: Path) -> Iterator[object]:
-    """Starts a worker for a function of the flawed library."""
+    """Return a function that starts a worker for a function of the flawed library."""
     started = []
 
     def start(symbol: str, library: str = "flawed") -> Worker:
@@ -69,7 +69,7 @@ def codes(dtype: str, shape: tuple[int, ...], layout: str = "C", seed: int = 1) 
 
 
 def a_call(shape: tuple[int, ...] = (7, 3), layout: str = "C", dtype: str = "int16", **attributes: Attribute) -> Call:
-    """Per axis 0, with a zero point; scales that differ and whose products are rounded."""
+    """A call per axis 0 with a zero point. Its scales differ, and its products are rounded."""
     scale = tensor("float32", 1.1 + np.arange(shape[0]) / 7)
     tensors = {"x": codes(dtype, shape, layout), "scale": scale, "zero_point": codes(dtype, shape[:1], seed=2)}
     return Call(EDITION, tensors, {"axis": 0, **attributes})
@@ -83,7 +83,7 @@ def expected(call: Call) -> Tensor:
 
 
 def same_values(one: Tensor, other: Tensor) -> bool:
-    """Equal bits, but any NaN equals any NaN."""
+    """True if the bits are equal; any NaN equals any NaN."""
     numbers = [np.where(np.isnan(t.codes.view("f4")), np.uint32(0x7FC00000), t.codes) for t in (one, other)]
     return one.dtype == other.dtype == "float32" and np.array_equal(*numbers)
 
@@ -92,7 +92,7 @@ def same_values(one: Tensor, other: Tensor) -> bool:
 
 
 def has(call: Call) -> bool:
-    """Whether the example has the call's types."""
+    """True if the example has the call's types."""
     out = call.attributes.get("output_dtype", call.tensors["scale"].dtype)
     return call.data.dtype in INTEGERS and call.tensors["scale"].dtype == out == "float32"
 

@@ -1,4 +1,4 @@
-"""The memory that native kernels are given: elements are where the description says, and what is around them is watched."""
+"""Memory for native kernels: the position of elements, and the guards around buffers."""
 
 from __future__ import annotations
 

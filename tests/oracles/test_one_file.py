@@ -1,4 +1,4 @@
-"""A new implementation is one new file of ``oracles/``: a sweep, a script, an issue and the bench have it."""
+"""One new file of ``oracles/`` adds an implementation to sweeps, scripts, issues and the bench."""
 
 from __future__ import annotations
 

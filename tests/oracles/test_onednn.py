@@ -1,4 +1,4 @@
-"""oneDNN itself, through its C functions: that it is asked what the call says, and what it gives comes back."""
+"""oneDNN through its C functions: calls reach the library unchanged, and so do results come back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Ask = Callable[[Call], Outcome]
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """Ask a worker, which is another process when a call has ended the last one."""
+    """Send calls to a worker, which starts a new process after a crash."""
     worker = Worker(ORACLE, tmp_path_factory.mktemp("onednn"))
     worker.start()
     yield lambda call: worker.ask(encode_call(call))
@@ -80,7 +80,7 @@ X = tensor("int8", [[-3, -2, 5], [0, 4, 127]])
 
 
 def test_per_channel_along_every_axis(ask: Ask) -> None:
-    """Parameters that differ along the axis, and an axis that is not given, which is 1."""
+    """Parameters differ along the axis. An absent axis means 1."""
     columns = [[-1.5, -2.0, 20.0], [0.0, 4.0, 508.0]]
     rows = [[-1.5, -1.0, 2.5], [0.0, 8.0, 254.0]]
     assert values(ask(call(DYNAMIC, X, [0.5, 1, 4], qtype="per_channel"))) == columns
@@ -114,7 +114,7 @@ def test_layouts_of_x(ask: Ask, layout: str) -> None:
 
 
 def test_what_the_library_is_given() -> None:
-    """Strides where a logical tensor can say them, a copy where it can't; of the static operation lists."""
+    """Strides that a logical tensor can express, otherwise a copy. The static operation gets lists."""
 
     def given(layout: str, dtype: str = "int32") -> tuple[bool, tuple[int, ...]]:
         zero_point = tensor(dtype, [5, 6, 7], layout)
@@ -169,7 +169,7 @@ def test_what_the_release_has_not_is_unsupported(ask: Ask) -> None:
 
 
 def test_an_exception_that_leaves_the_library_costs_one_call(ask: Ask) -> None:
-    """An axis that counts from the back, with as many scales as the extent is: 3.2 throws through its C interface."""
+    """oneDNN 3.2 throws through its C interface for a negative axis with one scale for each index."""
     one = tensor("int8", [1])
     outcome = ask(call(STATIC, one, [1], tensor("int32", [0]), qtype="per_channel", axis=-1))
     assert outcome.kind == "crash" or values(outcome) == [1.0]
@@ -177,7 +177,7 @@ def test_an_exception_that_leaves_the_library_costs_one_call(ask: Ask) -> None:
 
 
 def test_compiled_partitions_are_kept_by_structure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for any number of scales' values, which are attributes of the static operation; the oldest go first."""
+    """Scales distinguish partitions only of the static operation, where they are attributes."""
     made: list[onednn_graph_api.Operation] = []
     closed: list[Any] = []
     compile_one, close = Library.compile, onednn_graph_api.Compiled.close

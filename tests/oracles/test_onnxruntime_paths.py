@@ -1,4 +1,4 @@
-"""ONNX Runtime's paths: each goes the way that its name says, and gives the bits that the plain one gives."""
+"""ONNX Runtime's paths: each does what its name says, and gives the bits of the plain path."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_refusal_is_one_on_every_path(path: str, worker: Worker) -> None:
 
 
 def nodes_left(call: Call, path: str, monkeypatch: pytest.MonkeyPatch, directory: Path) -> list[str]:
-    """The operators that ONNX Runtime runs for a call on a path, by the model that it writes after optimising."""
+    """The operators in the optimised model that ONNX Runtime writes for a call on a path."""
     import onnx
     import onnxruntime as ort
 
@@ -145,7 +145,7 @@ def test_threads_are_those_of_the_path(path: str, threads: int, monkeypatch: pyt
 
 
 def test_a_bound_output_is_written_where_it_was(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output that is given back is the array that was bound, which held other bytes."""
+    """The returned output is the array that was bound, which held other bytes."""
     import onnxruntime as ort
 
     bound = []
@@ -163,7 +163,7 @@ def test_a_bound_output_is_written_where_it_was(loaded: Loaded, monkeypatch: pyt
 
 
 def test_the_walk_has_calls_that_a_parallel_kernel_splits() -> None:
-    """Of every type of x, and rows of which each is split."""
+    """Calls of every type of x are large enough, and some have rows that are each large enough."""
     contract = contracts.get("ai.onnx/DequantizeLinear-25")
     large = [call.data for call in walk(contract) if call.values >= PARALLEL]
     assert {data.dtype for data in large} == set(contract.domain.x_dtypes)
@@ -175,7 +175,7 @@ def test_large_calls_take_the_path_of_several_threads_whatever_its_share(tmp_pat
     asked: list[tuple[int, str]] = []
 
     class Listening:
-        """A worker that notes what it is asked."""
+        """A worker that records its requests."""
 
         failed = None
 
@@ -220,7 +220,7 @@ def test_a_provider_that_the_build_lacks_is_named_with_those_that_it_has(tmp_pat
 
 
 def test_a_provider_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its library is there, its device is not: ONNX Runtime then makes a session on the CPU without a word."""
+    """The library is there, the device is not. ONNX Runtime then silently makes a session on the CPU."""
     import onnxruntime as ort
 
     known = [*ort.get_available_providers(), "CUDAExecutionProvider"]
@@ -233,7 +233,7 @@ def test_a_provider_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_cpu_does_not_stand_in_for_a_provider(tmp_path: Path) -> None:
-    """This provider has no kernel of the operator, so an answer could only be the CPU's."""
+    """This provider has no kernel for the operator, so any answer would be the CPU's."""
     import onnxruntime as ort
 
     name = "AzureExecutionProvider"
@@ -263,7 +263,7 @@ def test_the_cpu_provider_by_name_answers_as_the_plain_oracle_does(worker: Worke
 
 
 def shown(name: str, path: str, dtype: str = "int8") -> dict[str, Any]:
-    """A finding that 3 times 0.5 is 1.5 where 2 is due."""
+    """A finding: 3 times 0.5 is 1.5 where 2 is expected."""
     x = sample_report.tensor(dtype, [1], ["3"], ["0x3" if dtype == "int4" else "0x03"])
     scale = sample_report.tensor("float32", [], ["0.5"], ["0x3f000000"])
     witness = {

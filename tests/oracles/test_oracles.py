@@ -1,4 +1,4 @@
-"""Each oracle is fed the very bits of the call, and its bits come back: whatever the dtype, shape or layout."""
+"""Oracles get exactly the bits of a call, and return exactly theirs, for any dtype, shape and layout."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (3,), (0,), (2, 0, 3), (5, 7), 
 
 
 class Workers(dict[str, Worker]):
-    """A worker of each oracle, started when it is first asked for."""
+    """A worker of each oracle, started when first needed."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def test_what_a_framework_refuses_is_a_refusal_each_time(workers: Workers) -> No
 @pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST", "SCALED"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_tensorflow_reads_every_type_in_every_mode(workers: Workers, dtype: str, mode: str) -> None:
-    """Half way to its ends; what becomes of the ends themselves a sweep finds out."""
+    """Values halfway to the ends of the range. A sweep tests the ends themselves."""
     limits = np.iinfo(numpy_dtype(dtype))
     x = tensor(dtype, [limits.min // 2, limits.max // 2])
     outcome = workers.ask("tensorflow", ranged(x, -1.0 if limits.min else 0.0, 1.0, mode=mode))

@@ -1,4 +1,4 @@
-"""The other implementations: TensorFlow's graphs and XLA, LiteRT, OpenVINO, PyTorch, on calls whose results are known."""
+"""TensorFlow's graphs and XLA, LiteRT, OpenVINO and PyTorch on calls whose results are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TARGETs of kernels that a user names."""
+"""Targets of kernels that a user names."""
 
 from __future__ import annotations
 

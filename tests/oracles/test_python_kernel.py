@@ -1,4 +1,7 @@
-"""Python functions under test are watched: what they do to memory, to bits and to threads; each flaw is written here anew."""
+"""Checks of Python functions under test for faults of memory, repeatability and threads.
+
+Each fault is written anew in these tests.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_a_sound_kernel_has_no_notes_and_its_own_bits(path: str) -> None:
 
 
 def test_what_a_sound_kernel_may_give() -> None:
-    """Read-only, Fortran-ordered, broadcast, views of a larger array of its own, scalars, and one buffer in slices."""
+    """Results may be read-only, Fortran-ordered, broadcast, scalars, views, or slices of one buffer."""
     arena = np.zeros(1 << 16, np.float32)
     free = [0]
 
@@ -126,7 +129,7 @@ def test_one_buffer_for_all_results() -> None:
 
 @pytest.mark.parametrize(("buffers", "seen"), [(2, True), (4, True), (9, False)])
 def test_buffers_by_turns(buffers: int, seen: bool) -> None:
-    """Four results are remembered."""
+    """The last four results are remembered."""
     ring = deque(np.zeros(100, np.float32) for _ in range(buffers))
 
     def function(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -138,7 +141,7 @@ def test_buffers_by_turns(buffers: int, seen: bool) -> None:
 
 
 def test_an_earlier_result_is_changed_once_told() -> None:
-    """The third call of the function writes to what the second one gave; nothing shares memory."""
+    """The function's third call writes to the result of its second. No memory is shared."""
     given: list[Any] = []
 
     def function(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -163,7 +166,7 @@ def test_a_result_is_changed_by_the_very_next_call() -> None:
 
 
 def test_a_kept_result_is_an_internal_buffer() -> None:
-    """Its receiver's writing comes back; afterwards the kernel is as it was."""
+    """The receiver's data comes back. Afterwards the kernel's buffer is restored."""
     kept: dict[bytes, Any] = {}
 
     def function(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -235,7 +238,7 @@ def shared_scratch() -> Any:
 
 
 def test_a_scratch_buffer_that_threads_share() -> None:
-    """The calls that are remembered have other values; alone each would write the same."""
+    """The remembered calls have other values; alone, each call writes the same bytes every time."""
     calls = [a_call([number] * 60) for number in (9, 4, 7)]
     assert notes_of(shared_scratch(), *calls) == [()] * 3
     found = notes_of(shared_scratch(), *calls * 3, path="threads")
@@ -256,7 +259,7 @@ def test_only_the_threads_of_the_path_are_paused() -> None:
 
 
 def test_calls_that_disturb_only_each_other() -> None:
-    """What each call leaves behind is the same for the same call; another must come in between."""
+    """Equal calls leave equal state behind, so only another call in between causes a fault."""
     left = [0]
 
     def function(x: Any, scale: Any, zero_point: Any) -> Any:
@@ -355,7 +358,7 @@ def test_what_can_be_made_an_array_is_one() -> None:
 
 @pytest.mark.parametrize(("path", "turn"), [("", 0), ("", 1), ("threads", 0), ("threads", 1), ("threads", 5)])
 def test_no_memory_ends_the_process(path: str, turn: int, tmp_path: Path) -> None:
-    """In whichever call it happens; of the parent's side the message is another test's."""
+    """MemoryError ends the process in any of the calls. Another test covers the parent's message."""
     turns = iter(range(99))
 
     def function(*given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Python functions under test are found by target, loaded in a worker, and called by their signature."""
+"""Python functions under test: finding them by target, loading them in a worker, calling them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_int4_comes_with_one_element_a_byte() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of kernels that is the current directory and on the path; modules and path are put back."""
+    """A folder of kernels that is the current directory and on the path. Modules and path are restored."""
     files = {
         "kernels.py": "from sibling_of_kernels import double\n"
         "class Kernels:\n    @staticmethod\n    def dequantize(x, *given): return x * double(1)\n"

@@ -1,4 +1,4 @@
-"""The call inside a small graph of TensorFlow, OpenVINO and oneDNN: that its outcome is that of the lone call."""
+"""Calls inside small graphs of TensorFlow, OpenVINO and oneDNN have the lone call's outcome."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_paths_are_those_of_openvino() -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint4"])
 def test_openvino_moves_values_that_come_back(models: Ask, dtype: str) -> None:
-    """Products that are exact, so that it does not matter into what OpenVINO rewrites them."""
+    """Products are exact, so OpenVINO's rewriting of the arithmetic does not matter."""
     x, scale = some_codes(dtype, (2, 1, 3)), tensor("float32", 0.5)
     lone = models(linear(ONNX, x, scale), "precision=float32")
     assert lone.kind == "tensor"
@@ -273,7 +273,10 @@ def test_onednn_moves_values_that_come_back(onednn: Ask, contract: str, qtype: s
 @pytest.mark.parametrize("path", [APART, FUSED])
 @pytest.mark.parametrize("contract", [DYNAMIC, STATIC])
 def test_onednn_quantizes_again(onednn: Ask, contract: str, path: str) -> None:
-    """With a Reorder between them oneDNN fuses a Dequantize and a Quantize; of zero points other than 0 release 3.2 dies then."""
+    """oneDNN fuses a Dequantize and a Quantize with a Reorder between them.
+
+    Release 3.2 then dies for zero points other than 0.
+    """
     for dtype in ("int8", "uint8"):
         for number, *around in (
             (7, "y>requantize:0"),
@@ -318,7 +321,7 @@ def test_scripts_make_the_graph_of_onednn(onednn: Ask, path: str) -> None:
 
 
 def test_operations_are_apart_or_fused(onednn: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Dequantize, a Reorder and a Quantize are one partition where the library may fuse, and a Dequantize follows."""
+    """Fusing makes one partition of Dequantize, Reorder and Quantize. A Dequantize follows."""
     compiled: list[int] = []
     compile_one = Library.compile_partition
     monkeypatch.setattr(

@@ -1,1 +1,1 @@
-"""How fast every implementation is, in one run, beside the limit that memory sets."""
+"""The bench: the speed of every implementation in one run, beside the limit that memory sets."""

@@ -1,4 +1,4 @@
-"""What is benched: types, granularity and size, and the operands, which are drawn from a seed."""
+"""Benchmark cases: types, granularity, size, and operands drawn from a seed."""
 
 from __future__ import annotations
 
@@ -14,35 +14,47 @@ from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import FLOATS, INTEGERS, QUANTIZED, encode, integer_range, numpy_dtype
 
 GRANULARITIES = ("per-tensor", "per-axis", "per-axis-last", "blocked", "blocked-first")
-"""One scale; one for each row; for each column, where neighbours in memory have other scales; for 32 in a row; in a column."""
+"""Names of the ways in which scales apply to x.
+
+per-tensor: one scale. per-axis: one scale for each row. per-axis-last: one scale for each column, so that neighbours in
+memory have different scales. blocked: one for each 32 elements of a row. blocked-first: one for each 32 of a column.
+"""
 
 PACKED = "packed-"
-"""Before a type of x whose codes are packed."""
+"""The prefix of a type of x whose codes are packed: "packed-int4"."""
 
 BLOCK = 32
 """Elements of a block, as in most files of 4-bit weights."""
 
 SIZES = (1_000, 1 << 16, 1 << 20, 1 << 24, 1 << 26)
+"""Default numbers of elements."""
 
 SCALE_BITS = 15
-"""Significant bits of a scale: its products with differences of 8-bit codes are exact in float32, and so TensorFlow, which is
-told a range and not a scale, computes the same bits."""
+"""Significant bits of a scale.
+
+The product of such a scale and a difference of 8-bit codes is exact in float32. TensorFlow takes a range instead of a scale;
+with these scales it computes the same bits.
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to measure. The scale has the output's type; the zero point x's, where that is an integer of up to 16 bits."""
+    """One thing to measure.
+
+    The scale has the output's type. The zero point has the type of x; there is none for floats and for int32.
+    """
 
     x_dtype: str
     out_dtype: str
     granularity: str
+    """One of `GRANULARITIES`."""
     elements: int
     packed: bool = False
-    """Whether codes of x and zero point lie several to a byte, as models store them."""
+    """True if several codes of x and of the zero point share a byte, as models store them."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(elements,), or rows and columns, as square as they can be."""
+        """The shape of x: (elements,) per tensor, otherwise rows and columns that are as equal as possible."""
         if self.granularity == "per-tensor":
             return (self.elements,)
         rows = next(rows for rows in range(isqrt(self.elements), 0, -1) if self.elements % rows == 0)
@@ -50,7 +62,7 @@ class Case:
 
     @property
     def axis(self) -> int | None:
-        """Of the parameters; None per tensor."""
+        """The axis of the parameters; None per tensor."""
         return {"per-tensor": None, "per-axis": 0, "per-axis-last": 1, "blocked": 1, "blocked-first": 0}[
             self.granularity
         ]
@@ -61,7 +73,7 @@ class Case:
 
     @property
     def parameter_shape(self) -> tuple[int, ...]:
-        """Of scale and zero point."""
+        """The shape of scale and zero point."""
         if self.axis is None:
             return ()
         if not self.block_size:
@@ -70,21 +82,21 @@ class Case:
 
     @property
     def has_zero_point(self) -> bool:
-        """ONNX wants 0 or none for int32 and for floats."""
+        """True if x has a zero point. ONNX admits only 0 or none for int32 and for floats."""
         return self.x_dtype in INTEGERS and self.x_dtype != "int32"
 
     @property
     def bytes_of_codes(self) -> int:
-        """Of x, as NumPy holds it: types of less than a byte take one."""
+        """Bytes of x in NumPy, where each code takes at least one byte."""
         return self.elements * code_dtype(self.x_dtype).itemsize
 
     @property
     def bytes_read(self) -> int:
-        """Of x."""
+        """Bytes of x that a kernel reads; packed codes count as packed."""
         return self._stored(self.elements)
 
     def _stored(self, codes: int) -> int:
-        """Bytes of so many codes of x's type."""
+        """The bytes that this number of codes of x's type takes."""
         return -(-codes * BITS[self.x_dtype] // 8) if self.packed else codes * code_dtype(self.x_dtype).itemsize
 
     @property
@@ -102,35 +114,42 @@ class Case:
 
 
 def types_in_words(x_dtype: str, packed: bool) -> str:
-    """packed int4."""
+    """The type of x as people read it: "int4" or "packed int4"."""
     return f"packed {x_dtype}" if packed else x_dtype
 
 
 def cases_of(pairs: Sequence[tuple[str, str]], granularities: Sequence[str], sizes: Sequence[int]) -> tuple[Case, ...]:
-    """Every size of every granularity of every pair of types, and one element per tensor of each pair: the cost of a call. From
-    small to large, so that where time ends it is the largest that are left out."""
+    """All cases of these pairs of types, granularities and sizes, from small to large.
+
+    Each pair also gets a case of one element per tensor, which shows the cost of a call. When the time budget ends, the
+    largest cases are left out.
+    """
 
     single = tuple(case_of(x, out, "per-tensor", 1) for x, out in pairs)
     return single + tuple(case_of(x, out, g, n) for n in sizes if n > 1 for x, out in pairs for g in granularities)
 
 
 def case_of(x: str, out: str, granularity: str, elements: int) -> Case:
-    """The case of a pair of `pairs_of`, whose x may be packed."""
+    """The case of one pair from `pairs_of`, whose x may be packed."""
     return Case(x.removeprefix(PACKED), out, granularity, elements, x.startswith(PACKED))
 
 
 def pairs_of(text: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of types from "uint8:float32,int4:float16,packed-int4:float16", or "all". ValueError with a sentence."""
+    """Parse pairs of types such as "uint8:float32,int4:float16,packed-int4:float16", or "all".
+
+    Raises:
+        ValueError: The text names an unknown type, or nothing.
+    """
     packed = [PACKED + x for x in QUANTIZED if BITS[x] < 8]
-    known = (*QUANTIZED, *packed)
+    x_types = (*QUANTIZED, *packed)
     if text == "all":
-        return tuple((x, out) for x in known for out in FLOATS)
+        return tuple((x, out) for x in x_types for out in FLOATS)
     pairs = []
     for part in _parts(text, "pair of types"):
         x, colon, out = part.partition(":")
         out = out if colon else "float32"
-        if x not in known:
-            raise ValueError(f"{x!r} is no type of x; there are {', '.join(known)}")
+        if x not in x_types:
+            raise ValueError(f"{x!r} is no type of x; there are {', '.join(x_types)}")
         if out not in FLOATS:
             raise ValueError(f"{out!r} is no type of an output; there are {', '.join(FLOATS)}")
         pairs.append((x, out))
@@ -138,7 +157,11 @@ def pairs_of(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def granularities_of(text: str) -> tuple[str, ...]:
-    """Granularities by their names, or "all". ValueError with a sentence."""
+    """Parse names of granularities, or "all".
+
+    Raises:
+        ValueError: The text names an unknown granularity, or nothing.
+    """
     if text == "all":
         return GRANULARITIES
     for part in _parts(text, "granularity"):
@@ -148,7 +171,11 @@ def granularities_of(text: str) -> tuple[str, ...]:
 
 
 def sizes_of(text: str) -> tuple[int, ...]:
-    """Numbers of elements such as "1000,64Ki,1Mi". ValueError with a sentence."""
+    """Parse numbers of elements such as "1000,64Ki,1Mi".
+
+    Raises:
+        ValueError: A part is no positive number, or there is none.
+    """
     sizes = set()
     for part in _parts(text, "size"):
         number, factor = part, 1
@@ -162,7 +189,7 @@ def sizes_of(text: str) -> tuple[int, ...]:
 
 
 def size_in_words(elements: int) -> str:
-    """64 Ki for 65536, 1 000 for 1000."""
+    """A number of elements as people read it: "64 Ki" for 65536, "1 000" for 1000."""
     for factor, suffix in ((1 << 30, " Gi"), (1 << 20, " Mi"), (1 << 10, " Ki")):
         if elements % factor == 0:
             return f"{elements // factor}{suffix}"
@@ -178,16 +205,20 @@ def _parts(text: str, what: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Operands:
-    """Codes of x, scale and zero point (None where there is none)."""
+    """Codes of x, scale and zero point."""
 
     x: NDArray[Any]
     scale: NDArray[Any]
     zero_point: NDArray[Any] | None
+    """None where the case has no zero point."""
 
 
 def draw(case: Case, seed: int) -> Operands:
-    """Every code of x's type but NaN and infinities, all as likely; scales of `SCALE_BITS` significant bits about 2^-6; zero
-    points from the middle of their range, where all but the farthest differences stay small."""
+    """Draw the operands of a case.
+
+    x: every code of its type except NaN and infinities, with equal probability. Scale: `SCALE_BITS` significant bits, about
+    2^-6. Zero point: from the middle half of its range, so that most differences stay small.
+    """
     random = np.random.default_rng([seed, case.elements])
     shape = case.parameter_shape
     # Scales of float16 and bfloat16 have their own 11 and 8 bits.
@@ -205,7 +236,7 @@ def draw(case: Case, seed: int) -> Operands:
 def _codes(case: Case, random: np.random.Generator) -> NDArray[Any]:
     dtype = code_dtype(case.x_dtype)
     count = 1 << BITS[case.x_dtype]
-    # Bytes are drawn, of which each code is made: the quickest way to many.
+    # Draw bytes and make codes of them: the fastest way to many codes.
     raw = np.frombuffer(random.bytes(case.elements * dtype.itemsize), dtype).reshape(case.shape)
     if case.x_dtype in INTEGERS:
         return raw if BITS[case.x_dtype] >= 8 else raw & np.uint8(count - 1)

@@ -1,4 +1,7 @@
-"""A case's operands and expected output as files, which every peer's process reads: nothing large goes through a pipe."""
+"""A case's operands and expected output as files.
+
+Every peer's process reads these files, so that nothing large goes through a pipe.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,11 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 @contextmanager
 def written(case: Case, seed: int) -> Iterator[Path]:
-    """A folder with the case's files, until the context ends. In memory where there is room: writing files back to a disk
-    would go on while others are timed."""
+    """Write a case's files to a temporary folder, and remove it when the context ends.
+
+    The folder is in shared memory where there is room. On a disk, the system would still write the files back while it times
+    other peers.
+    """
     needed = 2 * (case.bytes_of_codes + case.bytes_written)
     room = os.statvfs(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None
     fits = room is not None and room.f_bavail * room.f_frsize > needed and os.access(_SHARED_MEMORY, os.W_OK)
@@ -38,7 +44,7 @@ def written(case: Case, seed: int) -> Iterator[Path]:
 
 
 def expected(case: Case, operands: Operands) -> NDArray[Any]:
-    """What the in-house kernel in NumPy gives."""
+    """The output of the in-house kernel in NumPy."""
     from xverify.kernels import dequantize_linear
 
     x, scale, zero_point = typed(case, operands)
@@ -47,14 +53,14 @@ def expected(case: Case, operands: Operands) -> NDArray[Any]:
 
 
 def typed(case: Case, operands: Operands) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """x, scale and zero point as arrays of their types."""
+    """Give x, scale and zero point as arrays of their types."""
     x, scale = operands.x.view(numpy_dtype(case.x_dtype)), operands.scale.view(numpy_dtype(case.out_dtype))
     zero_point = None if operands.zero_point is None else operands.zero_point.view(numpy_dtype(case.x_dtype))
     return x, scale, zero_point
 
 
 def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """x, scale and zero point, in aligned memory of this process."""
+    """Read x, scale and zero point into aligned memory of this process."""
 
     def loaded(role: str, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         array: NDArray[Any] = aligned(shape, dtype)
@@ -71,8 +77,11 @@ def read(case: Case, folder: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[
 
 
 def other_bits(case: Case, folder: Path, got: NDArray[Any]) -> int:
-    """How many values have other bits than the in-house kernel's; any NaN equals any NaN. ValueError for another type or number
-    of values."""
+    """Count the values whose bits differ from those of the in-house kernel. Any NaN equals any NaN.
+
+    Raises:
+        ValueError: The result has another type or another number of values.
+    """
     kind = numpy_dtype(case.out_dtype)
     if got.dtype != kind or got.size != case.elements:
         raise ValueError(f"it gives {got.size} values of {got.dtype}; expected {case.elements} of {kind}")

@@ -1,8 +1,9 @@
-"""Loops that read one array of bytes and write another as fast as the machine can, for Numba to compile.
+"""Loops that read one array of bytes and write another as fast as possible, compiled by Numba.
 
-They are written in the intermediate language of LLVM, vector by vector, so that nothing is left to a compiler's luck: one step
-loads vectors of 64 bytes and stores them, each several times where more is written than read, or their exclusive or where less
-is. Independent of the kernels: a limit that shared their loop would share its faults.
+They are written in LLVM's intermediate language, vector by vector, so that nothing depends on a compiler's choices. One step
+loads vectors of 64 bytes and stores them. Where more is written than read, it stores each vector several times. Where less is
+written, it stores the exclusive or of several. They share no code with the kernels: a limit with the kernels' own loop would
+have the same faults.
 """
 
 from __future__ import annotations
@@ -19,27 +20,32 @@ from numba.extending import intrinsic
 from xverify.bench.problem import Array
 
 VECTOR = 64
-"""Bytes of a vector; where the machine's are shorter, LLVM takes several."""
+"""Bytes of a vector. Where the machine's vectors are shorter, LLVM uses several."""
 
 Loop = Callable[[Array, Array, Array], np.uint64]
-"""Of the bytes to read, those to write, and others to read, which may be few, as uint64: what those are together."""
+"""A compiled loop. It returns the sum of the third array.
+
+Arguments: the bytes to read, the bytes to write, and a short array of uint64 that it also reads.
+"""
 
 
 def loops(read: int, written: int, threads: int) -> dict[str, Loop]:
-    """Loops by name for arrays of so many bytes, which must lie on `VECTOR` bytes. What is left over after whole steps, some
-    hundred bytes at most, is not moved."""
+    """Compile loops by name for arrays of these numbers of bytes, aligned to `VECTOR` bytes.
+
+    The loops move whole steps only: the last bytes, at most some hundred, are not moved.
+    """
     common = gcd(read, written)
     loads, stores = read // common, written // common
-    if max(loads, stores) > 8:  # such as a size with no whole number of elements in a vector
+    if max(loads, stores) > 8:  # for example an odd number of packed codes
         loads, stores = max(1, round(read / written)), max(1, round(written / read))
-    found: dict[str, Loop] = {}
+    by_name: dict[str, Loop] = {}
     for several in (False, True) if threads > 1 else (False,):
         for streamed in (False, True):
             store = "non-temporal stores" if streamed else "plain stores"
             name = f"vectors, {store}, {threads if several else 1} thread{'s' if several else ''}"
             compiled = _compiled(loads, stores, streamed, several)
-            found[name] = _on_threads(compiled, threads) if several else compiled
-    return found
+            by_name[name] = _on_threads(compiled, threads) if several else compiled
+    return by_name
 
 
 def _on_threads(compiled: Loop, threads: int) -> Loop:
@@ -50,7 +56,7 @@ def _on_threads(compiled: Loop, threads: int) -> Loop:
 
 @cache
 def _compiled(loads: int, stores: int, streamed: bool, several: bool) -> Loop:
-    """The loop of so many loads and stores a step."""
+    """The loop with this number of loads and stores in a step."""
     step = _step(loads, stores, streamed)
     drain = _drain()
     read, written = loads * VECTOR, stores * VECTOR
@@ -85,7 +91,7 @@ def _compiled(loads: int, stores: int, streamed: bool, several: bool) -> Loop:
 
 
 def _step(loads: int, stores: int, streamed: bool) -> Any:
-    """step(source, target): addresses, of which the vectors there are loaded and stored."""
+    """step(source, target): load the vectors at one address and store them at the other."""
     from llvmlite import ir
 
     vector = ir.VectorType(ir.IntType(64), VECTOR // 8)
@@ -93,16 +99,18 @@ def _step(loads: int, stores: int, streamed: bool) -> Any:
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def step(typing: Any, source: Any, target: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            def place(address: Any, number: int) -> Any:
+            def pointer(address: Any, number: int) -> Any:
                 moved = builder.add(address, ir.Constant(address.type, number * VECTOR))
                 return builder.inttoptr(moved, vector.as_pointer())
 
-            vectors = [builder.load(place(arguments[0], i), align=VECTOR) for i in range(loads)]
+            vectors = [builder.load(pointer(arguments[0], i), align=VECTOR) for i in range(loads)]
             if stores < loads:
                 for i in range(stores, loads):
                     vectors[i % stores] = builder.xor(vectors[i % stores], vectors[i])
             for i in range(stores):
-                stored = builder.store(vectors[i * min(loads, stores) // stores], place(arguments[1], i), align=VECTOR)
+                stored = builder.store(
+                    vectors[i * min(loads, stores) // stores], pointer(arguments[1], i), align=VECTOR
+                )
                 if streamed:
                     hint = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                     stored.set_metadata("nontemporal", hint)
@@ -114,7 +122,7 @@ def _step(loads: int, stores: int, streamed: bool) -> Any:
 
 
 def _drain() -> Any:
-    """drain(): waits until stores that bypass the caches have arrived."""
+    """drain(): wait until stores that bypass the caches have arrived."""
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
     def drain(typing: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Versions and the machine, for whoever reads a bench elsewhere."""
+"""Versions and a description of the machine, for people who read a bench elsewhere."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 from xverify.core import machine as core
 
 _DISTRIBUTIONS = ("numpy", "ml_dtypes", "numba", "llvmlite", "matplotlib")
-"""Besides those of the peers."""
+"""Distributions whose versions are recorded in addition to those of the peers."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def versions() -> dict[str, str]:
-    """Of xverify, Python, and what kernels and loops are compiled with."""
+    """Versions of xverify, Python, and the packages that compile kernels and loops."""
     from xverify import __version__
 
     return {"xverify": __version__, "python": platform.python_version(), **core.versions(_DISTRIBUTIONS)}
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its cores that this process may use, and bytes of the last-level cache and of memory; None where the
-    platform does not tell."""
+    """The processor, its usable cores, and the bytes of last-level cache and memory.
+
+    A value is None where the platform does not report it.
+    """
     return {
         **core.machine(),
         "cores": usable_cores(),
@@ -34,7 +36,7 @@ def machine() -> dict[str, Any]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """The number of cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

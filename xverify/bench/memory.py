@@ -1,4 +1,4 @@
-"""How much memory a call takes: the high-water mark of this process's resident pages, which Linux keeps and resets."""
+"""The memory that a call takes: the growth of the peak of resident pages, which Linux records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 _HIGH_WATER_MARK = "5"
-"""What resets VmHWM to what is resident now: proc(5), /proc/pid/clear_refs, since Linux 4.0."""
+"""The value that resets VmHWM to the current resident size.
+
+Source: proc(5), /proc/pid/clear_refs, since Linux 4.0.
+"""
 
 _THP_DISABLE = 41
 """prctl(2)'s PR_SET_THP_DISABLE, since Linux 3.15."""
@@ -22,12 +25,11 @@ _MMAP_THRESHOLD, _SMALLEST, _LARGEST = -3, 1 << 16, 31 << 20
 
 
 def peak_beyond(call: Callable[[], Any]) -> int | None:
-    """Bytes that become resident while the call runs, at most; None where the platform does not tell. Linux counts in
-    pages, and lets each thread run some dozens of them late.
+    """The most bytes that become resident while the call runs; None where the platform does not report it.
 
-    The most that there is at once is counted, and not what depends on the process's past: blocks of 64 KiB or more that are
-    freed are returned before the next is taken, since glibc may else put that somewhere new; and pages are small ones, since
-    2 MiB would count for the first byte of a huge one.
+    Linux counts in pages, and each thread may report some dozens of them late. Two settings make the count independent of what
+    the process did before. glibc returns freed blocks of 64 KiB or more at once; otherwise it may put the next block at a new
+    address. Huge pages are off; otherwise the first byte of one counts as 2 MiB.
     """
     gc.collect()
     _give_back()
@@ -46,9 +48,9 @@ def peak_beyond(call: Callable[[], Any]) -> int | None:
 def as_after_long_use() -> None:
     """Have glibc keep freed memory as it does in a process that has run for a while.
 
-    It gives blocks from a threshold on back to the system at once, and has each call touch new pages; a freed block of up to
-    32 MiB raises the threshold to its size (mallopt(3), M_MMAP_THRESHOLD). Whoever allocates results would else be timed by
-    the sizes that happened to come before.
+    At first glibc gives blocks above a threshold back to the system at once, so that each call touches new pages. A freed block
+    of up to 32 MiB raises the threshold to its size (mallopt(3), M_MMAP_THRESHOLD). Without this, the time of an implementation
+    that allocates its results depends on the sizes that came before.
     """
     if sys.platform == "linux":
         bytes(_LARGEST)
@@ -62,7 +64,7 @@ def _field(name: str) -> int:
 
 
 def _give_back() -> None:
-    """Have the C library return what was freed, or the next call would take it unseen."""
+    """Have the C library return freed memory; otherwise the next call reuses it without being counted."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
         if trim is not None:
@@ -70,7 +72,7 @@ def _give_back() -> None:
 
 
 def _count_exactly(exactly: bool) -> None:
-    """Have glibc return freed blocks to the system at once, and Linux make no huge pages; or as before."""
+    """Switch exact counting on (freed blocks are returned at once, no huge pages) or off again."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         library.prctl(_THP_DISABLE, int(exactly), 0, 0, 0)
@@ -80,7 +82,7 @@ def _count_exactly(exactly: bool) -> None:
 
 
 def available() -> int | None:
-    """Bytes of memory that this machine can still give; None where that is not told."""
+    """Bytes of memory that are available on this machine; None where the platform does not report it."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""A bench as one HTML file that needs nothing else. All text in it is escaped, and its policy lets no script run."""
+"""A bench as one self-contained HTML file. All text in it is escaped, and its policy forbids scripts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xverify.bench.present import Json
 
 
 def page(bench: Json) -> str:
-    """The whole file; without matplotlib it has the tables only, and says what to install."""
+    """The whole file. Without matplotlib it has only the tables, and says what to install."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals.update(present=present)
     template = environment.from_string(files("xverify.bench").joinpath("bench.html").read_text("utf-8"))

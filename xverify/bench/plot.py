@@ -1,4 +1,4 @@
-"""One group of cases as a plot: log size against log elements per second, a line for each implementation, as SVG."""
+"""A plot of one group of cases, as SVG: elements per second over size, one line a peer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from xverify.bench.problem import OTHERS, peers
 INSTALL = "pip install 'xverify[bench]'"
 
 LEAST_GAP = 0.052
-"""Between the labels at the lines' ends, of the plot's height."""
+"""The least distance between two labels at the ends of lines, as a fraction of the plot's height."""
 
 
 def svg(group: Group) -> str:
-    """The plot as an element of HTML. ImportError where matplotlib is not installed."""
+    """The plot as an element of HTML.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
@@ -28,10 +32,10 @@ def svg(group: Group) -> str:
         styles = {peer.name: peer.style for peer in peers()}
         for name in group.peers:
             points = [(case["elements"], giga(line_of(case, name))) for case in group.measured]
-            known = [(n, value) for n, value in points if value is not None]
+            timed = [(n, value) for n, value in points if value is not None]
             colour, marker = styles.get(name, OTHERS)
-            axes.plot(*zip(*known, strict=True), **_line(group, name, colour, marker))
-            ends.append((known[-1][1], name, colour))
+            axes.plot(*zip(*timed, strict=True), **_line(group, name, colour, marker))
+            ends.append((timed[-1][1], name, colour))
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         ticks = [case["elements"] for case in group.measured]
@@ -40,7 +44,7 @@ def svg(group: Group) -> str:
         axes.xaxis.set_minor_locator(FixedLocator([]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         low, high = axes.get_ylim()
-        if high / low < 30:  # the powers of ten alone would be too few
+        if high / low < 30:  # powers of ten alone would be too few labels
             axes.yaxis.set_minor_formatter(FuncFormatter(_some_minor))
         else:
             axes.yaxis.set_minor_formatter(NullFormatter())
@@ -73,12 +77,12 @@ def _line(group: Group, name: str, colour: str, marker: str) -> dict[str, Any]:
 
 
 def _some_minor(value: float, _: object) -> str:
-    """2 and 5 of a decade."""
+    """The label of a minor tick: only 2 and 5 of a decade have one."""
     return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 
 def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float) -> None:
-    """Each line's name at its end, moved up or down where names would lie on one another."""
+    """Write each line's name at its end, moved up or down where names would overlap."""
     from_axes, to_axes = axes.transAxes.inverted(), axes.transData
     wanted = [float(from_axes.transform(to_axes.transform((at, value)))[1]) for value, _, _ in ends]
     for (value, name, colour), height in zip(ends, spread(wanted, LEAST_GAP), strict=True):
@@ -95,13 +99,15 @@ def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float) ->
 
 
 def _darker(colour: str) -> str:
-    """For text, which is thinner than lines."""
+    """A darker colour for text, which is thinner than lines."""
     return "#" + "".join(f"{int(colour[i : i + 2], 16) * 7 // 10:02x}" for i in (1, 3, 5))
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """The heights, moved as little as may be so that neighbours are that far apart: groups that touch are centred on what they
-    wanted."""
+    """Move heights as little as possible, so that neighbours are at least a gap apart.
+
+    Heights that touch form a group, which is centred on the mean of their original heights.
+    """
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     groups: list[list[int]] = []
     for i in order:
@@ -111,8 +117,8 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
             groups[-1] += last
     moved = [0.0] * len(heights)
     for group in groups:
-        for place, i in enumerate(group):
-            moved[i] = _bottom(group, heights, gap) + place * gap
+        for rank, i in enumerate(group):
+            moved[i] = _bottom(group, heights, gap) + rank * gap
     return moved
 
 

@@ -1,4 +1,4 @@
-"""A bench's JSON in the words of its table and its page."""
+"""Texts of a bench's table and page, made from its JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Group:
-    """The cases of one pair of types and one granularity, by size."""
+    """The cases of one pair of types and one granularity, sorted by size."""
 
     x: str
+    """The type of x as people read it, such as "packed int4"."""
     out_dtype: str
     granularity: str
     cases: tuple[Json, ...]
-    absent: frozenset[str]  # peers that are not here at all
+    absent: frozenset[str]
+    """Names of the peers that cannot run on this machine."""
 
     @property
     def title(self) -> str:
@@ -31,7 +33,7 @@ class Group:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Of those that were measured at some size, in the bench's order."""
+        """The peers that were measured at one size or more, in the bench's order."""
         names = dict.fromkeys(line["peer"] for case in self.cases for line in case["lines"])
         return tuple(name for name in names if any(_timed(line_of(case, name)) for case in self.cases))
 
@@ -46,35 +48,35 @@ _WORDS = {
 
 
 def in_words(granularity: str) -> str:
-    """per-axis (a scale for each row)."""
+    """A granularity with its explanation: "per-axis (a scale for each row)"."""
     return f"{granularity} ({_WORDS[granularity]})" if granularity in _WORDS else granularity
 
 
 def groups(bench: Json) -> tuple[Group, ...]:
-    """All but the cases of one element."""
+    """The groups of all cases except those of one element."""
     absent = frozenset(peer["name"] for peer in bench["peers"] if peer["reason"] and not peer["lost"])
-    found: dict[tuple[str, str, str], list[Json]] = {}
+    by_kind: dict[tuple[str, str, str], list[Json]] = {}
     for case in bench["cases"]:
         if case["elements"] > 1:
-            found.setdefault((x_in_words(case), case["out_dtype"], case["granularity"]), []).append(case)
+            by_kind.setdefault((x_in_words(case), case["out_dtype"], case["granularity"]), []).append(case)
     return tuple(
         Group(*key, tuple(sorted(cases, key=lambda case: int(case["elements"]))), absent)
-        for key, cases in found.items()
+        for key, cases in by_kind.items()
     )
 
 
 def x_in_words(case: Json) -> str:
-    """The type of x, and whether it is packed."""
+    """The type of x as people read it, such as "packed int4"."""
     return types_in_words(case["x_dtype"], case.get("packed", False))
 
 
 def single_calls(bench: Json) -> tuple[Json, ...]:
-    """The cases of one element: what a call costs."""
+    """The cases of one element, which show the cost of a call."""
     return tuple(case for case in bench["cases"] if case["elements"] == 1 and case["lines"])
 
 
 def line_of(case: Json, peer: str) -> Json | None:
-    """A peer's line in a case."""
+    """A peer's line in a case, or None."""
     return next((line for line in case["lines"] if line["peer"] == peer), None)
 
 
@@ -84,7 +86,7 @@ def giga(line: Json | None) -> float | None:
 
 
 def speed(line: Json) -> str:
-    """Three digits of `giga`."""
+    """The speed of `giga` as text with three digits."""
     value = giga(line)
     return "" if value is None else f"{value:.0f}" if value >= 99.5 else f"{value:#.3g}"
 
@@ -95,23 +97,23 @@ def microseconds(line: Json) -> str:
 
 
 def ratio(line: Json) -> str:
-    """1.41x: how many times as fast as the fastest peer."""
+    """The speed relative to the fastest peer, such as "1.41×"; "~" marks an unsteady ratio."""
     value = line["ratio_to_fastest_peer"]
     return "" if value is None else f"{value:.2f}×{'~' if is_unsteady(value, line['medians_to_fastest_peer']) else ''}"
 
 
 def part(line: Json) -> str:
-    """92 %: of the limit."""
+    """The speed relative to the limit, such as "92 %"; "~" marks an unsteady ratio."""
     value = line["part_of_limit"]
     return "" if value is None else f"{100 * value:.0f} %{'~' if is_unsteady(value, line['medians_to_limit']) else ''}"
 
 
 _UNSTEADY = 0.1
-"""From this relative difference on, a ratio and that of the medians are told apart."""
+"""The relative difference between the two kinds of ratio above which both are shown."""
 
 
 def is_unsteady(by_rounds: float | None, by_medians: float | None) -> bool:
-    """Whether the ratio by rounds and the ratio of the medians say different things."""
+    """True if the ratio by rounds and the ratio of the medians differ by more than `_UNSTEADY`."""
     return by_rounds is not None and by_medians is not None and abs(by_medians - by_rounds) > _UNSTEADY * by_rounds
 
 
@@ -119,7 +121,7 @@ _NOTICED, _LITTLE = 1 << 18, "< 0.25 MiB"
 
 
 def mebibytes(count: int | None) -> str:
-    """Memory; what is below a quarter of a MiB is within what the kernel counts late."""
+    """Memory as text. Less than a quarter of a MiB is within the error of Linux's count."""
     if count is None:
         return "not known"
     return _LITTLE if count < _NOTICED else f"{count / (1 << 20):.1f} MiB"
@@ -130,7 +132,10 @@ def sizes(elements: int) -> str:
 
 
 def notes(group: Group) -> list[str]:
-    """Sentences: which loop was the limit, who computes other bits, who could not do it or was lost, what was left out."""
+    """Sentences below a group's table.
+
+    They name the loop that was the limit, peers with other bits, peers that failed, and sizes that were left out.
+    """
     limits: dict[str, list[str]] = {}
     others: dict[str, float] = {}
     gone: dict[str, list[str]] = {}
@@ -163,7 +168,7 @@ def notes(group: Group) -> list[str]:
 
 
 def _memory(group: Group) -> list[str]:
-    """Who takes memory beside operands and output, at the largest size that was measured."""
+    """One sentence on the memory that each peer takes beside operands and output, at the largest size."""
     if not group.measured:
         return []
     case = group.measured[-1]
@@ -177,18 +182,20 @@ def _memory(group: Group) -> list[str]:
 
 
 def _unsteady(group: Group) -> list[str]:
-    """What the medians alone say of the kernels, where the rounds say something else."""
-    found = []
+    """The kernels' ratios by medians, where they differ from the ratios by rounds."""
+    unsteady = []
     for case in group.measured:
         for line in case["lines"]:
             if line["role"] == "kernel" and _timed(line):
                 of_peer, of_limit = line["medians_to_fastest_peer"], line["medians_to_limit"]
-                said = [f"{of_peer:.2f}×"] if is_unsteady(line["ratio_to_fastest_peer"], of_peer) else []
-                said += [f"{100 * of_limit:.0f} %"] if is_unsteady(line["part_of_limit"], of_limit) else []
-                found += [f"{line['peer']} at {size_in_words(case['elements'])} {' '.join(said)}"] if said else []
-    if not found:
+                ratios = [f"{of_peer:.2f}×"] if is_unsteady(line["ratio_to_fastest_peer"], of_peer) else []
+                ratios += [f"{100 * of_limit:.0f} %"] if is_unsteady(line["part_of_limit"], of_limit) else []
+                unsteady += (
+                    [f"{line['peer']} at {size_in_words(case['elements'])} {' '.join(ratios)}"] if ratios else []
+                )
+    if not unsteady:
         return []
-    return [f"The machine was of different speed in different rounds (~); by the medians alone: {'; '.join(found)}."]
+    return [f"The machine was of different speed in different rounds (~); by the medians alone: {'; '.join(unsteady)}."]
 
 
 def _absence(line: Json) -> str:
@@ -202,7 +209,7 @@ def _timed(line: Json | None) -> bool:
 
 
 def head(bench: Json) -> list[tuple[str, str]]:
-    """What stands above everything: names and values."""
+    """Names and values of the table at the top: machine, run, versions."""
     run, machine = bench["run"], bench["run"]["machine"]
     cache, memory = machine["last_level_cache"], machine["memory"]
     return [
@@ -217,7 +224,7 @@ def head(bench: Json) -> list[tuple[str, str]]:
 
 
 def peer_in_words(peer: Json) -> str:
-    """Version of a peer, or why it is not there."""
+    """The version of a peer, or why it was not measured."""
     if peer["reason"]:
         return str(peer["reason"])
     return f"{peer['distribution']} {peer['version']}" if peer["distribution"] else ""

@@ -1,4 +1,4 @@
-"""The table of what is timed: the oracles with a `Timing`, and two peers that are no implementations."""
+"""The table of what is timed: oracles with a `Timing`, plain NumPy, and the limit."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ __all__ = ["Array", "Peer", "Problem", "Solve", "Way", "peers"]
 Array = NDArray[Any]
 
 OTHERS = ("#8C564B", "*")
-"""Colour and marker of a peer that has none."""
+"""Colour and marker of a peer that defines none."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One line of the bench."""
+    """An implementation, or the limit, with everything that its process needs: one line of the bench."""
 
     name: str
     module: str
-    """The module of `load`."""
+    """The module that defines `load`."""
 
     role: str = "peer"
-    """"kernel" (in-house), "peer", or "limit", which moves a case's bytes and computes nothing."""
+    """kernel (in-house), peer, or limit. The limit moves a case's bytes and computes nothing."""
 
     distribution: str = ""
-    """The distribution whose version is printed. Without it the peer is not timed."""
+    """The distribution whose version is printed. The peer is skipped if it is named but not installed."""
 
     environment: tuple[tuple[str, str], ...] = ()
-    """Variables of its process; {threads} stands for the number of threads."""
+    """Environment variables of its process; {threads} stands for the number of threads."""
 
     search_path: tuple[str, ...] = ()
+    """Folders for its process to import from."""
     load: str = "load"
     """The function ``load(threads, *arguments) -> Solve``."""
 
     arguments: tuple[str, ...] = ()
+    """Further arguments of `load`."""
     style: tuple[str, str] = OTHERS
     """Colour and marker in plots."""
 
@@ -56,7 +58,7 @@ LIMIT = Peer(
 
 
 def peers() -> tuple[Peer, ...]:
-    """Everything that can be timed: in-house kernels, implementations by name, what one writes in NumPy, and the limit."""
+    """Everything that can be timed: in-house kernels, oracles, plain NumPy, and the limit."""
     timed = [_peer(oracle) for oracle in all_oracles().values() if oracle.timing is not None]
     return (*sorted(timed, key=lambda peer: peer.role != "kernel"), NAIVE, LIMIT)
 

@@ -1,4 +1,7 @@
-"""Peers in processes of their own, so that one's threads, memory and death are its own; asked by messages, with time limits."""
+"""One process for each peer, which answers messages within time limits.
+
+So each peer has its own threads and memory, and a crash ends no other peer.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,19 @@ serve(channel, settings)
 """
 
 END_SECONDS = 1.0
+"""Seconds to wait for a killed process."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds that a process may take to start, to prepare a case, and to time it beyond what it was asked to spend."""
+    """Time limits of a peer's process, in seconds."""
 
     start: float = 120.0
+    """To start and to import what it times."""
     prepare: float = 120.0
+    """To prepare a case."""
     time: float = 30.0
+    """To answer a request to time, beyond the seconds that the request names."""
 
 
 class LostError(RuntimeError):
@@ -44,11 +51,11 @@ class LostError(RuntimeError):
 
 
 class RefusedError(RuntimeError):
-    """The peer cannot do what it was asked; the message is its own sentence."""
+    """The peer cannot do what the request wants; the message is its own sentence."""
 
 
 class PeerProcess:
-    """One peer's process. `ask` sends, `answer` waits; so several can be asked at once."""
+    """One peer's process. `ask` sends a request and `answer` waits, so several peers can work at once."""
 
     def __init__(self, peer: Peer, threads: int, directory: Path, limits: Limits) -> None:
         self.peer, self.limits = peer, limits
@@ -59,7 +66,11 @@ class PeerProcess:
         self._channel: Any = None
 
     def start(self) -> None:
-        """Start the process; its first `answer` comes when what it times is imported. LostError."""
+        """Start the process. Its first `answer` comes when it has imported what it times.
+
+        Raises:
+            LostError: The process could not be started.
+        """
         self._log.write_bytes(b"")
         ours = str(Path(xverify.__file__).resolve().parents[1])
         environment = {name: value.format(threads=self._threads) for name, value in self.peer.environment}
@@ -81,14 +92,23 @@ class PeerProcess:
             raise LostError(f"it could not be started: {error}") from None
 
     def ask(self, request: str, *arguments: Any) -> None:
-        """Send a request. LostError when nobody is there to read it."""
+        """Send a request.
+
+        Raises:
+            LostError: The process has died.
+        """
         try:
             self._channel.send((request, arguments))
         except OSError:
             raise LostError(self._ending()) from None
 
     def answer(self, seconds: float) -> Any:
-        """What the last request gave. RefusedError; LostError when the process died or took longer than that."""
+        """Wait for the answer to the last request.
+
+        Raises:
+            RefusedError: The peer cannot do it.
+            LostError: The process died, or took longer than these seconds.
+        """
         try:
             kind, result = self._channel.receive(timeout=seconds)
         except execnet.TimeoutError:
@@ -100,7 +120,7 @@ class PeerProcess:
         return result
 
     def end(self) -> None:
-        """End the process, whatever it is doing."""
+        """Kill the process, also while it is working."""
         if self._gateway is None:
             return
         popen = self._gateway._io.popen
@@ -114,9 +134,9 @@ class PeerProcess:
         self._gateway = self._channel = None
 
     def _ending(self) -> str:
-        """How it died, and the last line that it wrote."""
+        """The way the process died, and the last line that it wrote."""
         status = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = int(self._gateway._io.popen.wait(END_SECONDS))
-        said = [line for line in crash_message("", self._log, 0).splitlines() if line.strip()]
-        return ": ".join([in_words(status, 0), *(line.strip() for line in said[-1:])])
+        lines = [line for line in crash_message("", self._log, 0).splitlines() if line.strip()]
+        return ": ".join([in_words(status, 0), *(line.strip() for line in lines[-1:])])

@@ -1,4 +1,4 @@
-"""What a bench measured, and its JSON form, schema ``xverify.bench/1``."""
+"""Measurements of a bench, and their JSON form, schema ``xverify.bench/1``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ SCHEMA = "xverify.bench/1"
 
 @dataclass
 class Timed:
-    """One way of one peer in one case. seconds: of a call, by round."""
+    """One way of one peer in one case."""
 
     way: str
     peak_bytes: int | None
+    """Bytes of memory that a call takes; None where the platform does not report it."""
     other_bits: int | None
+    """The number of values whose bits differ from the in-house kernel's; None for the limit."""
     seconds: dict[int, float] = field(default_factory=dict)
+    """Seconds of a call, by round."""
 
     @property
     def median(self) -> float:
@@ -32,13 +35,14 @@ class Timed:
 
 @dataclass
 class Line:
-    """One peer in one case. reason: why it was not measured, or not to the end; "" where it was. lost: its process died or hung;
-    otherwise it does not have the operation, or refused it."""
+    """One peer in one case."""
 
     peer: Peer
     ways: list[Timed] = field(default_factory=list)
     reason: str = ""
+    """Why it was not measured, or only in part; "" if it was measured."""
     lost: bool = False
+    """True if its process died or hung. Otherwise a line with a reason lacks the operation, or refused it."""
 
     @property
     def best(self) -> Timed | None:
@@ -49,18 +53,21 @@ class Line:
 
 @dataclass
 class Measured:
-    """A case and its lines. reason: why nothing was measured, "" where it was."""
+    """A case and its lines."""
 
     case: Case
     lines: list[Line]
     reason: str = ""
+    """Why nothing was measured; "" if something was."""
 
     def line(self, name: str) -> Line | None:
         return next((line for line in self.lines if line.peer.name == name), None)
 
     def fastest(self, role: str) -> Line | None:
-        """The line of that role with the lowest median, of those with the right bits where there are any: who computes something
-        else does not say how fast this can be done."""
+        """The line of this role with the lowest median.
+
+        Lines with the right bits come first: another computation does not show how fast this one can be.
+        """
         measured = [
             (bool(line.best.other_bits), line.best.median, i)
             for i, line in enumerate(self.lines)
@@ -70,8 +77,10 @@ class Measured:
 
 
 def speed_ratio(line: Line, other: Line | None) -> float | None:
-    """How many times as fast a line is as another: the median over the rounds that both have, since what slows one round down
-    slows both. None where there is no such round."""
+    """The speed of a line relative to another: the median of the ratios of each round.
+
+    What slows a round down slows both. None where the two have no round in common.
+    """
     mine, theirs = line.best, other.best if other else None
     if mine is None or theirs is None:
         return None
@@ -80,15 +89,18 @@ def speed_ratio(line: Line, other: Line | None) -> float | None:
 
 
 def ratio_of_medians(line: Line, other: Line | None) -> float | None:
-    """How many times as fast by the medians of both alone. It is far from `speed_ratio` where the machine was fast in some rounds
-    and slow in others, and the median of one fell among the first and that of the other among the second."""
+    """The speed of a line relative to another, by the medians of both.
+
+    It is far from `speed_ratio` if the machine was fast in some rounds and slow in others, and one median comes from a fast
+    round and the other from a slow one.
+    """
     mine, theirs = line.best, other.best if other else None
     return theirs.median / mine.median if mine and theirs else None
 
 
 def bench_to_json(run: Mapping[str, Any], peers: list[dict[str, Any]], measured: list[Measured]) -> dict[str, Any]:
-    """The whole as JSON's types."""
-    return {"schema": SCHEMA, "run": dict(run), "peers": peers, "cases": [_case(one) for one in measured]}
+    """The whole bench as types of JSON."""
+    return {"schema": SCHEMA, "run": dict(run), "peers": peers, "cases": [_case(case) for case in measured]}
 
 
 def _case(measured: Measured) -> dict[str, Any]:
@@ -132,12 +144,16 @@ def _line(line: Line, case: Case, peer: Line | None, limit: Line | None) -> dict
 
 
 def save(bench: Mapping[str, Any], path: Path) -> None:
-    """Write it as JSON (which has no NaN and no infinity)."""
+    """Write a bench as JSON, which has no NaN and no infinity."""
     path.write_text(json.dumps(bench, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Read it again. DamagedFileError, a ValueError, when it is no bench."""
+    """Read a bench.
+
+    Raises:
+        DamagedFileError: The file is no bench. It is a ValueError.
+    """
     from xverify.core.codec import read_json
     from xverify.core.errors import DamagedFileError
 
@@ -148,5 +164,5 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def measured_lines(case: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The lines of a case in the JSON that have a time."""
+    """Yield the lines of a case's JSON that have a time."""
     return (line for line in case["lines"] if "seconds" in line)

@@ -21,10 +21,10 @@ from xverify.bench.result import Line, Measured, Timed, bench_to_json
 LEAST_ROUNDS, MOST_ROUNDS = 3, 25
 
 ROUND_SECONDS = 0.02
-"""Time of a peer in one round, if one call takes no longer."""
+"""Seconds that a peer gets in one round. A call that takes longer is made once."""
 
 WEIGHS_AS_MUCH = 1 << 24
-"""Elements that take about as long as the fixed part of a case."""
+"""The number of elements that takes about as long as the fixed part of a case."""
 
 PAUSE_SECONDS = 0.004
 """The pause between two peers, after which threads that spin for more work have gone to sleep."""
@@ -50,14 +50,16 @@ class Options:
     cases: tuple[Case, ...]
     threads: int
     budget: float
-    """Seconds for all of it; a case that has begun still gets `LEAST_ROUNDS`."""
+    """Seconds for the whole bench. A case that has begun still gets `LEAST_ROUNDS`."""
 
     seed: int = 0
+    """The seed of the operands."""
     command: str = ""
+    """The command line, for the record."""
     peers: tuple[Peer, ...] = field(default_factory=peers)
     limits: Limits = field(default_factory=Limits)
     rounds: int = MOST_ROUNDS
-    """The most rounds of a case."""
+    """The largest number of rounds of a case."""
 
 
 def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
@@ -108,8 +110,10 @@ def bench(options: Options, progress: Progress | None = None) -> dict[str, Any]:
 
 
 def weight(case: Case) -> float:
-    """The relative time of a case. In a large one even `LEAST_ROUNDS` take long, and before them every peer reads its operands
-    and compares its result."""
+    """The expected time of a case, relative to a small one.
+
+    In a large case even `LEAST_ROUNDS` take long. Before them every peer reads its operands and compares its result.
+    """
     return 1 + case.elements / WEIGHS_AS_MUCH
 
 
@@ -124,7 +128,7 @@ class _Fleet:
         self._ended: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start every peer that is installed; those that cannot be used are remembered with the reason."""
+        """Start every peer that is installed. Remember why the others cannot be used."""
         self._start(self._options.peers)
 
     def _start(self, peers: Sequence[Peer]) -> None:
@@ -150,7 +154,7 @@ class _Fleet:
                 self._lose(process.peer.name, str(error))
 
     def peers(self) -> list[dict[str, Any]]:
-        """Every peer: name, role, version, what it was told, and why it was not (or no longer) asked."""
+        """Every peer: name, role, version, environment, and why it was not used, or not to the end."""
         return [
             {
                 "name": peer.name,
@@ -165,7 +169,7 @@ class _Fleet:
         ]
 
     def measure(self, measured: Measured, seconds: float) -> None:
-        """Fill a case's lines, in about so many seconds."""
+        """Fill a case's lines, in about this number of seconds."""
         end = time.monotonic() + seconds
         case = measured.case
         self._revive()
@@ -201,7 +205,7 @@ class _Fleet:
                 running[name].ways = [Timed(way["name"], way["peak_bytes"], way["other_bits"]) for way in ways]
 
     def _request(self, running: dict[str, Line], name: str, seconds: float, request: str, *arguments: Any) -> Any:
-        """Send a request to a peer and return its answer. None: it gave none, and leaves this case."""
+        """Send a request to a peer and return its answer, or None if it failed and leaves this case."""
         try:
             process = self._processes[name]
             process.ask(request, *arguments)
@@ -241,7 +245,7 @@ class _Fleet:
 
 
 def _version(peer: Peer) -> str | None:
-    """The version of its distribution, or None if that is not installed."""
+    """The version of a peer's distribution; None if it is not installed."""
     if not peer.distribution:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""A bench in the terminal."""
+"""The table of a bench in the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEGEND = (
 
 
 class TableProgress:
-    """A bar with the case at hand."""
+    """A progress bar that names the current case."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -39,12 +39,12 @@ class TableProgress:
         self._bar.advance(self._task)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._bar.stop()
 
 
 def print_bench(bench: Json, console: Console) -> None:
-    """The tables, and what is to be said about them."""
+    """Print the tables and their notes."""
     for group in present.groups(bench):
         _print_group(group, console)
     _print_single(present.single_calls(bench), console)
@@ -60,9 +60,9 @@ def _print_group(group: Group, console: Console) -> None:
     for case in group.measured:
         table.add_column(present.sizes(case["elements"]), justify="right", no_wrap=True)
     for name in group.peers:
-        found = [present.line_of(case, name) for case in group.measured]
-        role = next(line["role"] for line in found if line is not None)
-        table.add_row(f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name), *map(_cell, found))
+        lines = [present.line_of(case, name) for case in group.measured]
+        role = next(line["role"] for line in lines if line is not None)
+        table.add_row(f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name), *map(_cell, lines))
     console.print(table if group.peers else escape(group.title), style=None if group.peers else "bold")
     for sentence in present.notes(group):
         console.print(f"  {escape(sentence)}", style="dim")
@@ -87,12 +87,12 @@ def _print_single(cases: Sequence[Json], console: Console) -> None:
     for name in names:
         table.add_column(escape(name), justify="right", overflow="fold", min_width=_NUMBER)
     for case in cases:
-        found = [present.line_of(case, name) for name in names]
-        cells = [present.microseconds(line) if line and "seconds" in line else "-" for line in found]
+        lines = [present.line_of(case, name) for name in names]
+        cells = [present.microseconds(line) if line and "seconds" in line else "-" for line in lines]
         table.add_row(f"{present.x_in_words(case)} to {case['out_dtype']}", *cells)
     console.print(table)
     console.print()
 
 
 _NUMBER = 6
-"""Characters that microseconds need, where names of implementations must be broken."""
+"""Characters that a number of microseconds needs, in a column whose heading is folded."""

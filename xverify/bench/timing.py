@@ -1,4 +1,4 @@
-"""Seconds of one call, from many."""
+"""Seconds of one call, measured over many."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from time import perf_counter
 from typing import Any
 
 SAMPLE_SECONDS = 0.0005
-"""Calls are counted together until they take so long; a clock's reading costs little beside that."""
+"""Shorter calls are timed together until they take this long, so that reading the clock costs little."""
 
 
 LONG_SECONDS = 0.05
-"""A call that takes so long is timed once: what it finds in the caches no longer matters."""
+"""A call of at least this length is timed once: the state of the caches no longer matters."""
 
 
 def seconds_per_call(run: Callable[[], Any], seconds: float) -> float:
-    """The median over samples taken for so many seconds, at least one. Of short calls the first, which finds cold caches, is
-    left out."""
+    """The median time of a call, over samples taken for this number of seconds, at least one sample.
+
+    The first short call is left out, because its data is not yet in the caches.
+    """
     first = _sample(run, 1)
     if first >= LONG_SECONDS:
         return first
@@ -36,7 +38,7 @@ def seconds_per_call(run: Callable[[], Any], seconds: float) -> float:
 
 
 def _sample(run: Callable[[], Any], calls: int) -> float:
-    """Seconds of one of so many calls."""
+    """Seconds of one call, averaged over this number of calls."""
     start = perf_counter()
     for _ in repeat(None, calls):
         run()

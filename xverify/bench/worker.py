@@ -1,4 +1,4 @@
-"""A peer's own process: it prepares a case, checks and measures what it takes, and times calls when it is asked."""
+"""The code of a peer's own process: it prepares a case, checks the result, and times calls."""
 
 from __future__ import annotations
 
@@ -19,25 +19,32 @@ from xverify.bench.timing import LONG_SECONDS, seconds_per_call
 from xverify.oracles.timing import aligned
 
 TRIAL_SECONDS = 0.004
+"""Seconds in which a way is tried before the rounds."""
 
 HOPELESS = 2.5
-"""A way that took so many times as long as the fastest in its trial is not timed any more."""
+"""A way that took this many times as long as the fastest in its trial is not timed further."""
 
 MOST_CHARACTERS = 300
+"""The length at which an error's text is cut."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known of a way before it is timed. other_bits: None for the limit, which computes nothing."""
+    """A way and what its trial showed."""
 
     name: str
     peak_bytes: int | None
+    """Bytes of memory that a call takes; None where the platform does not report it."""
     other_bits: int | None
+    """The number of values whose bits differ from the in-house kernel's; None for the limit."""
 
 
 def serve(channel: Any, settings: dict[str, Any]) -> None:
-    """Answer messages until the channel is closed: (request, arguments) by ("done", result) or ("refused", sentence)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted, and tells
+    """Answer requests until the channel is closed.
+
+    A message is (request, arguments). The answer is ("done", result) or ("refused", sentence).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interruption
     log = os.open(settings["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -60,7 +67,7 @@ def serve(channel: Any, settings: dict[str, Any]) -> None:
 
 
 class _Desk:
-    """The ways of the case at hand."""
+    """The current case and its ways."""
 
     def __init__(self, solve: Solve, checks: bool) -> None:
         self._solve, self._checks = solve, checks
@@ -68,34 +75,38 @@ class _Desk:
         self._problem: Problem | None = None  # its memory lives as long as the ways that point to it
 
     def prepare(self, wire: dict[str, Any], folder: str) -> list[dict[str, Any]]:
-        """Take up a case: the ways that are worth timing. An exception where there is none."""
-        self._ways, self._problem = [], None  # so that the memory of the case before is free
+        """Prepare a case, and return the ways that are worth timing.
+
+        Raises:
+            Exception: No way works; the first error, or NotImplementedError.
+        """
+        self._ways, self._problem = [], None  # frees the memory of the previous case
         case = Case(**wire)
         x, scale, zero_point = read(case, Path(folder))
         self._problem = problem = Problem(case, x, scale, zero_point, aligned(case.shape, case.out_dtype))
         errors: list[Exception] = []
-        found: list[tuple[Way, Prepared, float]] = []
+        tried: list[tuple[Way, Prepared, float]] = []
         for way in self._solve(problem):
             try:
-                found.append((way, *self._prepared(way, problem, Path(folder))))
+                tried.append((way, *self._prepared(way, problem, Path(folder))))
             except Exception as error:
                 errors.append(error)
-        if not found:
+        if not tried:
             raise errors[0] if errors else NotImplementedError("it has no way of doing this")
-        right = [entry for entry in found if not entry[1].other_bits] or found
+        right = [entry for entry in tried if not entry[1].other_bits] or tried
         limit = HOPELESS * min(took for _, _, took in right)
         self._ways = [way for way, _, took in right if took <= limit]
         return [asdict(prepared) for _, prepared, took in right if took <= limit]
 
     def _prepared(self, way: Way, problem: Problem, folder: Path) -> tuple[Prepared, float]:
-        """What is known of a way, and how long a call takes, roughly."""
+        """Try a way. Return what the trial showed, and roughly the seconds of a call."""
         case = problem.case
         returned = way.run()
         others = None
         if self._checks:
             others = other_bits(case, folder, problem.out if way.read is None else way.read(returned))
         del returned
-        # By now what is made once is made: compiled code, threads, pools.
+        # Compiled code, threads and pools exist by now.
         start = perf_counter()
         peak = peak_beyond(way.run)
         took = perf_counter() - start
@@ -106,12 +117,12 @@ class _Desk:
         return Prepared(way.name, peak, others), took
 
     def time(self, seconds: float) -> dict[str, float]:
-        """Seconds of one call in each way, so many seconds being spent on all."""
+        """Seconds of one call in each way, with this number of seconds shared by all ways."""
         return {way.name: seconds_per_call(way.run, seconds / len(self._ways)) for way in self._ways}
 
 
 def _sentence(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    if not isinstance(error, NotImplementedError) or not said:
-        said = f"{type(error).__name__}: {said}"
-    return said[:MOST_CHARACTERS]
+    text = " ".join(str(error).split())
+    if not isinstance(error, NotImplementedError) or not text:
+        text = f"{type(error).__name__}: {text}"
+    return text[:MOST_CHARACTERS]

@@ -1,1 +1,1 @@
-"""Plan, run and store a sweep; emits events and knows no consumer."""
+"""Planning, running and storing a sweep. The engine emits events and knows no consumer."""

@@ -1,4 +1,4 @@
-"""Batches of calls go out to the implementations, and answered ones are judged as they come back.
+"""Sending batches of calls to the implementations, and judging the answers.
 
 One process plans and judges; each implementation answers in a process of its own. While they answer a batch, the next one is
 made. The findings do not depend on which contract's batch comes back first.
@@ -21,7 +21,7 @@ from xverify.workers.case import Case
 from xverify.workers.pool import DRAIN_SECONDS, MOST_BATCHES
 
 Streams = Mapping[str, Iterator[list[Case]]]
-"""By the id of a contract, its batches of cases."""
+"""Batches of cases, by the id of their contract."""
 
 Limit = Callable[[], bool]
 """limit(): True if no further calls are to be sent."""
@@ -38,7 +38,7 @@ def start(state: RunState) -> None:
 
 @contextmanager
 def interruptible(state: RunState) -> Iterator[None]:
-    """End what is done inside at ^C. Calls that are under way then are judged if they are answered soon."""
+    """End the body of the context at ^C. Calls under way are then judged if they are answered soon."""
     try:
         yield
         if state.interrupted.is_set():
@@ -52,8 +52,9 @@ def ask(state: RunState, streams: Streams, limit: Limit, cases: int | None = Non
     """Send the batches of the streams, and judge the answers.
 
     Args:
+        streams: Batches of cases by contract.
         limit: Sending ends when it returns True, or when all streams have ended.
-        cases: How many cases to send, over all streams; None for as many as there are.
+        cases: The number of cases to send, over all streams; None for all.
         patience: Seconds past the limit after which calls under way are cancelled.
 
     Returns:
@@ -110,11 +111,11 @@ def _turns(
 
 
 def _weight(contract: Contract) -> float:
-    """A contract's share of the calls.
+    """A contract's weight, which determines its share of the calls.
 
-    The square root of types times granularities, so that a large domain gets more calls and a small one is not forgotten.
-    More for scale and output types, so that the lap over the cells is done within a default sweep. More for modes, since each
-    is a formula of its own.
+    It is the square root of types times granularities, so that a large domain gets more calls and a small one is not forgotten.
+    More scale and output types raise it, so that the lap over the cells ends within a default sweep. More modes raise it too,
+    because each is a formula of its own.
     """
     domain = contract.domain
     spread = math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(len(scale_outputs(domain)), 0.25)
@@ -122,7 +123,7 @@ def _weight(contract: Contract) -> float:
 
 
 def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Cases divided by weight into whole numbers; the first contracts take the remainder."""
+    """Divide cases by weight into whole numbers. The first contracts take the remainder."""
     total = sum(weights.values())
     shares = {name: int(cases * weight / total) for name, weight in weights.items()}
     left = cases - sum(shares.values())
@@ -130,7 +131,7 @@ def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
 
 
 def _judge_answered(state: RunState, wait: float = 0.0) -> None:
-    """Judge the batches that every implementation has answered; wait that many seconds for one at most."""
+    """Judge the batches that every implementation has answered. Wait at most these seconds for one."""
     with state.timer.on("taking answers in"):
         answered = state.pool.collect_answered(wait)
     for batch in answered:

@@ -14,10 +14,13 @@ from typing import Literal
 State = Literal["shows", "does not", "not tried"]
 
 LAST_RESORT = 8
-"""Versions that are tried one by one if none of those in growing steps could be tried."""
+"""The number of versions that are tried one by one if none in growing steps can be tried."""
 
 Probe = Callable[[str], "Trial"]
-"""probe(version): makes an environment if there is none, and runs the witness. A failure is a trial too, not an exception."""
+"""probe(version) runs the witness with a version, and makes an environment for that if there is none.
+
+A failure is a trial too, not an exception.
+"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Trial:
     version: str
 
     state: State
-    """It "shows" the finding, it "does not", or it could not be tried."""
+    """It shows the finding, it does not, or the version could not be tried."""
 
     words: str = ""
     """The result in a few words, or why the version could not be tried."""
@@ -111,10 +114,10 @@ class _Search:
     probe: Probe
 
     trials: dict[int, Trial] = field(default_factory=dict)
-    """By index of the version."""
+    """Trials by the index of their version."""
 
     def at(self, index: int) -> Trial:
-        """The trial of a version; it is made if there is none yet."""
+        """The trial of a version. It is made when first needed."""
         if index not in self.trials:
             self.trials[index] = self.probe(self.versions[index])
         return self.trials[index]
@@ -126,8 +129,8 @@ class _Search:
     def end(self, indices: range) -> int | None:
         """The first of the indices whose version can be tried.
 
-        Steps grow, since versions that cannot be tried come in rows at an end (no wheel for this Python). A search by halves then
-        finds the end of the row.
+        Steps grow, because versions that cannot be tried are often neighbours at one end (no wheel for this Python). A search by
+        halves then finds the end of that run.
         """
         failed, step = -1, 1
         while failed + step < len(indices) and not self.works(indices[failed + step]):
@@ -164,11 +167,12 @@ class _Search:
 def bisect(versions: Sequence[str], probe: Probe, seen_in: str = "") -> Bisection:
     """Find where a finding appears or disappears among versions.
 
-    The two ends are tried first. Where they agree, ``seen_in`` shows if the finding comes and goes between them, which makes two
-    edges. Of n versions at most 3 + 2 log2(n) are tried, not counting those that cannot be.
+    The two ends are tried first. If they agree, ``seen_in`` shows if the finding appears and disappears between them; there are
+    then two edges. Of n versions at most 3 + 2 log2(n) are tried, not counting those that cannot be tried.
 
     Args:
         versions: Oldest first.
+        probe: Runs the finding with one version.
         seen_in: The version in which the finding was seen.
     """
     search = _Search(versions, probe)

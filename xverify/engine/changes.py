@@ -1,4 +1,4 @@
-"""Phase: changes between versions, folded over cells and editions, with the recipe of wrong values."""
+"""Phase: differences between versions, over cells and editions, with the recipe of wrong values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from xverify.verify.findings import Change, Discrepancy, Key, Subject
 from xverify.verify.verdicts import Judged, clause_text
 
 Answered = defaultdict[tuple[str, str], set[Cell]]
-"""By the name of a version and the id of an edition, the cells in which it answers calls."""
+"""The cells in which a version answers calls, by the version's name and the edition's id."""
 
 _OTHER = {
     "both-wrong": "values that contradict the clause {clause!r} in both",
@@ -80,7 +80,7 @@ def conclude_changes(state: RunState) -> None:
 def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ...]:
     """Sort key of witnesses.
 
-    First the path that most people run, then allowed calls, calls with values, the first edition, small calls.
+    The default path comes first, then allowed calls, calls with values, the first edition, small calls.
     """
     allowed = seen.judged.judgement.verdict == "allowed"
     return (
@@ -115,7 +115,7 @@ def _discrepancy(described: _Description, witness: ObservedChange) -> Discrepanc
 
 
 def _labels(older: Subject, newer: Subject) -> tuple[str, str]:
-    """The versions of both; where those are equal, their names as the user typed them."""
+    """The versions of both. If they are equal: their names as the user typed them."""
     return (older.name, newer.name) if older.version == newer.version else (older.version, newer.version)
 
 
@@ -164,9 +164,9 @@ def _calls(judged: Judged) -> str:
 
 
 def _refusal_in_words(state: RunState, seen: ObservedChange, answered: Answered) -> tuple[str, str, str, str]:
-    """Kind, token, what and words where one version refuses.
+    """Kind, token, what and words of a change in which one version refuses.
 
-    It lacks a feature, or the refusal is right, or it is wrong.
+    The version lacks a feature, the refusal is right, or it is wrong.
     """
     judged, since = seen.judged, seen.step.kind == ANSWERS
     refusing, refusal = (seen.older, seen.before) if since else (seen.newer, seen.after)
@@ -225,9 +225,9 @@ def _supports(state: RunState, subject: Subject, judged: Judged, answered: Colle
 
 
 def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> tuple[str, str]:
-    """The feature that a version lacks which refuses a whole cell, as a token and in words.
+    """The feature that a version lacks if it refuses a whole cell, as a token and in words.
 
-    It is the first property of the cell that no cell which the version answers has.
+    It is the first property of the cell that no answered cell has.
     """
     granularity = cell.granularity.replace("_", " ")
     zero_point = cell.zero_point_dtype or "none"
@@ -251,7 +251,7 @@ def _feature(contract: str, cell: Cell, answered: Collection[Cell]) -> tuple[str
 
 
 def _has_types_that_one_lacks(call: Call, answered: Collection[Cell], missing: Collection[Cell]) -> bool:
-    """True if a call has types with which one version answers allowed calls and the other answers none."""
+    """True if one version answers allowed calls with a call's types, and the other answers none."""
     scale = call.tensors.get("scale")
     scaled = "" if scale is None else scale.dtype
     out = str(call.attributes.get("output_dtype", scaled))

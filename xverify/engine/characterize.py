@@ -12,7 +12,7 @@ from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 
 MOST_OTHERS = 64
-"""Names of remaining readings in the report at most."""
+"""The largest number of remaining readings that the report names."""
 
 
 def characterize(state: RunState, cell: Cell, tally: CellTally) -> dict[str, Any]:
@@ -52,7 +52,10 @@ def _attribution(recipe: Recipe | None, values: int, legal: bool) -> dict[str, A
 
 
 def followers(state: RunState, contract: Contract, clause: str) -> dict[str, Any]:
-    """The judged implementations that follow a clause, depart from it, or of which neither can be said."""
+    """The judged implementations that follow a clause, that depart from it, and the others.
+
+    For the others the run cannot tell.
+    """
     depart = [
         {"subject": finding.key.subject, "finding": finding.id}
         for finding in state.findings.sorted()

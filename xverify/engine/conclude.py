@@ -18,10 +18,10 @@ from xverify.verify.tally import CellTally
 from xverify.verify.view import Sample
 
 MOST_SAMPLES = 12
-"""Calls with wrong values, and calls without, among which a finding's region is searched."""
+"""The number of calls with wrong values, and of calls without, that are searched for a finding's region."""
 
 SamplesOf = defaultdict[tuple[Key, Standing], list[list[Sample]]]
-"""By finding, the kept calls of each cell that it was seen in."""
+"""The kept calls of each cell that shows a finding, by finding."""
 
 
 def conclude(state: RunState) -> None:
@@ -96,7 +96,7 @@ def _counted(discrepancy: Discrepancy, explained: int, values: int) -> Discrepan
 def _explained(tally: CellTally) -> int:
     """The number of a cell's wrong values that were compared with its recipe.
 
-    The kept ones, and all since the recipe was found.
+    These are the kept ones, and all that came after the recipe was found.
     """
     if tally.evidence.others:
         return min(tally.wrong, tally.evidence.wrong_held)
@@ -131,7 +131,7 @@ def _refusals(state: RunState) -> None:
     def is_open(subject: Subject, tally: CellTally) -> bool:
         return not tally.answered and subject.name not in state.pool.failures
 
-    # Implementations that are not judged get no finding. But a cell that one refuses whole is not one in which values differ.
+    # Implementations that are not judged get no finding. A cell that one of them refuses has no values that differ.
     cells = [(s, cell, tally) for s, cell, tally in state.tally.refusals(judged=False) if is_open(s, tally)]
     if not state.options.rules.every_call:
         cells += [(s, cell, tally) for s, cell, tally in state.tally.refusals() if is_open(s, tally)]

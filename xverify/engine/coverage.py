@@ -1,4 +1,4 @@
-"""The structures, numbers and codes that the calls of a run contained, and those that they did not."""
+"""Structures, numbers and codes that the calls of a run contained, and those that they did not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SCALED = frozenset([
     "NaN scales", "infinite scales", "negative scales",
 ])  # fmt: skip
 _BLOCKED = frozenset(["blocks with a remainder"])
-"""Those that only calls of editions with scales, or with blocks, can contain."""
+"""Structures and numbers that only calls of editions with scales, or with blocks, can contain."""
 
 
 class Coverage:
@@ -109,7 +109,7 @@ class Coverage:
             met["infinite results of finite operands"] += int(infinite.sum())
 
     def _ties(self, judged: Judged) -> None:
-        """Count values halfway between two codes of the output type, in one call of `TIES_EACH`."""
+        """Count values halfway between two codes of the output type. One call in `TIES_EACH` is examined."""
         if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
             return
         operands = judged.contract.operands(judged.call)
@@ -120,12 +120,12 @@ class Coverage:
             exact = x * scale
             nearest = to_dtype(exact, judged.legal.dtype)
             mirrored = 2 * exact - nearest
-            # Halfway is where the value mirrored at the exact one is a code as well.
+            # A value lies halfway if its mirror image at the exact value is a code as well.
             tie = (mirrored != nearest) & (to_dtype(mirrored, judged.legal.dtype) == mirrored) & np.isfinite(mirrored)
         self.met["results halfway between two codes"] += int(tie.sum())
 
     def report(self, domains: Iterable[Domain]) -> dict[str, object]:
-        """Counts of what was met, and what was not met although calls of the domains can contain it."""
+        """Counts of what the calls contained, and the names of what they could contain but did not."""
         met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
         impossible = [_impossible(domain) for domain in domains]
         never = frozenset.intersection(*impossible) if impossible else frozenset()

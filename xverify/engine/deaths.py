@@ -33,10 +33,10 @@ UNCONFIRMED = "; asked alone in a new process it does not"
 
 
 class Confirming:
-    """Confirms deaths in new processes, which are started when first needed.
+    """Confirms deaths in new processes, which start when first needed.
 
-    A death must once show in a process that was started, not forked. After that a forked process is good enough for deaths of
-    that kind in that implementation, and it is there at once. A run with a time budget does not wait for a framework to start.
+    Each kind of death of an implementation must show once in a process that was started, not forked. After that, forked processes
+    are enough: they are there at once. A run with a time budget does not wait for a framework to start.
     """
 
     def __init__(self, state: RunState) -> None:
@@ -99,7 +99,7 @@ def shrink_death(
     out_of_time: Callable[[], bool],
     confirming: Confirming,
 ) -> shrinking.Shrunk | None:
-    """Find a smallest call that a new process does not survive; None if it survives even the witness."""
+    """Find the smallest call that a new process does not survive; None if it survives even the witness."""
     worker, witness = state.pool.workers[finding.subject.name], finding.call
     assert witness is not None
     result = None
@@ -132,7 +132,7 @@ def hurried(worker: Worker, hang: bool) -> Iterator[None]:
 
 
 def _ask(state: RunState, worker: Worker, contract: Contract, subject: Subject, call: Call) -> Outcome:
-    """One call's outcome; "unasked" if there is no process."""
+    """The outcome of one call; "unasked" if there is no process."""
     try:
         with state.timer.on(WAITING):
             return worker.ask(encode_call(call.under(contract.asked_as)), subject.options)

@@ -1,7 +1,7 @@
-"""Phase: calls that tell apart the readings that remain for a cell.
+"""Phase: calls that distinguish the readings that remain for a cell.
 
-Each implementation gets only calls that tell apart its own remaining readings. So this comes when all batches are in: the order
-in which outcomes arrive must not change which calls are made.
+Each implementation gets only calls that distinguish its own remaining readings. This phase therefore begins when all batches
+are answered: the order in which outcomes arrive must not change the calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CELLS = 32
 """Cells whose calls go out together."""
 
 BEYOND = 1 << 40
-"""The first number of these calls, higher than all others: of equally small witnesses the lower number is kept."""
+"""The first number of these calls, higher than all others. Of equally small witnesses the lower number wins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +67,14 @@ def remaining(state: RunState, cell: Cell, tally: CellTally) -> list[Reading]:
 
 
 def disambiguate(state: RunState) -> None:
-    """Tell remaining readings apart within this phase's share of the budget."""
+    """Distinguish remaining readings within this phase's share of the budget."""
     tell_apart(state, partial(state.out_of, 1 - SHRINK_SHARE))
 
 
 def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
-    """Send calls that tell apart the remaining readings of each implementation and cell.
+    """Send calls that distinguish the remaining readings of each implementation and cell.
 
-    Called when no batch is under way, and before the run concludes. An interrupted run sends fewer calls.
+    It runs when no batch is under way, and before the run concludes. An interrupted run sends fewer calls.
 
     Args:
         limit: True if no further calls are to be sent.
@@ -142,7 +142,7 @@ def _send(state: RunState, questions: Iterator[_Question]) -> list[tuple[str, li
     """Send each implementation its questions.
 
     Returns:
-        By implementation, its questions in the order in which they are answered.
+        The questions of each implementation, in the order of their answers.
     """
     to: dict[str, list[_Question]] = {}
     for question in questions:

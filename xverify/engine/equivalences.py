@@ -1,4 +1,4 @@
-"""Phase: equal results where the same computation is asked for in several ways.
+"""Phase: comparison of calls that ask for the same values in different ways.
 
 A few calls of each contract are chosen, spread over types and granularities. Each goes to every implementation that the edition
 judges, together with its twins (see `xverify.strategies.equivalents`), and the outcomes are compared bit for bit. A legal set
@@ -31,13 +31,13 @@ from xverify.verify.findings import Subject
 from xverify.verify.verdicts import compared, judge
 
 CALLS = 45
-"""Calls of each contract that get twins: one for each type of x and granularity of the newest edition."""
+"""The number of calls of each contract that get twins: one for each type of x and granularity of the newest edition."""
 
 MOST_VALUES = 1000
-"""Values of a call at most."""
+"""The largest number of values of a call."""
 
 BATCH = 10
-"""Calls that go out together, each with its twins."""
+"""The number of calls that go out together, each with its twins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class _Sent:
     contract: Contract
 
     to: tuple[tuple[str, tuple[Question, ...]], ...]
-    """By implementation, its questions."""
+    """The questions of each implementation."""
 
 
 def check_equivalences(state: RunState) -> None:
@@ -79,15 +79,15 @@ def check_equivalences(state: RunState) -> None:
 def check(state: RunState, limit: Callable[[], bool]) -> int:
     """Send calls and their twins, and record where the outcomes differ.
 
-    Called when no batch is under way, and before the run concludes: an outcome outside its legal set is counted in its cell
-    like any other, and becomes a finding when the run concludes. The calls depend on the seed and on which cells the
+    It runs when no batch is under way, and before the run concludes: an outcome outside its legal set is counted in its cell
+    like any other, and becomes a finding when the run concludes. The calls depend on the seed and on the cells that the
     implementations answered. An interrupted run sends fewer calls.
 
     Args:
         limit: True if no further calls are to be sent.
 
     Returns:
-        How many outcomes were compared with that of a twin.
+        The number of outcomes that were compared with that of a twin.
     """
     count = 0
     before: _Sent | None = None
@@ -103,7 +103,7 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
 def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
     """Choose allowed calls of 2 to `MOST_VALUES` values, with structures from the walk.
 
-    Types and granularities (or modes) take turns. Every other call has drawn scales, the rest each other kind in turn.
+    Types and granularities (or modes) alternate. Every other call has random scales; the rest have one of the other kinds each.
     """
     rng = np.random.default_rng(derived_seed(seed, contract.id, "equivalences"))
     groups: dict[tuple[str, ...], list[Structure]] = defaultdict(list)
@@ -124,7 +124,7 @@ def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
 def _group(contract: Contract, structure: Structure) -> tuple[str, ...]:
     if isinstance(structure, Range):
         return structure.input_dtype, structure.mode
-    # Where the zero point's type is free, a wide one is what readings differ on.
+    # If the zero point's type is free, readings differ on wide types.
     zero_point = "" if contract.domain.zero_point_dtypes is None else structure.zero_point_dtype
     return structure.x_dtype, zero_point, structure.granularity
 
@@ -138,7 +138,7 @@ def _with_recipe(structure: Structure, number: int, seed: int) -> Structure:
 
 
 def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
-    """A batch of each contract in turn, so that time that runs out is divided among them."""
+    """Yield a batch of each contract in turn, so that all contracts share the time."""
     streams = [
         (contract, iter(enumerate(base_calls(contract, state.options.seed)))) for contract in state.options.contracts
     ]
@@ -152,7 +152,7 @@ def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]
 
 
 def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
-    """Send calls and twins to every implementation that the contract judges, each path its share."""
+    """Send calls and twins to every implementation that the contract judges. Each path gets its share."""
     pool = state.pool
     groups = [(number, call, twins(contract, call)) for number, call in calls]
     every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
@@ -176,9 +176,9 @@ def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]
 
 
 def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
-    """The twins for one implementation: those of the own edition, and one of the next that judges it.
+    """The twins for one implementation: those of this edition, and one of the next edition that judges it.
 
-    Equality is transitive, so a change between two editions is then seen once, where it happens.
+    Equality is transitive, so a change between two editions then shows once, where it happens.
     """
     own = tuple(twin for twin in others if twin.kind != "edition")
     by_id = {edition.id: edition for edition in state.options.contracts}
@@ -193,7 +193,7 @@ def twins_for(state: RunState, contract: Contract, subject: Subject, others: Seq
 
 
 def _takes(state: RunState, contract: Contract, subject: Subject, call: Call) -> bool:
-    """True if an edition judges the implementation, and that takes its calls and did not refuse the cell."""
+    """True if an edition judges the implementation, and the implementation takes its calls and this cell."""
     pool = state.pool
     if not pool.judges(contract, subject.name) or pool.oracles[subject.name] not in pool.answering(contract.id):
         return False

@@ -1,4 +1,4 @@
-"""One value explained: the result of every reading, its legality, and who gives it."""
+"""Explanation of one value: the result of every reading, and the implementations that give it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Result:
     code: int
 
     legal: bool | None
-    """None where the edition forbids the call, leaves it open, or leaves this zero open."""
+    """None if the edition forbids the call, or leaves the call or this zero open."""
 
     clause: Clause
     """The clause that makes the code legal, that it contradicts, or that is silent about it."""
@@ -99,7 +99,7 @@ class Answer:
     """None if it gave none; ``problem`` then says why."""
 
     code: int | None = None
-    """The code of its values, if it gave a tensor of the right type whose values are all the same."""
+    """The code of its values, if they are all the same and their tensor has the right type."""
 
     problem: str = ""
 
@@ -110,8 +110,8 @@ class Answer:
 def recipes(contract: Contract, call: Call) -> Sequence[Reading]:
     """The known readings that the edition does not admit for this call.
 
-    For a linear formula those that differ from an admitted one in at most two stages, the nearest and simplest first. For a
-    range formula all of them.
+    For a linear formula: those that differ from an admitted one in at most two stages, the nearest and simplest first. For a
+    range formula: all of them.
     """
     admitted = contract.readings(call)
     names = {reading.name for reading in admitted}

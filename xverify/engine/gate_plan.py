@@ -1,7 +1,7 @@
-"""The calls of a gate, in order: a fault of any kind should show among the first few hundred.
+"""The calls of a gate, in order: any kind of fault should show among the first few hundred.
 
-So the parts of the walk take turns, each in an order drawn from the seed. A walk through the cells type by type, or through
-the shapes rank by rank, would find a fault late that only its end shows.
+So the parts of the walk take turns, each in a random order that depends on the seed. In an order type by type, or rank by
+rank, a fault that only the end shows would appear late.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ CHUNK = 16
 """Calls of one part before the next part's turn."""
 
 BROKEN_EACH = 60
-"""Ways of breaking, or opening, each clause."""
+"""The number of ways in which each clause is broken, or opened."""
 
 WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
-"""The first number of the calls of each phase, so that all numbers of a contract's calls differ."""
+"""The first call number of each phase, so that all calls of a contract have different numbers."""
 
 
 def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
@@ -56,7 +56,7 @@ def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 
 
     Args:
         within: The edition's domain, or a narrower one.
-        turn: How often it was walked before.
+        turn: The number of walks before this one.
     """
     return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
 
@@ -99,7 +99,7 @@ def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:
 
 
 def _shuffled_cases(made: Callable[[], Iterable[Case]], rng: np.random.Generator) -> Iterator[list[Case]]:
-    """Cases in a drawn order.
+    """Cases in a random order.
 
     They are made when the first is needed, so that the first verdict does not wait for them.
     """

@@ -43,7 +43,7 @@ def judge_batch(state: RunState, batch: Batch) -> None:
 
 
 def _outcomes(state: RunState, batch: Batch, judged: list[Judged]) -> list[dict[Subject, Outcome]]:
-    """By case, the first outcome of each implementation.
+    """The first outcome of each implementation, by case.
 
     A repetition is only compared with the first outcome.
     """
@@ -94,7 +94,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
 
 
 def _wrongly_refused(state: RunState, judged: Judged, outcome: Outcome) -> bool:
-    """True if the implementation refuses an allowed call and must take every one."""
+    """True if the implementation must take every allowed call, and refuses this one."""
     return state.options.rules.every_call and outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
 
 

@@ -1,6 +1,6 @@
-"""Numbers that a user types, converted to the bits of a dtype: decimals, C hex floats, bits.
+"""Conversion of numbers that a user types to the bits of a dtype: decimals, C hex floats, bits.
 
-Each is rounded once.
+Each number is rounded once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEX = re.compile(r"(?P<sign>[+-]?)0x(?P<whole>[0-9a-f]*)\.?(?P<part>[0-9a-f]*)(
 _SPECIAL = re.compile(r"(?P<sign>[+-]?)(?P<name>nan|inf|infinity)")
 
 MOST_CHARACTERS, MOST_EXPONENT = 1000, 5000
-"""Length and exponent of a number at most: far beyond every dtype, and quick to read exactly."""
+"""The largest length and exponent of a number: far beyond every dtype, and quick to read exactly."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ def code_of(number: Numeral, dtype: str, role: str) -> int:
         role: Names the number in errors.
 
     Raises:
-        UsageError: The dtype has no such bits, infinity or NaN, the number is out of its range, or it is an integer type and the
-            number a fraction.
+        UsageError: The dtype has no such bits, infinity or NaN; the number is out of its range; or the dtype is an integer type
+            and the number a fraction.
 
     Source:
         IEEE 754-2019, 4.3.1.
@@ -165,7 +165,7 @@ def _range(dtype: str) -> str:
 def _nearest(magnitude: Fraction, dtype: str) -> int | None:
     """The code of the nearest number, ties to even; None if it is beyond the finite numbers.
 
-    For float32, float16 and bfloat16 the nearest multiple of the unit in the last place of the binade (IEEE 754).
+    For float32, float16 and bfloat16: the nearest multiple of the unit in the last place of the binade (IEEE 754).
     """
     if dtype not in FLOATS:
         return _nearest_listed(magnitude, dtype)

@@ -17,7 +17,7 @@ def conclude_open_calls(state: RunState) -> None:
     """Record the differences that come from the clause which leaves a call open.
 
     A difference has another cause if the implementation also refuses allowed calls of the cell, or computes them by a recipe
-    that the text does not admit. So this comes when the outcomes of all allowed calls are in.
+    that the text does not admit. So this phase needs the outcomes of all allowed calls.
     """
     learn_support(state, [(call.refusing, call.judged) for call in state.open_calls if call.refusing is not None])
     recipes: dict[tuple[str, str], dict[str, Recipe]] = defaultdict(dict)

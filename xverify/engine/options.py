@@ -21,7 +21,7 @@ class Options:
     oracles: tuple[Oracle, ...]
 
     directory: Path
-    """Where the report, the scripts and the workers' files are written."""
+    """The folder for the report, the scripts and the workers' files."""
 
     run_id: str
 
@@ -34,16 +34,16 @@ class Options:
     """Seconds for the whole run."""
 
     cases: int | None = None
-    """How many cases to make, in place of the budget; the result then depends on the seed only."""
+    """The number of cases to make, instead of the budget. The result then depends on the seed only."""
 
     rules: Rules = field(default_factory=Rules)
     limits: Limits = field(default_factory=Limits)
 
     texts: tuple[Contract, ...] = ()
-    """The contracts as their documents define them, if ``contracts`` judge by a reference implementation instead."""
+    """The contracts by their documents, if ``contracts`` judge by a reference implementation instead."""
 
     worker: MakeWorker = Worker
     """Makes the worker of each implementation."""
 
     left_out: tuple[str, ...] = ()
-    """A sentence for each implementation or edition that the user wanted and the run leaves out or judges less fully."""
+    """A sentence for each implementation or edition that the run leaves out, or judges less fully, against the user's wish."""

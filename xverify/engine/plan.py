@@ -40,22 +40,22 @@ BATCH = 64
 """Calls that go to the workers together."""
 
 SURROUNDED_EACH = 4
-"""Calls in surroundings in each batch. Each costs an implementation as much as a hundred others, since it reads a graph."""
+"""The number of calls in surroundings in each batch. Each costs as much as 100 others, because of its graph."""
 
 SPOILED_EACH = 16
-"""Calls that break, or open, each clause in the deterministic part."""
+"""The number of calls that break, or open, each clause in the deterministic part."""
 
 POOL = 300
-"""Small calls of an edition that are tried for each clause."""
+"""The number of small calls of an edition that are tried for each clause."""
 
 EXAMPLES = 200
 """Hypothesis examples in a round."""
 
 MOST_LEFT = 4
-"""Readings that the probes do not exclude whose distance from the first reading Hypothesis maximises."""
+"""The number of readings, among those that the probes do not exclude, whose distance Hypothesis maximises."""
 
 SEEDS_EACH = 5
-"""Calls for each structure that Hypothesis draws: drawing costs more than building."""
+"""The number of calls for each structure that Hypothesis draws: drawing costs more than building."""
 
 
 def derived_seed(run_seed: int, *parts: object) -> int:
@@ -69,7 +69,7 @@ def derived_seed(run_seed: int, *parts: object) -> int:
 
 
 def batches(contract: Contract, run_seed: int, surrounded: bool = False) -> Iterator[list[Case]]:
-    """Make the batches of a sweep, without end; the same for the same contract and seed.
+    """Make the batches of a sweep, without end. Equal contracts and seeds give equal batches.
 
     Args:
         surrounded: True to add calls in surroundings to each batch.
@@ -135,8 +135,8 @@ def structure_cases(
     """Make one call of each structure.
 
     Args:
-        name: The begin of the calls' origins.
-        at_once: How many cases are made together.
+        name: The prefix of the calls' origins.
+        at_once: The number of cases that are made together.
     """
     number = 0
     while chunk := list(islice(walked, at_once)):
@@ -151,7 +151,7 @@ def spoiled_cases(
 
     Args:
         within: The edition with a narrower domain that those calls belong to.
-        each: Ways for each clause at most.
+        each: The largest number of ways for each clause.
     """
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
@@ -169,7 +169,7 @@ def spoiled_cases(
 
 
 def _various(calls: list[Call]) -> list[Call]:
-    """Sort calls so that the first of each way come first."""
+    """Sort calls so that the first call of each way comes first."""
     ways: set[tuple[object, ...]] = set()
     first: list[Call] = []
     others: list[Call] = []
@@ -183,8 +183,8 @@ def _various(calls: list[Call]) -> list[Call]:
 def _way(call: Call) -> tuple[object, ...]:
     """The properties that distinguish ways of breaking a clause.
 
-    Attributes, the distance of an axis from the nearest valid one, and for each tensor its rank (0, 1 or more) and size (0, 1
-    or more): implementations often take a single element for any number of them.
+    These are the attributes, the distance of an axis from the nearest valid one, and for each tensor its rank (0, 1 or more) and
+    size (0, 1 or more). Implementations often take a single element for any number of them.
     """
     rank = len(call.data.shape)
     axis = int(call.attributes.get("axis", 0))
@@ -195,7 +195,7 @@ def _way(call: Call) -> tuple[object, ...]:
 
 
 def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:
-    """Make the calls of one round of Hypothesis; no call fails, since none is answered while it runs."""
+    """Make the calls of one round of Hypothesis. No call fails, because none is answered while it runs."""
     made: list[Case] = []
     kinds = (
         ["valid"] * 12 + ["invalid"] * (2 if breakable(contract) else 0) + ["unspecified"] * bool(openable(contract))
@@ -232,9 +232,9 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[C
 
 
 def _distance(contract: Contract, call: Call, legal: Legal) -> float:
-    """log2 of the largest distance in ULP from the first reading.
+    """log2 of the largest distance in ULP between the first reading and another.
 
-    Over the readings that the cell's probes do not exclude.
+    The others are the readings that the cell's probes do not exclude.
     """
     first = legal.distinct[0]
     if not first.size:
@@ -245,7 +245,7 @@ def _distance(contract: Contract, call: Call, legal: Legal) -> float:
 
 
 def _not_excluded(contract: Contract, call: Call) -> Iterator[NDArray[Any]]:
-    """Results of the readings that the probes of the call's types do not tell from an admitted one."""
+    """Results of the readings that the probes of the call's types do not distinguish from an admitted one."""
     readings = contract.readings(call)
     if contract.domain.family == "range" or not all(isinstance(reading, Stepwise) for reading in readings):
         return

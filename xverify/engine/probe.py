@@ -38,7 +38,11 @@ class Support:
 
 
 def probe(worker: Worker, contract: Contract) -> Support:
-    """Send the simplest call of every cell of an edition. Raises WorkerFailedError if the worker is lost."""
+    """Send the simplest call of every cell of an edition.
+
+    Raises:
+        WorkerFailedError: The worker is lost.
+    """
     cells: Sequence[Cell] = list(
         dict.fromkeys(contract.cell(build(contract, structure)) for structure in cell_structures(contract))
     )

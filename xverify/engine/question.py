@@ -1,4 +1,7 @@
-"""The call of one value that a user asks about. Types and operands that the user left out are assumed."""
+"""The call of one value that a user wants explained.
+
+Types and operands that the user left out are assumed.
+"""
 
 from __future__ import annotations
 

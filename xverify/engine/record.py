@@ -1,4 +1,4 @@
-"""Discrepancies and faults enter the state of a run here, and become events."""
+"""Entry of discrepancies and faults into the state of a run, which makes them events."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def record(
     """Fold a discrepancy into the findings of a run.
 
     Args:
-        outcome: What the subject gave for the call.
+        outcome: The subject's outcome for the call.
         reference: The implementation that the subject is compared with, if there is one.
-        cases: How many calls show the discrepancy.
+        cases: The number of calls that show the discrepancy.
         samples: Kept calls of the cell, by which a ledger recognises a known finding.
 
     Returns:
-        What the run's rules know of the discrepancy.
+        The standing that the run's rules give the discrepancy.
     """
     standing = state.options.rules.standing(discrepancy, judged, samples)
     is_new = state.findings.add(

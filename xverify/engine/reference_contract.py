@@ -16,7 +16,7 @@ from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS
 
 BEYOND = "beyond the text"
-"""The variant of cells for calls that the text does not allow and the reference answers all the same."""
+"""The variant of cells for calls that the text does not allow but the reference answers."""
 
 OutcomeOf = Callable[[Call], Outcome]
 """outcome_of(call): the outcome of the reference."""

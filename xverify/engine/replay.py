@@ -1,4 +1,4 @@
-"""A finding or a call run again: is it FIXED, is it there STILL, or has it CHANGED?"""
+"""Replay of a finding or a call: is it FIXED, is it there STILL, or has it CHANGED?"""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from xverify.verify.verdicts import judge
 from xverify.workers.worker import Worker
 
 AskAny = Callable[[Subject, Call], Outcome]
-"""ask(implementation, call): the outcome, from any implementation by its name."""
+"""ask(implementation, call) returns the outcome of any implementation, by its name."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Replayed:
     summary: str
 
     got: str = ""
-    """What the implementation gives now, in a few words."""
+    """The present result of the implementation, in a few words."""
 
     id: str = ""
     """The finding, or the kernel of a call; "" for parts of a certificate."""
 
     @property
     def sentence(self) -> str:
-        """The summary, and of what it is."""
+        """The summary after the id that it belongs to."""
         return f"{self.id}: {self.summary}" if self.id else self.summary
 
 
@@ -63,13 +63,13 @@ class Terms:
     keep_subnormals: bool = True
 
     like: Oracle | None = None
-    """An implementation whose answers stand for the text."""
+    """The implementation whose answers replace the text."""
 
     def contract(self, identity: str, own: Sequence[Contract], ask: AskAny) -> Contract:
         """The edition on these terms.
 
         Args:
-            own: Editions of the user's, beside the built-in ones.
+            own: Editions of the user, in addition to the built-in ones.
         """
         text = _contract(identity, own)
         if self.like is None:
@@ -89,11 +89,11 @@ def _contract(identity: str, own: Sequence[Contract]) -> Contract:
 def asking(
     directory: Path, kernel: Oracle | None = None, others: Sequence[Oracle] = (), say: Say = unsaid
 ) -> Iterator[AskAny]:
-    """A function that gets outcomes from any implementation. Each worker starts when it is first needed.
+    """Return a function that gets outcomes from any implementation. Each worker starts when first needed.
 
     Args:
         directory: Where the workers keep their files.
-        kernel: A kernel of the user's. It replaces an implementation of the same name.
+        kernel: A kernel of the user. It replaces an implementation of the same name.
         others: Implementations of another Python or with an option.
         say: Called with a sentence when the environment of another version has to be made.
     """
@@ -119,7 +119,7 @@ def asking(
 def _of_version(name: str, say: Say) -> Oracle:
     """An implementation at a version that is not installed here.
 
-    One that a report names by a path does not run for that.
+    An implementation that a report names by a path is refused.
     """
     parts = naming.parse_or_none(name)
     if parts is None or parts.name not in all_oracles():
@@ -144,9 +144,9 @@ def replay_entries(
     """Run findings of a report again, on the terms of its gate if it is a gate's.
 
     Args:
-        entries: The findings as they stand in the report.
-        path: The report's file; large calls lie beside it.
-        files: Files with editions of the user's.
+        entries: The findings of the report.
+        path: The report's file; large calls lie in its folder.
+        files: Files with editions of the user.
         target: The kernel that the user named.
         say: Called with a sentence when something takes long.
 
@@ -168,13 +168,17 @@ def replay_entries(
 
 
 def _require_in_house(kernel: str) -> None:
-    """A user's kernel runs only when the user names it."""
+    """Refuse a user's kernel, which runs only when the user names it."""
     if kernel not in all_oracles():
         raise UsageError(f"the kernel {kernel} is run only when it is named: add --kernel TARGET")
 
 
 def finding_from_report(entry: Mapping[str, Any], directory: Path) -> Finding:
-    """Read a finding of a report whose files are in ``directory``. Raises DamagedFileError."""
+    """Read a finding of a report whose files are in ``directory``.
+
+    Raises:
+        DamagedFileError: The finding or a file of it is damaged.
+    """
     if entry.get("witness") is None:
         raise DamagedFileError(
             f"{entry.get('id')} has no witness: it is a finding on a text alone, with nothing to run"
@@ -211,7 +215,7 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
     """Run a finding's witness again and judge it.
 
     Args:
-        own: Editions of the user's, beside the built-in ones.
+        own: Editions of the user, in addition to the built-in ones.
 
     Raises:
         UnableError, DocumentError, WorkerFailedError: The witness cannot be run or judged here.
@@ -271,7 +275,7 @@ def replay_call(
     Args:
         path: The path of the kernel that the call takes.
         own: Editions that the user named; the first one judges the call.
-        was: VERDICT or VERDICT:READINGS of the finding on the call. Without it anything that is wrong is there STILL.
+        was: VERDICT or VERDICT:READINGS of the finding on the call. Without it, any fault counts as STILL there.
 
     Raises:
         UsageError: The line is no call of the edition.

@@ -11,7 +11,7 @@ from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
 
 StandingOf = Callable[[Discrepancy, Judged, Sequence[Sample]], Standing]
-"""standing(discrepancy, judged call, kept calls of its cell): what the ledger knows of the discrepancy."""
+"""standing(discrepancy, judged call, kept calls of its cell) returns the discrepancy's standing in the ledger."""
 
 
 def always_new(discrepancy: Discrepancy, judged: Judged, samples: Sequence[Sample]) -> Standing:
@@ -24,13 +24,13 @@ class Rules:
     """The rules of a run. The defaults are a sweep's."""
 
     every_call: bool = False
-    """A refused allowed call is a finding also where the whole cell is refused."""
+    """A refused allowed call is a finding even if the whole cell is refused."""
 
     on_texts: bool = True
     """Calls are compared under rival editions, to find conflicts between documents."""
 
     characterise: bool = True
-    """Readings that give all values are searched also for cells without a fault."""
+    """The readings that give all values are also searched for cells without a fault."""
 
     repeat_each: int = 40
     """One call in this many is sent again at the end of its batch."""
@@ -41,7 +41,7 @@ class Rules:
     standing: StandingOf = always_new
 
     might_be_known: Callable[[Judged], bool] = lambda judged: False
-    """might_be_known(judged call): coarser than ``standing``, for faults that are attributed only when a run concludes."""
+    """might_be_known(judged call): coarser than ``standing``, for faults whose attribution comes when a run concludes."""
 
     learn: Callable[[Call, Subject, Outcome], None] = lambda call, subject, outcome: None
     """learn(call, subject, outcome): called with every outcome before it is judged."""

@@ -1,4 +1,4 @@
-"""Names that a user types, resolved: contracts, implementations, budgets, runs.
+"""Resolution of names that a user types: contracts, implementations, budgets, runs.
 
 Each error is one sentence.
 """
@@ -26,10 +26,10 @@ from xverify.oracles.plugin import PATHS, TargetError, plugin
 from xverify.oracles.protocol import Oracle
 
 RUNS = Path("reports", "runs")
-"""Where runs are written, below the current directory."""
+"""The folder of runs, below the current directory."""
 
 LEDGER = Path("reports", "ledger.toml")
-"""Where known findings are kept, below the current directory."""
+"""The file of accepted findings, below the current directory."""
 
 KERNEL = "xverify-numpy"
 """The kernel under test by default."""
@@ -64,7 +64,8 @@ def is_file(pattern: str) -> bool:
 def contracts_of_file(path: str) -> tuple[Contract, ...]:
     """Run a Python file and return the editions that it defines.
 
-    Raises UsageError with the first error in it.
+    Raises:
+        UsageError: The file has an error; the message holds the first one.
     """
     try:
         return contracts.from_file(Path(path))
@@ -75,7 +76,8 @@ def contracts_of_file(path: str) -> tuple[Contract, ...]:
 def contract_named(pattern: str) -> Contract:
     """The only edition that an id, a pattern or a file names.
 
-    Raises UsageError if it names none or several.
+    Raises:
+        UsageError: It names none or several.
     """
     named, _ = contracts_named([pattern])
     if len(named) > 1:
@@ -136,7 +138,11 @@ def oracles_named(
 
 
 def kernel_named(target: str) -> Oracle:
-    """The kernel under test: an in-house one by its name, or a user's by its TARGET. Raises UsageError."""
+    """The kernel under test: an in-house one by its name, or a user's by its TARGET.
+
+    Raises:
+        UsageError: The target names no kernel.
+    """
     kernels = {name: oracle for name, oracle in all_oracles().items() if oracle.role == "kernel"}
     name, colon, option = target.partition(":")
     try:
@@ -150,7 +156,7 @@ def kernel_named(target: str) -> Oracle:
 
 
 def kernel_under_test(target: str, strict: bool = False) -> Oracle:
-    """A kernel for the gate. An in-house one is watched as a user's is.
+    """A kernel for the gate. An in-house one gets the same checks as a user's.
 
     Args:
         strict: NotImplementedError is a refusal like any other.
@@ -181,7 +187,11 @@ def taken_by(kernel: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contrac
 
 
 def day(text: str, today: date) -> date:
-    """Parse a day such as 2027-02-21, or a number of days from today such as 90d. Raises UsageError."""
+    """Parse a day such as 2027-02-21, or a number of days from today such as 90d.
+
+    Raises:
+        UsageError: The text is neither.
+    """
     try:
         if days := re.fullmatch(r"(\d{1,5})d", text.strip()):
             return today + timedelta(days=int(days[1]))
@@ -240,7 +250,11 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
 
 
 def seconds(text: str) -> float:
-    """Parse a budget such as 60s, 5m, 1.5h, or plain seconds. Raises UsageError."""
+    """Parse a budget such as 60s, 5m, 1.5h, or plain seconds.
+
+    Raises:
+        UsageError: The text is no duration.
+    """
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
     if not parts or float(parts[1]) <= 0:
         raise UsageError(f"a time is a number above zero, such as 60s, 5m or 1h, not {text!r}")
@@ -248,7 +262,11 @@ def seconds(text: str) -> float:
 
 
 def writable(path: Path) -> Path:
-    """Make a directory if it does not exist. Raises UsageError if nothing can be written there."""
+    """Make a directory if it does not exist.
+
+    Raises:
+        UsageError: Nothing can be written there.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".write-{os.getpid()}"
@@ -260,7 +278,11 @@ def writable(path: Path) -> Path:
 
 
 def report_file(run: str | None, runs: Path = RUNS) -> Path:
-    """The report of a run by its id, its directory or its file; by default the newest. Raises UsageError."""
+    """The report of a run by its id, its directory or its file; by default the newest.
+
+    Raises:
+        UsageError: There is no such report.
+    """
     if run is None:
         reports = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime)
         if not reports:
@@ -290,7 +312,7 @@ def require_plain_name(name: str, option: str, where: str) -> None:
 
 
 _OPERANDS = {"linear": (("x", "scale"), ("zero_point",)), "range": (("input", "min_range", "max_range"), ())}
-"""By the family of an operator, the operands that a call must have, and those that it may have."""
+"""The operands that a call must have, and those that it may have, by the family of its operator."""
 
 
 def require_operands(call: Call, contract: Contract) -> None:
@@ -313,6 +335,6 @@ def require_operands(call: Call, contract: Contract) -> None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """The nearest of the names, as a question in brackets; "" if none is near."""
+    """The nearest of the names, as a question in brackets; "" if none is similar."""
     near = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -1,4 +1,4 @@
-"""Phase: shrink the witness of each finding, then ask the other implementations about it."""
+"""Phase: shrink the witness of each finding, then send it to the other implementations."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _URGENCY = (
     "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "crash", "hang", "ambiguity",
     "memory", "nondeterministic",
 )  # fmt: skip
-"""Verdicts in the order in which their witnesses are shrunk, since the time may end."""
+"""Verdicts in the order in which their witnesses are shrunk; the time may end before the last."""
 
 REPORT_SECONDS = 3.0
-"""Seconds of the budget that are kept for asking the others about the witnesses and for writing."""
+"""Seconds of the budget for sending the witnesses to other implementations, and for writing."""
 
 
 def shrink_findings(state: RunState) -> None:
-    """Shrink within the rest of the budget; nothing after an interruption."""
+    """Shrink within the rest of the budget. After an interruption, do nothing."""
 
     def out_of_time() -> bool:
         timed = state.options.cases is None
@@ -42,7 +42,7 @@ def shrink_findings(state: RunState) -> None:
 
 
 def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
-    """Shrink every finding's witness while there is time, then ask the other implementations about it."""
+    """Shrink every witness while there is time, then send it to the other implementations."""
     findings = in_turn(state.findings.sorted())
     state.emit(ShrinkStarted(len(findings)))
     confirming = Confirming(state)
@@ -62,7 +62,7 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
 def in_turn(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings for shrinking.
 
-    New ones before known ones; one death of each implementation first, then by urgency.
+    New ones come before known ones. One death of each implementation comes first, then the order is by urgency.
     """
     first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
 
@@ -106,7 +106,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
 
 
 def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
-    """False for findings that appear by chance, cost a hang for each evaluation, or are on the text alone."""
+    """False for findings that appear by chance, need a hang for each evaluation, or are on the text alone."""
     by_chance = finding.key.verdict == "nondeterministic" and finding.reference is None
     if finding.call is None or by_chance or "hang" in changes.deaths(finding):
         return False

@@ -1,6 +1,6 @@
 """The data of one run.
 
-The phases are functions that take it; see `xverify.engine.sweep` for their list.
+The phases are functions that take it; `xverify.engine.sweep` lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHRINK_SHARE = 0.25
 """Share of the budget that is kept for shrinking."""
 
 FINAL_SHARE = 0.1
-"""Share of the budget for the questions that come after exploring: half for equivalences, half for telling readings apart."""
+"""Share of the budget for the two phases after exploring, half each: equivalences, and remaining readings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,9 @@ class OpenCall:
 
 @dataclass(eq=False)
 class VariantDifference:
-    """Calls of one cell on which a variant differs from the usual way.
+    """Calls of one cell on which a variant differs from the usual setting.
 
-    Their counts, and the smallest call with its outcome.
+    It holds their counts, and the smallest call with its outcome.
     """
 
     discrepancy: Discrepancy
@@ -80,7 +80,7 @@ class RunState:
     """Takes every event of the run."""
 
     timer: PhaseTimer
-    """Seconds of this process by purpose."""
+    """Seconds of this process, by purpose."""
 
     pool: WorkerPool
     """The implementations, each in its worker."""
@@ -103,10 +103,10 @@ class RunState:
     """Differences on calls that the text leaves open, until a phase concludes them."""
 
     readings: dict[str, dict[str, Reading]] = field(default_factory=dict)
-    """By contract, the readings that the edition admits for some cell that a call belonged to, by name."""
+    """The readings that an edition admits for some cell of the run, by contract and name."""
 
     support: dict[tuple[Subject, Cell], bool] = field(default_factory=dict)
-    """True where the simplest call of a cell was answered; only for cells of which that had to be asked."""
+    """True if the simplest call of a cell was answered. Only cells that had to be tested are here."""
 
     cases_by_phase: Counter[str] = field(default_factory=Counter)
     """Judged cases, by the phase of the plan that made them."""
@@ -115,13 +115,13 @@ class RunState:
     """Values in all judged calls."""
 
     clause_cases: Counter[str] = field(default_factory=Counter)
-    """By clause, the calls that put it to the test."""
+    """The number of calls that put a clause to the test, by clause."""
 
     clause_answers: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By clause and implementation, the calls that put it to the test and were treated in its sense."""
+    """The number of calls that put a clause to the test and whose outcome follows it, by clause and implementation."""
 
     spared_calls: Counter[str] = field(default_factory=Counter)
-    """By implementation and path, the calls that were not sent since similar ones had ended the process."""
+    """The number of calls that were not sent because similar ones had ended the process, by implementation and path."""
 
     unasked_calls: int = 0
     """Calls that were cancelled before they were answered."""

@@ -35,7 +35,7 @@ from xverify.verify.verdicts import compared, judge
 
 SCHEMA = "xverify.report/1"
 MOST_VALUES = 64
-"""Wrong values of a witness in the report at most."""
+"""The largest number of a witness's wrong values in the report."""
 
 _PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "onednn-cpu-gomp", "tensorflow-cpu", "execnet")
 
@@ -339,7 +339,7 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
 
 
 def describe(outcome: Outcome, most: int = 4) -> str:
-    """An outcome in a few words: the first values in decimal and hex, or how the call was refused."""
+    """An outcome in a few words: the first values in decimal and hex, or the refusal."""
     if outcome.tensor is None:
         return f"{outcome.kind}: {outcome.error}" if outcome.error else outcome.kind
     codes = [int(code) for code in outcome.tensor.codes.reshape(-1)[:most]]

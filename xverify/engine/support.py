@@ -21,7 +21,7 @@ def supports(state: RunState, subject: Subject, judged: Judged) -> bool:
 
 
 def learn_support(state: RunState, pairs: Sequence[tuple[Subject, Judged]]) -> None:
-    """Ask at once what `supports` would ask one by one."""
+    """Test at once all cells that `supports` would test one by one."""
     cells = [(subject, judged.contract.cell(judged.call)) for subject, judged in pairs]
     running = [pair for pair in cells if pair[0].name not in state.pool.failures]
     unknown = [pair for pair in running if pair not in state.support and not _answered(state, pair)]

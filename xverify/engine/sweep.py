@@ -38,7 +38,7 @@ class Phase:
     """The purpose under which the report counts its seconds; a phase without one counts the parts itself."""
 
     interruptible: bool = False
-    """True for a phase that ^C ends early. Once the run was interrupted, such a phase is left out."""
+    """True if ^C ends the phase early. After an interruption, such a phase is left out."""
 
 
 PHASES = (
@@ -56,8 +56,8 @@ PHASES = (
 def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     """Run a sweep, and write ``report.json`` into its directory.
 
-    Each finding is in ``findings.jsonl`` there before it is announced, so that a run that is killed leaves its findings. A run
-    that ^C interrupts reports what it has.
+    Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
+    A run that ^C interrupts reports what it has.
 
     Returns:
         The report as data.

@@ -1,6 +1,6 @@
 """Phase: differences between an implementation and its variants, which run with another setting.
 
-A variant gets every call that the usual way gets. It is not judged by any edition but only compared with the usual way, so that
+A variant gets every call that the usual setting gets. No edition judges it; it is only compared with the usual setting, so that
 nothing is reported twice.
 """
 
@@ -18,13 +18,13 @@ from xverify.verify.variants import differences
 from xverify.verify.verdicts import Judged
 
 REPETITIONS = 6
-"""How often the usual way is asked a call again before a difference is attributed to a setting."""
+"""The number of times that the usual setting repeats a call before a difference is attributed to another setting."""
 
 
 def compare(state: RunState, judged: Judged, outcomes: MutableMapping[Subject, Outcome]) -> None:
-    """Remove the variants' outcomes of one call, and record where one differs from the usual way.
+    """Remove the variants' outcomes of one call, and record where one differs from the usual setting.
 
-    Differing values are kept for `conclude_variants`, since the usual way may be nondeterministic.
+    Differing values are kept for `conclude_variants`, because the usual setting may be nondeterministic.
     """
     for subject in [subject for subject in outcomes if state.pool.oracles[subject.name].variant_of]:
         outcome, usual = outcomes.pop(subject), _usual(state, subject)
@@ -38,7 +38,7 @@ def compare(state: RunState, judged: Judged, outcomes: MutableMapping[Subject, O
 
 
 def note(state: RunState, discrepancy: Discrepancy, subject: Subject, judged: Judged, outcome: Outcome) -> None:
-    """Record that an implementation answered one call in two ways.
+    """Record that an implementation gave two outcomes for one call.
 
     For a variant, it is kept for `conclude_variants`.
     """
@@ -62,8 +62,8 @@ def _usual(state: RunState, subject: Subject) -> Subject:
 def conclude_variants(state: RunState) -> None:
     """Record the differences that a setting causes.
 
-    Where the usual way itself answers the call now so and now otherwise, that is recorded instead. Called when no batch is
-    under way.
+    If the usual setting itself gives different outcomes for the call, that is recorded instead. It runs when no batch is under
+    way.
     """
     ordered = sorted(state.variant_differences.items(), key=lambda item: (item[0][0].id(), str(item[0][1])))
     for _, kept in ordered:

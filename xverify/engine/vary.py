@@ -14,8 +14,11 @@ from xverify.oracles.protocol import Oracle, Setting
 from xverify.verify.variants import setting_of, with_setting, without_setting
 
 DIMENSIONS = ("isa", "threads", "denormals", "kernels")
-"""What can be varied: the instruction set, the threads for one call, the treatment of subnormal numbers, and the kernels where
-an implementation has several sets."""
+"""Dimensions of a setting.
+
+isa: the instruction set. threads: the threads for one call. denormals: the treatment of subnormal numbers. kernels: the set of
+kernels, where an implementation has several.
+"""
 
 
 def dimensions(listed: str) -> tuple[str, ...]:
@@ -46,9 +49,9 @@ def variants(oracles: Sequence[Oracle], wanted: Sequence[str]) -> tuple[tuple[Or
 
 
 def variant(oracle: Oracle, setting: Setting) -> Oracle:
-    """The implementation with that setting, judged by no edition.
+    """The implementation with that setting. No edition judges it.
 
-    It has the paths that every call takes, or the plain one.
+    It has the paths that every call takes, or the first path if there are none.
     """
     return replace(
         oracle,

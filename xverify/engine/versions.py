@@ -1,4 +1,4 @@
-"""A finding run with other versions of its implementation, and the versions that there are."""
+"""Runs of a finding with other versions of its implementation, and the choice of those versions."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from xverify.verify.changes import base_name
 from xverify.verify.findings import Finding
 
 MakeOracle = Callable[[str], Oracle]
-"""make(version): the implementation at that version. Raises EnvironmentFailedError."""
+"""make(version) returns the implementation at that version. It raises EnvironmentFailedError."""
 
 
 def implementation(finding: Finding) -> Oracle:
     """The implementation that a finding is about, without a version.
 
     Raises:
-        UsageError: The finding is on a document or a kernel, of which a registry offers no versions.
+        UsageError: The finding is on a document or a kernel, for which a registry offers no versions.
     """
     if finding.subject.role != "oracle":
         what = "documents" if finding.subject.role == "edition" else f"the kernel {finding.subject.name}"
@@ -45,7 +45,7 @@ def implementation(finding: Finding) -> Oracle:
 
 
 def making(oracle: Oracle, package: str, say: Say) -> MakeOracle:
-    """A function that makes the implementation at a version.
+    """Return a function that makes the implementation at a version.
 
     Args:
         package: Its distribution, or another distribution of the same implementation.
@@ -92,11 +92,11 @@ def _version(text: str) -> Version:
 
 
 def probing(finding: Finding, make: MakeOracle, directory: Path, own: Sequence[Contract], say: Say) -> Probe:
-    """A function that runs a finding with one version, in a worker of its own.
+    """Return a function that runs a finding with one version, in a worker of its own.
 
     Args:
         directory: Where the workers keep their files.
-        own: Editions of the user's.
+        own: Editions of the user.
         say: Called with a sentence before and after each trial.
     """
 

@@ -26,7 +26,7 @@ ALWAYS = ("numpy", "ml_dtypes")
 """Distributions that every worker imports."""
 
 OLD_NUMPY = "numpy<2"
-"""Wheels that were built before NumPy 2 do not always say that they need an older one."""
+"""The requirement of wheels built before NumPy 2, which do not always state that they need an older one."""
 
 _MARK = "environment.json"
 
@@ -47,7 +47,7 @@ def environment(distribution: str, version: str, say: Say, needs: Sequence[str] 
 
     Args:
         say: Called with a sentence when something takes long.
-        needs: Distributions that its worker imports beside it.
+        needs: Further distributions that its worker imports.
 
     Raises:
         EnvironmentFailedError: There is no such version, no wheel for a Python of this machine, no package index, or the
@@ -66,7 +66,7 @@ def environment(distribution: str, version: str, say: Say, needs: Sequence[str] 
 
 
 def directory() -> Path:
-    """Where environments are kept: below $XVERIFY_CACHE, $XDG_CACHE_HOME/xverify or ~/.cache/xverify."""
+    """The folder of environments: below $XVERIFY_CACHE, $XDG_CACHE_HOME/xverify or ~/.cache/xverify."""
     cache = os.environ.get("XVERIFY_CACHE")
     if not cache:
         cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "xverify")

@@ -1,4 +1,4 @@
-"""Pythons of this machine, and what uv or pip installs for them."""
+"""Pythons of this machine, and the packages that uv or pip installs for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from packaging.version import InvalidVersion, Version
 from xverify.core.errors import EnvironmentFailedError
 
 Say = Callable[[str], None]
-"""say(sentence): called when something takes long."""
+"""say(sentence) is called when something takes long."""
 
 
 def unsaid(sentence: str) -> None:
@@ -131,7 +131,11 @@ def _inspected(path: str) -> Interpreter | None:
 
 
 def interpreter(path: str) -> Interpreter:
-    """The Python at a path. Raises EnvironmentFailedError if it does not run."""
+    """The Python at a path.
+
+    Raises:
+        EnvironmentFailedError: It does not run.
+    """
     done = run([path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], ASK_SECONDS)
     if done.returncode:
         raise EnvironmentFailedError(f"{path} does not run as a Python: {last_line(done.stderr)}")
@@ -158,7 +162,7 @@ def version_in(python: str, distributions: Sequence[str]) -> str:
 
 @cache
 def uv_command() -> tuple[str, ...]:
-    """The command that calls uv, on PATH or beside this Python; () if there is none."""
+    """The command that calls uv, from PATH or from this Python's folder; () if there is none."""
     path = shutil.which("uv") or shutil.which("uv", path=os.path.dirname(sys.executable))
     return (path,) if path else ()
 
@@ -196,7 +200,11 @@ def offers(distribution: str, every: Sequence[Interpreter]) -> list[Offer]:
 
 
 def create(which: Interpreter, folder: Path) -> None:
-    """Make an empty virtual environment. Raises EnvironmentFailedError."""
+    """Make an empty virtual environment.
+
+    Raises:
+        EnvironmentFailedError: It cannot be made.
+    """
     if uv := uv_command():
         command = [*uv, "venv", "--quiet", "--python", which.path, str(folder)]
     else:
@@ -211,7 +219,8 @@ def create(which: Interpreter, folder: Path) -> None:
 def install(folder: Path, which: Interpreter, requirements: Sequence[str]) -> None:
     """Install into an environment.
 
-    Raises EnvironmentFailedError if the requirements cannot be installed together.
+    Raises:
+        EnvironmentFailedError: The requirements cannot be installed together.
     """
     python = str(folder / "bin" / "python")
     wheels = [f"--only-binary={re.split('[<=>]', requirement)[0]}" for requirement in requirements]
@@ -229,7 +238,11 @@ def install(folder: Path, which: Interpreter, requirements: Sequence[str]) -> No
 
 
 def imported(python: Path, distribution: str) -> tuple[dict[str, str] | None, str]:
-    """Import a distribution in its environment: the versions there; or None, and why it does not import."""
+    """Import a distribution in its environment.
+
+    Returns:
+        The versions there and ""; or None and the reason why it does not import.
+    """
     done = run([str(python), "-c", _IMPORT, distribution], IMPORT_SECONDS)
     if done.returncode or _OTHER_NUMPY in done.stderr:
         return None, last_line(done.stderr) or f"the process ended with status {done.returncode}"

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 FORM = "NAME[:OPTION][==VERSION | @PYTHON]"
-"""The form of a name, for example ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``,
-``onnxruntime@/path/to/python``."""
+"""The form of a name.
+
+Examples: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``, ``onnxruntime@/path/to/python``.
+"""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,11 @@ class Name:
 
 
 def parse(text: str) -> Name:
-    """Parse a name. Raises ValueError with a sentence."""
+    """Parse a name.
+
+    Raises:
+        ValueError: The text is no name; the message is one sentence.
+    """
     match = re.search("==|@", text)
     head, mark, rest = (text, "", "") if match is None else (text[: match.start()], match.group(), text[match.end() :])
     name, colon, option = head.partition(":")
@@ -42,7 +48,7 @@ def parse(text: str) -> Name:
 
 
 def parse_or_none(text: str) -> Name | None:
-    """Parse a name; None if the text is none."""
+    """Parse a name. Return None if the text is no name."""
     try:
         return parse(text)
     except ValueError:
@@ -50,7 +56,7 @@ def parse_or_none(text: str) -> Name | None:
 
 
 def same_version(first: str, second: str) -> bool:
-    """True if two versions are equal, as 1.17 and 1.17.0 are.
+    """True if two versions are equal, for example 1.17 and 1.17.0.
 
     A text that is no version equals only itself.
     """

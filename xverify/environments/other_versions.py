@@ -15,7 +15,7 @@ from xverify.environments.installers import Say
 from xverify.oracles.protocol import Oracle
 
 Moved = tuple[Oracle, Mapping[str, str]]
-"""An implementation in another environment; and by edition, the reason why that does not judge it there."""
+"""An implementation in another environment, and why some editions do not judge it there (reason by edition)."""
 
 
 def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
@@ -58,7 +58,7 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 
 def _judged_there(oracle: Oracle) -> Moved:
-    """The implementation, judged only by editions whose text its own package carries."""
+    """The implementation, judged only by editions whose text its own package contains."""
     reasons: dict[str, str] = {}
     carried: list[str] = []
     for identity in contracts.ids():

@@ -39,7 +39,7 @@ class Annotation:
     title: str
     message: str
     identity: str
-    """Name that is the same in every run that shows the same fault."""
+    """A name that is the same in every run with the same fault."""
     file: str = ""
     """Path as the user typed it, or ""."""
     line: int = 0

@@ -16,8 +16,17 @@ PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
 
 def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory: Memory, walked: bool) -> None:
-    """Add to a run's report what the gate makes of it: under "gate", and to each finding how it stands to the ledger and a line
-    that replays it."""
+    """Add the gate's decision to a run's report, in place.
+
+    The decision is under "gate". Each finding gets its standing in the ledger and a line that replays it.
+
+    Args:
+        result: The report as data.
+        run: The run that it describes.
+        options: Options of the gate.
+        memory: The ledger during the run.
+        walked: True if the whole walk was sent and answered.
+    """
     found = {finding.id: finding for finding in run.findings.sorted()}
     for entry in result["findings"]:
         finding = found[entry["id"]]
@@ -59,7 +68,7 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
 
 
 def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
-    """Why silence says nothing, in one sentence; "" when it does."""
+    """Why a run without failures proves nothing, in one sentence; "" if it does prove something."""
     for name, sentence in run.pool.failures.items():
         if name == options.kernel.name or options.like is not None:
             return sentence

@@ -90,7 +90,11 @@ class Examples:
     # -- asking -------------------------------------------------------------------------------------------
 
     def first(self, run: RunState) -> bool:
-        """Ask what failed before. Whether some of it still does: then the rest can wait. What no longer fails is forgotten."""
+        """Send the calls that failed before, and forget those that no longer fail.
+
+        Returns:
+            True if some call still fails. The gate then needs no other calls.
+        """
         fails = False
         for contract in run.options.contracts:
             for place, (kept, call) in enumerate(self._remembered(contract.id)):
@@ -103,7 +107,7 @@ class Examples:
         return fails
 
     def draw(self, run: RunState, limit: Limit) -> None:
-        """Have Hypothesis look for a call that fails, under each edition, as long as nothing has shown a fault."""
+        """Let Hypothesis look for a failing call under each edition, until something shows a fault."""
         texts = {text.id: text for text in run.options.texts or run.options.contracts}
         for contract in run.options.contracts:
             if run.fault_seen or limit() or Phase.generate not in self.profile.phases:
@@ -132,7 +136,11 @@ class Examples:
 
 
 def ask_fully(run: RunState, contract: Contract, call: Call, place: int = 0) -> None:
-    """Ask a call in every way that the gate has: on each path, and again when its batch is over. place: another for each call."""
+    """Send a call in every way that the gate has: on each path, and again after its batch.
+
+    Args:
+        place: A number that differs for each call.
+    """
     cases = numbered(iter([[Case(call, 0, "hypothesis")] * 2]), DRAWN + CYCLE * (place + 1) - 1)
     ask(run, {contract.id: cases}, lambda: bool(run.pool.failures))
 

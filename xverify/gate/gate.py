@@ -155,7 +155,11 @@ class _Answers:
 
 
 def _ask(run: RunState, options: GateOptions) -> bool:
-    """Ask everything, in order, while the budget lasts. Whether the whole walk was asked and answered."""
+    """Send all calls in order, while the budget lasts.
+
+    Returns:
+        True if the whole walk was sent and answered.
+    """
     walked, needed = False, {oracle.name for oracle in run.options.oracles}
 
     def limit() -> bool:
@@ -170,7 +174,7 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         ask(run, {name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
         walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
         walked = ask(run, walk, limit, patience=PATIENCE)
-        # Of a kernel that supports little the walk met little: the second is all about what it supports.
+        # If the kernel supports little, the walk tested little: the second walk has only supported calls.
         supported = {name: _supported(run, options, domains[name], name) for name in texts}
         again = {
             name: walk_batches(text, supported[name], options.seed, 1)
@@ -189,8 +193,10 @@ def _ask(run: RunState, options: GateOptions) -> bool:
 
 
 def _supported(run: RunState, options: GateOptions, domain: Domain, contract: str) -> Domain:
-    """The domain without the types and granularities of which the kernel answered no call and said of some that it has not
-    implemented them."""
+    """The domain without the types and granularities that the kernel does not implement.
+
+    The kernel answered no call with them, and reported at least one of those calls as not implemented.
+    """
     cells = [
         (cell, tally)
         for (subject, cell), tally in run.tally.cells.items()
@@ -219,7 +225,7 @@ def _out_of_shrinking(options: GateOptions, run: RunState, began: float) -> bool
 
 
 def nothing_more(run: RunState, limit: Limit) -> None:
-    """In place of what is drawn after the walk."""
+    """Draw no calls after the walk."""
 
 
 def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity: Sequence[str]) -> Domain:

@@ -80,7 +80,7 @@ class Entry:
     accepted: date
     """The day on which it was accepted."""
     owner: str = ""
-    """Who answers for it; "" for nobody."""
+    """The person responsible for it; "" for nobody."""
     expires: date | None = None
     """The first day on which the entry no longer counts; None for never."""
     finding: str = ""
@@ -111,7 +111,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class ObservedFinding:
-    """A finding of a run, as far as a ledger looks at it."""
+    """The properties of a run's finding that a ledger compares."""
 
     subject: str
     contract: str
@@ -130,10 +130,10 @@ def in_scope(entry: Entry, call_facts: Facts) -> bool:
 
 
 def same_kind(entry: Entry, finding: ObservedFinding) -> bool:
-    """True if the entry is about such findings, whatever the calls and whatever gives their values.
+    """True if the entry is about this kind of finding, for any calls and any recipes of the values.
 
     The detail of a finding about values is the name of its recipe, and its clause may follow from the recipe. Two such details
-    are not compared here, since `covers` compares the recipes.
+    are not compared here, because `covers` compares the recipes.
     """
     if entry.verdict != finding.verdict:
         return False
@@ -158,11 +158,11 @@ def covers(
     """Classify a finding on one call, or on one call of each cell, by one entry.
 
     Args:
-        entry: the entry.
-        finding: the finding.
-        call_facts: the call's `facts`.
-        today: the day of the run.
-        samples: the finding's judged calls, to compare the entry's region with; () to leave the region out.
+        entry: The entry.
+        finding: The finding.
+        call_facts: The call's `facts`.
+        today: The day of the run.
+        samples: The finding's judged calls, to compare the entry's region with; () to leave the region out.
 
     Returns:
         "known"; "expired"; "changed" if other recipes give the values; "outside" if the finding is of another kind or scope,
@@ -198,7 +198,11 @@ def stale(ledger: Ledger, seen_names: Collection[str]) -> tuple[Entry, ...]:
 
 
 def witness_call(entry: Entry) -> Call | None:
-    """The call that shows the finding; None if the entry holds none. Raises ValueError if it is damaged."""
+    """The call that shows the finding; None if the entry holds none.
+
+    Raises:
+        ValueError: The call is damaged.
+    """
     return call_from_line(entry.witness) if entry.witness else None
 
 
@@ -213,21 +217,21 @@ def entry_from_finding(
 ) -> Entry:
     """Make the entry of a report's finding, as narrow as the evidence.
 
-    Its scope is the cells in which the finding was seen, or any call if it was seen in none. It keeps the region only where no
-    single recipe gives all values, since the recipe says more.
+    Its scope is the cells in which the finding was seen, or any call if it was seen in none. It keeps the region only if no
+    single recipe gives all values, because the recipe says more.
 
     Args:
-        finding: an item of "findings" in ``report.json``.
-        reason: why it is accepted.
-        accepted: today.
-        owner: who answers for it.
-        expires: the first day on which the entry no longer counts.
-        name: the entry's name; the finding's id by default.
-        directory: the run's directory, which holds a witness that is too large for the report.
+        finding: An item of "findings" in ``report.json``.
+        reason: Why it is accepted.
+        accepted: Today.
+        owner: The person responsible for it.
+        expires: The first day on which the entry no longer counts.
+        name: The entry's name; the finding's id by default.
+        directory: The run's directory, which holds a witness that is too large for the report.
 
     Raises:
-        DamagedFileError: the witness's file is not the one that was written.
-        ValueError: the region is unknown.
+        DamagedFileError: The witness's file is not the one that was written.
+        ValueError: The region is unknown.
     """
     by = finding["attribution"]
     recipes = None if by is None else Recipes(by["reading"], by.get("elsewhere", {}).get("reading", ""))

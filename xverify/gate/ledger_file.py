@@ -41,7 +41,10 @@ FORMAT = 2
 _ENTRY_HEADER = re.compile(r"""[ \t]*\[\[[ \t]*["']?known["']?[ \t]*\]\]""")
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _MOST_LINES = 200
-"""Lines of an entry among which a mistake is located, which takes quadratic time. Beyond, the header's line is reported."""
+"""The longest entry, in lines, in which a mistake is located: that takes quadratic time.
+
+For a longer entry the line of its header is reported.
+"""
 
 _MOST_LOOKALIKES = 50
 """Lines inside a string that may look like headers. More of them count as a string that does not end."""
@@ -51,7 +54,7 @@ def read(path: Path) -> Ledger:
     """Read a ledger; a file that does not exist is an empty one.
 
     Raises:
-        DamagedFileError: the file is not a ledger. The message holds the path, the line and what is expected there.
+        DamagedFileError: The file is not a ledger. The message holds the path, the line and what is expected there.
     """
     return _ledger(path, _read_text(path)[0])
 
@@ -60,8 +63,8 @@ def accept(path: Path, entry: Entry) -> None:
     """Add an entry at the end of the file, which is created if it does not exist.
 
     Raises:
-        DamagedFileError: the file is not a ledger.
-        ValueError: another entry has the name, or a field holds what a ledger may not hold.
+        DamagedFileError: The file is not a ledger.
+        ValueError: Another entry has the name, or a field holds what a ledger may not hold.
     """
     text, newline = _read_text(path)
     ledger = _ledger(path, text)
@@ -82,11 +85,11 @@ def accept(path: Path, entry: Entry) -> None:
 
 
 def prune(path: Path, names: Collection[str]) -> None:
-    """Remove the entries of these names, each with the comment lines right above its header.
+    """Remove the entries with these names, each with the comment lines right above its header.
 
     Raises:
-        DamagedFileError: the file is not a ledger.
-        ValueError: no entry has one of the names.
+        DamagedFileError: The file is not a ledger.
+        ValueError: No entry has one of the names.
     """
     text, newline = _read_text(path)
     ledger = _ledger(path, text)
@@ -198,9 +201,9 @@ def _line(lines: list[str], start: int, keys: tuple[str, ...] | None) -> int:
     """The line, counted from 1, on which a field begins; 0 if it is not there.
 
     Args:
-        lines: the whole file.
-        start: the line, counted from 0, on which the search begins.
-        keys: the keys that lead to the field; None for the field that does not end.
+        lines: The whole file.
+        start: The line, counted from 0, on which the search begins.
+        keys: The keys that lead to the field; None for the field that does not end.
     """
     done = start
     for number in range(start + 1, min(len(lines), start + _MOST_LINES) + 1):
@@ -213,7 +216,7 @@ def _line(lines: list[str], start: int, keys: tuple[str, ...] | None) -> int:
 
 
 def _leads(value: object, keys: tuple[str, ...]) -> bool:
-    """True if the keys lead to a field, of the first table where there are several."""
+    """True if the keys lead to a field. Of several tables, the first counts."""
     for key in keys:
         table = value[0] if isinstance(value, list) and value else value
         if not isinstance(table, dict) or key not in table:
@@ -268,7 +271,7 @@ def _replace(path: Path, text: str, newline: str, expected: Ledger) -> None:
         raise ValueError(f"{path} would have {len(raw)} bytes; a ledger of more than {MOST_BYTES} is refused")
     if _ledger(path, text) != expected:
         raise ValueError(f"{path} is written in a way that xverify cannot change; change it by hand")
-    target = path.resolve()  # a link stays one
+    target = path.resolve()  # a symbolic link stays a link
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     with partial.open("wb") as file:
@@ -320,7 +323,7 @@ def _condition_to_toml(condition: Condition) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as a basic string of TOML, whose escapes are those of JSON but for one control character."""
+    """The text as a basic string of TOML. Its escapes are JSON's, except for one control character."""
     valid = text.encode("utf-8", "replace").decode()
     return json.dumps(valid, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -329,7 +332,11 @@ def _quoted(text: str) -> str:
 
 
 def entry_from_table(table: Table) -> Entry:
-    """The entry in a table. Raises WrongFieldError if a field is unknown, missing or wrong."""
+    """The entry in a table.
+
+    Raises:
+        WrongFieldError: A field is unknown, missing or wrong.
+    """
     check_names(table, _FIELDS, ())
     for name in _NEEDED:
         if name not in table:

@@ -17,7 +17,7 @@ SOON = 14
 """Days before its expiry from which an entry is highlighted."""
 
 MOST_WORDS = 8
-"""Words of one condition that are shown at most."""
+"""The largest number of words of one condition that are shown."""
 
 _LABEL = 11
 

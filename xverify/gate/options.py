@@ -59,7 +59,7 @@ class GateOptions:
     limits: Limits = field(default_factory=Limits)
 
     left_out: tuple[str, ...] = ()
-    """A sentence for each edition that was named and that the kernel is not held to."""
+    """A sentence for each named edition that the kernel is not held to."""
 
     worker: MakeWorker = Worker
     """Makes the worker of each implementation."""

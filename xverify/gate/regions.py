@@ -18,12 +18,12 @@ _OPERATORS = (">=", ">", "<=", "<", "=", "not")
 
 
 def region_from_name(text: str) -> Region:
-    """The region of a name, as a report gives it or as `region_to_text` writes it.
+    """The region of a name that a report gives or `region_to_text` writes.
 
-    Its counts of values are 0, since the name does not hold them.
+    Its counts of values are 0, because the name does not hold them.
 
     Raises:
-        ValueError: a term of the name is unknown.
+        ValueError: A term of the name is unknown.
     """
     if text in ("", EVERYWHERE, NOWHERE_SIMPLE):
         return ANYWHERE

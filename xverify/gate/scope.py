@@ -12,7 +12,7 @@ from xverify.core.call import BITS, LAYOUTS, Call, Tensor
 
 Fact = str | int | None
 Facts = Mapping[str, Fact]
-"""The facts of one call by the names of `FIELDS`: a word, "" if there is none, or a number, None if there is none."""
+"""The facts of one call by the names of `FIELDS`. A fact is a word ("" if absent) or a number (None if absent)."""
 
 
 @dataclass(frozen=True)

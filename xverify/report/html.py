@@ -68,7 +68,7 @@ class Decided:
     """PASS, FAIL or UNABLE."""
     tone: str
     sentence: str
-    """The rest of the decision, to be read after the kernel's name."""
+    """The rest of the decision; it follows the kernel's name."""
     besides: str
     """Reason why a failing gate could not do the rest of its work; empty if it did."""
     failing: list[Json]

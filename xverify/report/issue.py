@@ -454,7 +454,7 @@ class Case:
 
     @property
     def silent(self) -> str:
-        """The gap in the document where it says nothing; empty where it does."""
+        """The gap in the document if it says nothing; otherwise empty."""
         return str(self.clause["note"]) if self.clause is not None and not self.clause["text"] else ""
 
     @property

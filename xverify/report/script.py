@@ -1,8 +1,9 @@
-"""Stand-alone scripts that show one finding. They need NumPy and the implementation, and no installed xverify.
+"""Stand-alone scripts that show one finding.
 
-A script is a literal of plain data, the functions of `script_main`, and the source of the oracle that saw the finding:
-the definitions of `xverify.oracles` and `xverify.core` that its ``load`` reaches (`sources`). An implementation therefore
-has scripts without writing any code for them. Data goes in through ``repr`` only, so no text of a report can become code.
+A script needs NumPy and the implementation, and no installed xverify. It is a literal of plain data, the functions of
+`script_main`, and the source of the oracle that showed the finding: the definitions of `xverify.oracles` and `xverify.core`
+that its ``load`` reaches (`sources`). An implementation therefore has scripts without writing any code for them. Data goes in
+through ``repr`` only, so no text of a report can become code.
 """
 
 from __future__ import annotations
@@ -115,7 +116,12 @@ def scripts_of(report: Json) -> dict[str, str]:
 
 
 def script_for(finding: Json, clause: Json | None = None) -> str:
-    """The text of the script; ``clause`` is the report's entry of the finding's clause, to be quoted."""
+    """The text of the script.
+
+    Args:
+        finding: A finding of a report.
+        clause: The report's entry of the finding's clause, to be quoted.
+    """
     data = _data(finding, clause)
     literal = "FINDING: dict[str, Any] = " + pprint.pformat(data, width=110, sort_dicts=False)
     if summary.on_texts(finding):
@@ -126,7 +132,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
     needs = ", ".join(["NumPy", *(oracle.needs if oracle else ())])
     parts = [_HEAD % (needs, _TARGET_HEAD if target else "") + "\n" + literal, constants, *map(_text, _FUNCTIONS)]
     package = "xverify"
-    # The in-house kernels are imported: there the installed xverify is the implementation in question.
+    # The in-house kernels are imported, because there the installed xverify is the implementation.
     if oracle is None or oracle.distribution != "xverify":
         package = "standalone"
         loaded = data["oracle"] or {"module": "xverify.core.call", "load": "Call", "path": ""}
@@ -143,8 +149,11 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
 
 
 def implementation(subject: Mapping[str, Any]) -> str:
-    """The name of the oracle whose variant a finding's subject is: onnxruntime for onnxruntime:CPUExecutionProvider[threads=8].
-    A kernel of a user and an unknown implementation keep the whole name."""
+    """The name of the oracle behind a finding's subject, without option, setting and version.
+
+    It is onnxruntime for onnxruntime:CPUExecutionProvider[threads=8]. A kernel of a user and an unknown implementation keep the
+    whole name.
+    """
     name = str(subject["name"])
     first = re.split(r"[:@[]|==", name, maxsplit=1)[0]
     oracle = all_oracles().get(first)
@@ -152,13 +161,16 @@ def implementation(subject: Mapping[str, Any]) -> str:
 
 
 def oracle_of(subject: Mapping[str, Any]) -> Oracle | None:
-    """The oracle of a finding's subject, or the one that all kernels of users share. None for an unknown name."""
+    """The oracle of a finding's subject. None for an unknown name.
+
+    All kernels of users share one oracle.
+    """
     name = implementation(subject)
     return all_oracles().get(name, USERS if ":" in name else None)
 
 
 def environment(subject: Mapping[str, Any]) -> dict[str, str]:
-    """The variables of the setting in the name of a variant."""
+    """The environment variables that belong to the setting in a variant's name."""
     oracle = oracle_of(subject)
     settings = oracle.varies if oracle is not None else ()
     return dict(pair for one in settings if one.name == setting_of(subject["name"]) for pair in one.environment)
@@ -245,7 +257,7 @@ def _tensor(tensor: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A copy of only what a literal can spell: dicts, lists, strings, whole numbers, booleans and None."""
+    """A copy with only what a literal can spell: dicts, lists, strings, integers, booleans and None."""
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -268,19 +280,19 @@ class _Statement:
     """Names that it reads."""
 
     imports: tuple[tuple[str, str], ...]
-    """Modules of ours and their names that are imported inside it."""
+    """Modules of xverify, and their names, that are imported inside it."""
 
 
 @dataclass
 class _Module:
-    """A module, taken apart."""
+    """The parts of a module."""
 
     statements: list[_Statement] = field(default_factory=list)
     defined: dict[str, int] = field(default_factory=dict)
     """The index of the statement that defines a name."""
 
     ours: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Names imported from modules of ours: the module and the name there."""
+    """Names imported from modules of xverify: the module and the name there."""
 
     others: dict[str, str] = field(default_factory=dict)
     """Names imported from elsewhere: the text of the import."""
@@ -292,9 +304,11 @@ _GRAPHS = ("xverify.core.surroundings", "xverify.core.moves")
 
 @cache
 def sources(module: str, function: str, in_graph: bool = True) -> Mapping[str, str]:
-    """The definitions that a function of a module reaches in xverify's core and oracles, as source text by module.
+    """The source text, by module, of all definitions of xverify that a function reaches.
 
     Args:
+        module: A module of `xverify.oracles`.
+        function: The name of a function in it.
         in_graph: False leaves out what only calls inside a graph need.
     """
     kept: dict[str, set[int]] = {}
@@ -321,7 +335,7 @@ def sources(module: str, function: str, in_graph: bool = True) -> Mapping[str, s
 
 
 def _joined(module: _Module, kept: set[int], imported: set[str]) -> str:
-    """The source of a module that has some statements only, and what they import."""
+    """The source of a module with only some of its statements, and with their imports."""
     used = frozenset().union(*(module.statements[index].uses for index in kept))
     lines = sorted({text for name, text in module.others.items() if name in used})
     by_module: dict[str, list[str]] = {}
@@ -335,14 +349,14 @@ def _joined(module: _Module, kept: set[int], imported: set[str]) -> str:
 
 @cache
 def _parsed(name: str) -> _Module:
-    """Take a module of ours apart."""
+    """Parse a module of xverify into its parts."""
     text = inspect.getsource(importlib.import_module(name))
     lines, module, end = text.splitlines(), _Module(), 0
     for node in ast.parse(text).body:
         start, end = end, node.end_lineno or 0
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             _note_import(node, module)
-        elif isinstance(node, ast.Expr):  # a docstring, of the module or of the name above
+        elif isinstance(node, ast.Expr):  # a docstring of the module, or of the name above it
             if module.statements:
                 last = module.statements[-1]
                 module.statements[-1] = _Statement(
@@ -381,7 +395,7 @@ def _imports_inside(node: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _standalone(text: str) -> str:
-    """Source text under another package's name, since a kernel under test may import xverify itself."""
+    """The source text under another package's name, because a kernel under test may import xverify itself."""
     return re.sub(r"\bxverify\.(core|oracles)\b", r"standalone.\1", text)
 
 

@@ -1,6 +1,6 @@
-"""The functions that every reproduction script contains; `xverify.report.script` copies their source.
+"""Functions that every reproduction script contains; `xverify.report.script` copies their source.
 
-They use what the head of a script imports, and no syntax newer than Python 3.8's. Here only tests run them.
+They use what the head of a script imports, and no syntax newer than Python 3.8's. In this module only tests run them.
 """
 
 # ruff: noqa: B905, UP031, UP033
@@ -22,18 +22,21 @@ import numpy as np
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype, decode_call
 
 FINDING: dict[str, Any] = {}
-"""The finding, as plain data: a script begins with it."""
+"""The finding, as plain data. A script begins with it."""
 
 FRACTION_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
 LIMIT_SECONDS = 60
-"""Time that a call may take before it counts as a hang."""
+"""Seconds after which a call counts as a hang."""
 
 REPEAT_SECONDS = 20
-"""Time that repetitions of a call may take."""
+"""Seconds for all repetitions of a call."""
 
 RETURNED = 40
-"""Added to the exit status of a child whose call returned: any other status is one that the call ended it with."""
+"""A child whose call returned exits with this plus its result.
+
+Any other exit status comes from the call itself.
+"""
 
 
 def introduce(finding: dict[str, Any], call: Call) -> None:
@@ -93,7 +96,10 @@ def read_codes(tensor: dict[str, Any]) -> Any:
 
 
 def kernel_file(name: str) -> str:
-    """The file of a target such as kernels.py:function: the script's argument, or one of that name here or beside it."""
+    """The path of the file that defines a kernel.
+
+    It is the script's argument, or a file of that name in the current folder or the script's.
+    """
     base = os.path.basename(name.rpartition(":")[0])
     paths = [argument for argument in sys.argv[1:] if argument != "--child"]
     for path in paths or [base, os.path.join(os.path.dirname(os.path.abspath(__file__)), base)]:
@@ -104,7 +110,11 @@ def kernel_file(name: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def load() -> Any:
-    """Load the implementation: a function of a call and a path. ImportError with the reason if that fails."""
+    """Load the implementation, and return a function of a call and a path.
+
+    Raises:
+        ImportError: It cannot be loaded; the message says why.
+    """
     oracle, name = FINDING["oracle"], FINDING["subject"]["name"]
     if oracle is None:
         raise ImportError("this script does not know how to call %s; the call is above" % name)
@@ -138,7 +148,7 @@ def attempt(call: Call) -> Outcome:
 
 
 def repeated(call: Call, number: int) -> Any:
-    """Make the call so many times, in limited time."""
+    """Make the call this number of times, in limited time."""
     end = time.monotonic() + REPEAT_SECONDS
     for _ in range(number):
         if time.monotonic() < end:
@@ -146,7 +156,7 @@ def repeated(call: Call, number: int) -> Any:
 
 
 def canonical(dtype: str, code: int) -> int:
-    """The code, with every NaN the same: any NaN equals any NaN, while -0 and +0 differ."""
+    """The code, with one code for all NaNs. -0 and +0 stay different."""
     if dtype in FRACTION_BITS:
         magnitude = (1 << (BITS[dtype] - 1)) - 1
         infinity = magnitude >> FRACTION_BITS[dtype] << FRACTION_BITS[dtype]
@@ -170,7 +180,7 @@ def listed(tensor: Tensor, most: int = 8) -> str:
 
 
 def compare(finding: dict[str, Any], tensor: Tensor) -> int:
-    """1 while a value that was wrong still is, or while the values are those of the finding."""
+    """Return 1 while a wrong value is still wrong, or while the values are those of the finding."""
     dtype, codes = tensor.dtype, tensor.codes
     got = finding["got"] and finding["got"]["tensor"]
     if got and (dtype, list(codes.shape)) != (got["dtype"], got["shape"]):
@@ -203,7 +213,7 @@ def compare(finding: dict[str, Any], tensor: Tensor) -> int:
 
 
 def in_child() -> int:
-    """Make the call in another process and print how that ended: 1 when it dies or does not return."""
+    """Make the call in another process. Return 1 if that process dies or does not return."""
     import signal
     import tempfile
 
@@ -230,7 +240,7 @@ def in_child() -> int:
 
 
 def conclude(finding: dict[str, Any], call: Call) -> int:
-    """Make the call, print the outcome and decide whether the discrepancy is there."""
+    """Make the call, print the outcome, and return 1 if the discrepancy is still there."""
     verdict = finding["verdict"]
     earlier = finding["got"]["kind"] if finding["got"] else "tensor"
     notes: list[str] = finding["got"]["notes"] if finding["got"] else []
@@ -283,7 +293,7 @@ def main(finding: dict[str, Any]) -> int:
         print(result.get(status, "cannot be told here") + why)
     if child:
         sys.stdout.flush()
-        os._exit(RETURNED + status)  # what is torn down afterwards is not the call
+        os._exit(RETURNED + status)  # a crash at exit would not come from the call
     return status
 
 

@@ -1,8 +1,8 @@
-"""The shortest script that shows a finding, for a maintainer: the framework's own calls on the witness, and prints.
+"""The shortest script that shows a finding, for a maintainer who reads it in an issue.
 
-Where `script` decides whether a discrepancy is still there, this makes twenty lines to be read in an issue. The
-implementation's module writes the lines that make the call (`xverify.oracles.short_form`). Nothing from a report becomes
-code but numbers that were parsed, names that were looked up, and ``repr`` of attributes.
+`script` decides if a discrepancy is still there. This module makes about twenty lines: the framework's own calls on the
+witness, and prints. The implementation's module writes the lines that make the call (`xverify.oracles.short_form`). Only
+three things from a report become code: parsed numbers, names that were looked up, and ``repr`` of attributes.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from xverify.report.summary import Json
 from xverify.verify.variants import setting_of
 
 MOST_PLACES = 4
-"""Elements of a result that a script prints one by one."""
+"""The number of result elements that a script prints one by one."""
 
 MOST_SPELLED = 300
-"""Values of a tensor that are spelled out: one of every code of a byte, and a few; more are compressed."""
+"""The largest tensor that is spelled out: every code of a byte, and a few more. Larger ones are compressed."""
 
 _ONNX_ROLES = ("x", "scale", "zero_point")
 _RANGE_ROLES = ("input", "min_range", "max_range")
@@ -39,8 +39,8 @@ _RANGE_ROLES = ("input", "min_range", "max_range")
 def short_script(finding: Json) -> str | None:
     """The script's text, or None if there is none.
 
-    There is none for a text alone, an implementation that writes no short form, one that is run in two ways or by an
-    environment variable, and a witness whose values are in a file.
+    There is none for a finding on a text alone, for an implementation without a short form, for a comparison of two ways or of
+    an environment variable, and for a witness whose values are in a file.
     """
     subject = finding["subject"]
     if setting_of(subject["name"]) and (finding["verdict"] == "nondeterministic" or environment(subject)):
@@ -72,7 +72,10 @@ def short_script(finding: Json) -> str | None:
 
 
 def read_witness(finding: Json) -> ShortCall | None:
-    """The call of a finding's witness. None for a text alone, and for a witness whose values are in a file."""
+    """The call of a finding's witness.
+
+    None for a finding on a text alone, and for a witness whose values are in a file.
+    """
     witness, subject = finding["witness"], finding["subject"]
     if witness is None or subject["role"] == "edition":
         return None
@@ -104,8 +107,10 @@ def read_witness(finding: Json) -> ShortCall | None:
 
 
 def _graph_of_witness(call: Json) -> tuple[Call, Graph] | None:
-    """A witness in its surroundings. None when it stands alone, has values in a file, is damaged, or in a graph that
-    cannot be made."""
+    """A witness in its surroundings.
+
+    None if it stands alone, has values in a file, is damaged, or is in a graph that cannot be made.
+    """
     if not call.get("around") or not all("hex" in tensor for tensor in call["tensors"].values()):
         return None
     try:
@@ -156,7 +161,7 @@ def _index_in_graph(call: ShortCall, index: list[int]) -> list[int]:
 
 
 def _comment(text: str) -> str:
-    """Text that stays a comment."""
+    """The text as comment lines, so that none of it becomes code."""
     return "".join(character for character in text if character.isprintable())[:400]
 
 
@@ -177,7 +182,7 @@ def _watched(call: ShortCall, form: ShortForm) -> list[str]:
 
 
 def operand(name: str, tensor: Tensor, copied: bool = False) -> list[str]:
-    """Lines that assign a tensor to a variable, with its very bits and its layout in memory.
+    """Lines that assign a tensor to a variable, with exactly its bits and its layout in memory.
 
     Args:
         copied: True if the layout does not matter.
@@ -218,7 +223,7 @@ def _assigned(name: str, tensor: Tensor) -> list[str]:
 
 
 def _decimals(tensor: Tensor) -> list[str] | None:
-    """The values in decimal, or None where that does not give back the very bits (of a NaN, for example)."""
+    """The values in decimal, or None if decimals lose bits (those of a NaN, for example)."""
     codes = [int(code) for code in tensor.codes.reshape(-1)]
     texts = [decimal(tensor.dtype, code) for code in codes]
     if not tensor.dtype.startswith("float"):
@@ -231,7 +236,7 @@ def _decimals(tensor: Tensor) -> list[str] | None:
 
 
 def _laid_out(name: str, tensor: Tensor) -> list[str]:
-    """The line that lays a tensor out in memory where NumPy does it otherwise."""
+    """The line that gives a tensor its layout in memory, if that is not NumPy's own."""
     constant = constant_axes(tensor.codes)
     if tensor.layout == "broadcast" and not any(constant):
         return []

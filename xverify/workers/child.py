@@ -1,6 +1,6 @@
-"""The worker's side: loads one oracle and answers batches of calls until its parent ends.
+"""The worker's side: it loads one oracle and answers batches of calls until its parent ends.
 
-Runs in a process of its own, perhaps under another Python, which `xverify.workers.worker` starts over execnet. It imports
+It runs in a process of its own, which may be another Python; `xverify.workers.worker` starts it over execnet. It imports
 only the standard library, NumPy, `xverify.core.call`, `xverify.oracles` and the fork server; an oracle may import more.
 
 Messages to the worker: (ids, parcel, options of each call). Messages from it: ("ready", versions), ("failed", sentence), and
@@ -29,20 +29,22 @@ from xverify.oracles.protocol import Loaded, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
 FILE_LIMIT = 256 << 20
-"""Bytes of a file of a worker at most: a flood of output ends the process and does not fill the disk."""
+"""The largest file of a worker, in bytes. A flood of output ends the process and does not fill the disk."""
 
 IN_MESSAGE = 8 << 10
-"""Bytes of a parcel that travels in a message; larger ones travel in a file.
+"""The largest parcel, in bytes, that travels in a message. Larger ones travel in a file.
 
-The pipe holds 64 KiB, so a parent that writes little never blocks on a worker that does not read."""
+The pipe holds 64 KiB, so a parent that writes little never blocks on a worker that does not read.
+"""
 
 FLUSH_SECONDS = 0.02
-"""Seconds after which answers are sent also in the middle of a batch, so that few are lost in a crash."""
+"""Seconds after which answers are sent before a batch is complete, so that a crash loses few."""
 
 PATIENCE = 15.0
-"""Seconds past the timeout of a call after which the worker ends itself, since its parent must be gone.
+"""Seconds past the timeout of a call after which the worker ends itself, because its parent must be gone.
 
-A thread that needs no interpreter lock does it."""
+The thread that does this needs no interpreter lock.
+"""
 
 OUT_OF_MEMORY = 71
 """Exit status of a worker whose oracle ran out of memory."""
@@ -56,7 +58,7 @@ Parcel = Union[Tuple[bytes, ...], Tuple[str, Tuple[int, ...]]]
 def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
     """Make a parcel of byte strings.
 
-    The strings themselves if they are small, else a reference to the file ``path`` that holds them.
+    It is the strings themselves if they are small, otherwise a reference to the file ``path`` that holds them.
     """
     total = sum(map(len, blobs))
     if not IN_MESSAGE < total < FILE_LIMIT:

@@ -11,7 +11,7 @@ from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
 
 MOST_CHARACTERS = 1500
-"""Length of a crash message at most."""
+"""The largest length of a crash message."""
 
 BROKEN_PIPE = "the process went on, but the pipe that its answers come through was closed or garbled"
 
@@ -19,7 +19,7 @@ _OWN_FRAME = re.compile(r'  File "(?:.*/workers/(?:child|fork_server)\.py|<remot
 """A stack frame of the worker's own code."""
 
 _GLOG_TIME = re.compile(r"^([A-Z])\d{4} \d\d:\d\d:[\d.]+ +\d+ (?=\S+:\d+\])")
-"""Time and thread at the begin of a line of glog or Abseil. They differ each time that a framework writes the same."""
+"""Time and thread at the beginning of a line of glog or Abseil. They change from run to run."""
 
 
 def in_words(status: int | None, memory: int) -> str:
@@ -43,8 +43,8 @@ def crash_message(ending: str, log: Path, start: int, more: str = "") -> str:
     """The end of a process, and the last lines of its log without times and without frames of the worker.
 
     Args:
-        ending: How it ended, in words.
-        start: Bytes at the begin of the log to leave out.
+        ending: The end of the process in words.
+        start: Bytes at the beginning of the log to leave out.
         more: A last line to add.
     """
     lines = [_GLOG_TIME.sub(r"\1 ", line) for line in read_crash_log(str(log), start) if not _OWN_FRAME.match(line)]

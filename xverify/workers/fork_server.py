@@ -1,9 +1,9 @@
-"""A fork server: replacing a dead process costs a fork, not the import of a framework.
+"""A fork server: a dead process is replaced by a fork, without another import of the framework.
 
 The process that forks holds the loaded framework and never makes a call, so every child begins as a new process would. This is
 the worker's side; `xverify.workers.worker` decides when it is used.
 
-Messages besides those of `xverify.workers.child`:
+Messages in addition to those of `xverify.workers.child`:
 
 - from the server, ("child", process id) for each new child;
 - from the server, ("died", status) when a child ended: minus the signal, its exit status, or None if only its pipe broke. The
@@ -28,12 +28,12 @@ LOST = 72
 AGAIN = ("again",)
 
 END_SECONDS = 0.5
-"""Time for a child to end after it closed its pipe."""
+"""Seconds within which a child must end after it closed its pipe."""
 
 _ACCELERATORS = ("/dev/nvidia", "/dev/dri", "/dev/kfd", "/dev/accel")
 
 _LONGEST = 1 << 24
-"""Bytes of a message at most: large data travels in files."""
+"""The longest message, in bytes. Large data travels in files."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -44,7 +44,7 @@ Work = Callable[[Receive, Send], None]
 
 
 def can_fork(threads: int) -> bool:
-    """True if a child would work as this process does.
+    """True if a child would work like this process.
 
     A child has no copy of the framework's threads, and cannot use the state of an accelerator.
 
@@ -187,7 +187,11 @@ def _decode_bytes(written: Dict[str, str]) -> bytes:
 
 
 def _exactly(pipe: int, length: int) -> bytes:
-    """Read exactly that many bytes. EOFError if there are fewer."""
+    """Read exactly this number of bytes.
+
+    Raises:
+        EOFError: There are fewer.
+    """
     data = b""
     while len(data) < length:
         more = os.read(pipe, min(length - len(data), 1 << 16))

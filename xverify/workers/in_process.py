@@ -1,7 +1,7 @@
-"""A Python function that answers in this process, in place of a worker process.
+"""A Python function that answers in this process, instead of a worker process.
 
-It can end or block this process like any code that is called. It cannot falsify the results that this process computes: its
-calls run in a floating-point environment of their own (see `xverify.core.fenv`).
+It can end or block this process. It cannot falsify the results that this process computes: its calls run in a floating-point
+environment of their own (see `xverify.core.fenv`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xverify.oracles.python_kernel import answerer
 from xverify.workers.child import run_call
 
 TURN_SECONDS = 0.05
-"""Seconds after which control returns to the caller, also in the middle of a batch, so that it can check its budget."""
+"""Seconds after which control returns to the caller, even before a batch is complete, so that it can check its budget."""
 
 
 @dataclass(eq=False)
@@ -83,7 +83,7 @@ class InProcessWorker:
         self._bell.set()
 
     def done(self) -> bool:
-        """Answer calls for one turn at most. True if the oldest batch is answered."""
+        """Answer calls for at most one turn. Return True if the oldest batch is answered."""
         if self.failed is not None or not self._batches:
             return self.failed is not None
         until = time.monotonic() + TURN_SECONDS

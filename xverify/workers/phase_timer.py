@@ -1,4 +1,4 @@
-"""The time of a run's own process by purpose, for example making calls or judging."""
+"""The time of a run's own process, by purpose, for example making calls or judging."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAITING = "waiting for answers"
 
 @dataclass(eq=False)
 class PhaseTimer:
-    """Seconds by purpose. A purpose within another one counts as itself only."""
+    """Seconds by purpose. Time in an inner purpose does not count for the outer one."""
 
     clock: Callable[[], float] = time.monotonic
     """Seconds since some fixed moment."""

@@ -1,4 +1,4 @@
-"""The workers of a run: batches of calls go out to them, outcomes come back when they are ready.
+"""The workers of a run: batches of calls go out to them, and outcomes come back when they are ready.
 
 A slow implementation, or one whose process died and is replaced, delays only the batches that need it.
 """
@@ -32,13 +32,13 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 BATCHES_PER_CONTRACT = 2
-"""Batches of one contract under way at most: enough that no worker waits for the planner."""
+"""The largest number of batches of one contract under way: enough that no worker waits for the planner."""
 
 MOST_BATCHES = 12
-"""Batches under way at most, over all contracts."""
+"""The largest number of batches under way, over all contracts."""
 
 DRAIN_SECONDS = 5.0
-"""How long an interrupted run waits for the calls that are under way."""
+"""Seconds for which an interrupted run waits for the calls under way."""
 
 ALL_PROBES = 0.1
 """Paths with at least this share of the calls get every call of the lap over the cells."""
@@ -67,7 +67,7 @@ class AnyWorker(Protocol):
 
 
 MakeWorker = Callable[..., AnyWorker]
-"""make(oracle, directory, bell=..., likeness=..., limits=...): a worker that is not started yet."""
+"""Makes a worker that is not started yet: make(oracle, directory, bell=..., likeness=..., limits=...)."""
 
 
 @dataclass(frozen=True)
@@ -202,12 +202,15 @@ class WorkerPool:
     # -- who answers which calls -------------------------------------------------------------------------
 
     def judges(self, contract: Contract, name: str) -> bool:
-        """True if the edition judges the implementation: its package ships it, or it is the kernel under test."""
+        """True if the edition judges the implementation.
+
+        That is so if the implementation's package ships the edition, or if it is the kernel under test.
+        """
         oracle = self.oracles[name]
         return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
 
     def answering(self, contract: str) -> list[Oracle]:
-        """The running implementations that take calls of an edition (or of the edition that it is like)."""
+        """The running implementations that take calls of an edition, or of the edition that it is like."""
         known_as = self._known_as(contract)
         return [o for o in self.oracles.values() if o.name not in self.failures and answers(o, known_as)]
 
@@ -262,7 +265,7 @@ class WorkerPool:
     def simpler_paths(self, subject: Subject, call: Call) -> list[Subject]:
         """The paths that change less about a call in surroundings than ``subject`` does, the least first.
 
-        Where nothing surrounds the call, the plain path is one of them. Empty if ``subject`` is not a path for calls in
+        For a call without surroundings, the plain path is one of them. There are none if ``subject`` is not a path for calls in
         surroundings.
         """
         paths = list(self.surrounded.get(subject.name, ()))
@@ -276,7 +279,7 @@ class WorkerPool:
         return any(self.surrounded[oracle.name] for oracle in self.answering(contract.id))
 
     def untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
-        """True if a call is forbidden only by clauses that the implementation cannot know of, see `Oracle`."""
+        """True if a call is forbidden only by clauses that the implementation cannot see (`Oracle.untold`)."""
         judgement = self._contracts[contract.id].judge(call)
         names = {clause.removeprefix(contract.id + "/") for clause in judgement.clauses}
         return judgement.verdict == "forbidden" and names <= set(oracle.untold)
@@ -284,7 +287,7 @@ class WorkerPool:
     # -- batches -----------------------------------------------------------------------------------------
 
     def send(self, contract: Contract, cases: list[Case]) -> None:
-        """Send a batch to every implementation that answers the contract, each path its share."""
+        """Send a batch to every implementation that answers the contract. Each path gets its share."""
         blobs = [encode_call(case.call.under(contract.asked_as)) for case in cases]
         batch = Batch(contract, cases, [])
         # An in-house kernel is called under another edition: it cannot know what only this one forbids.
@@ -323,10 +326,10 @@ class WorkerPool:
         ]
 
     def collect_answered(self, wait: float = 0.0) -> list[Batch]:
-        """Take the batches that every implementation has answered; they are no longer under way.
+        """Take the batches that every implementation has answered. They are then no longer under way.
 
         Args:
-            wait: Seconds to wait for one at most.
+            wait: The most seconds to wait for one.
         """
         done = self._answered()
         if not done and wait:

@@ -47,17 +47,18 @@ serve(channel, settings)
 """
 """The first code that runs in the worker.
 
-The stubs are packages without code of their own, so that a Python without xverify finds the few modules that it needs, and
-nothing else of this environment."""
+It makes empty packages, so that a Python without xverify finds the few modules that it needs, and nothing else of this
+environment.
+"""
 
 TRACE_SECONDS = 0.1
-"""Time for a process that hangs to write its stack."""
+"""Seconds for a process that hangs to write its stack."""
 
 END_SECONDS = 1.0
-"""Time for a process to be gone after it was killed, or after its pipe was closed."""
+"""Seconds within which a process must end after it was killed, or after its pipe was closed."""
 
 END = ("end",)
-"""The last message of a process: its pipe is closed."""
+"""The last message of a process, when its pipe is closed."""
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,14 @@ class Process:
         self._gateway: Any = None
         self._channel: Any = None
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.pid = 0  # of the process that answers
-        self._keeper = 0  # of the process that was started: the same, or the fork server
+        self.pid = 0  # the process that answers
+        self._keeper = 0  # the process that was started: the same one, or the fork server
 
     def start(self) -> None:
         """Start the process and return at once: the framework is imported while others work.
 
-        Raises NotStartedError.
+        Raises:
+            NotStartedError: The process could not be started.
         """
         self._log.write_bytes(b"")
         self._log_start = 0
@@ -171,7 +173,7 @@ class Process:
         return resident(self.pid)
 
     def write_stack(self) -> None:
-        """Let faulthandler write to the log where the process hangs."""
+        """Make faulthandler write to the log where the process hangs."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)

@@ -1,7 +1,7 @@
 """Oracles in processes of their own, which are replaced when they die or hang.
 
-A worker may abort, hang, flood its output or print garbage: the run goes on. The worker's journal names the call that was under
-way; it gets the outcome "crash" or "hang". The other calls go to a new process.
+A worker may abort, hang, flood its output or print garbage: the run goes on. The worker's journal names the call under way, which
+gets the outcome "crash" or "hang". The other calls go to a new process.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from xverify.workers.child import unwrap, wrap
 from xverify.workers.process import END, Limits, Process
 
 STARTS = 3
-"""Deaths without an answer in between after which a worker is given up."""
+"""The number of deaths without an answer in between after which a worker is given up."""
 
 IN_FLIGHT = 4
-"""Messages under way at most: a pipe that is never full never blocks the parent."""
+"""The largest number of messages under way. A pipe that is never full never blocks the parent."""
 
 POLL_SECONDS = 0.2
-"""Time between two looks at the journal of a silent worker."""
+"""Seconds between two checks of the journal of a silent worker."""
 
 
 @dataclass(eq=False)
@@ -128,7 +128,7 @@ class Worker:
         """Wait for the outcomes of the oldest batch, one per request.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: The most seconds to wait.
 
         Raises:
             TimeoutError: The batch is not answered in time; it remains pending.
@@ -180,7 +180,7 @@ class Worker:
             self.start()
 
     def stop(self) -> None:
-        """End the process for sure, within a second, and remove its files."""
+        """End the process within a second, and remove its files."""
         self._kill()
         self.failed = self.failed or f"{self.oracle.name} was stopped"
         self._process.remove()
@@ -269,7 +269,7 @@ class Worker:
                 return  # the process has died; its successor gets these calls
 
     def _died(self, status: int | None, kept: bool) -> None:
-        # A pipe that broke was broken by the call under way or by any before it that was not answered yet.
+        # The call under way, or any unanswered call before it, broke the pipe.
         suspect = None if status is None else self._process.entry().call
         self._replace("crash", self._process.ending(status), suspect, kept)
 
@@ -314,7 +314,7 @@ class Worker:
     def _succeed(self, kept: bool) -> None:
         """Start a process for the unanswered calls.
 
-        A child of the fork server if that was kept, else a new process.
+        It is a child of the fork server if ``kept``, otherwise a new process.
         """
         again = ([r for r in batch if r.number in self._unanswered] for batch in self._batches)
         self._unsent = deque(requests for requests in again if requests)
@@ -337,9 +337,9 @@ class Worker:
                 self._take(message, except_for)
 
     def _spare(self, waiting: Sequence[_Request]) -> None:
-        """Give calls that would end the next process too the outcome "spared".
+        """Give the calls that would also end the next process the outcome "spared".
 
-        Earlier calls than the one that ended the process are not spared: if their answers were lost, they are sent again. So
+        Calls before the one that ended the process are not spared: if their answers were lost, they are sent again. So
         the spared calls do not depend on when answers were sent.
         """
         if self.likeness is None or not self._fatal:
@@ -351,7 +351,7 @@ class Worker:
     def _first_fatal(self, request: _Request) -> float:
         """The number of the first similar call that ended a process; infinity if there is none.
 
-        The surroundings of the call count, and so does the call without them.
+        Calls are compared with their surroundings and without them.
         """
         assert self.likeness is not None
         first = self._fatal.get((request.options, self.likeness(request.blob)), math.inf)
@@ -387,7 +387,7 @@ def wait_any(workers: Sequence[Worker], timeout: float) -> list[Worker]:
 
     Args:
         workers: Workers that share a bell.
-        timeout: Seconds to wait at most.
+        timeout: The most seconds to wait.
     """
     limit = time.monotonic() + timeout
     while True:

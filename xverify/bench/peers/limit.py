@@ -1,9 +1,9 @@
-"""The limit: the bytes of a case, moved by whichever loop is fastest at its size, with nothing computed.
+"""The limit: the bytes of a case, moved by the loop that is fastest at its size, with no arithmetic.
 
-Candidates: the C library (x is copied to the beginning of the output, the rest is set), NumPy's copy and fill, and, where
-Numba is installed, loops over explicit vectors, on one thread and on all, with plain stores and with stores that
-bypass the caches (`xverify.bench.loops`). Each reads every byte of x and of the parameters once and writes every byte of the
-output once.
+The candidates are the C library (it copies x to the beginning of the output and sets the rest), NumPy's copy and fill, and,
+where Numba is installed, loops over explicit vectors (`xverify.bench.loops`): on one thread and on all, with plain stores
+and with stores that bypass the caches. Each candidate reads every byte of x and of the parameters once, and writes every
+byte of the output once.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import numpy as np
 from xverify.bench.problem import Array, Problem, Solve, Way
 
 FILL = 0xA5
-"""Not zero: processors have an instruction that clears a line of the cache, and moves fewer bytes."""
+"""The byte to fill with.
+
+It is not zero, because processors can clear a line of the cache with fewer bytes moved.
+"""
 
 
 def load(threads: int) -> Solve:
-    """Compile the loops, or find them compiled."""
+    """Compile the loops, or load them from Numba's cache of this process."""
     library = ctypes.CDLL(None)
     move, fill = library.memcpy, library.memset
     move.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -50,7 +53,7 @@ def load(threads: int) -> Solve:
             if rest:
                 end.fill(FILL)
 
-        # Where more is read than written, neither reads all of x.
+        # Where more is read than written, neither of these reads all of x.
         ways = [] if x.size > out.size else [Way("C library", with_c), Way("NumPy", with_numpy)]
         if vectors:
             from xverify.bench import loops
@@ -63,8 +66,7 @@ def load(threads: int) -> Solve:
 
 
 def _parameters(problem: Problem) -> Array:
-    """As many bytes as scale and zero point have, one after the other; at their end as many are left out as do not fill a
-    uint64."""
+    """The bytes of scale and zero point as one array of uint64, without the last bytes that fill none."""
     parts = [part.reshape(-1).view(np.uint8) for part in (problem.scale, problem.zero_point) if part is not None]
     together = np.concatenate(parts)[: problem.case.bytes_of_parameters]
     return together[: together.size // 8 * 8].view(np.uint64)

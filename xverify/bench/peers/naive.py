@@ -8,7 +8,7 @@ from xverify.bench.problem import Array, Problem, Solve, Way
 
 
 def load(threads: int) -> Solve:
-    """NumPy has one thread for this."""
+    """Return the solver. NumPy runs this on one thread."""
 
     def solve(problem: Problem) -> list[Way]:
         if problem.case.packed:
@@ -28,7 +28,10 @@ def load(threads: int) -> Solve:
 
 
 def _broadcasting(problem: Problem) -> tuple[Array, tuple[Array, Array | None]]:
-    """x and the parameters in shapes that broadcast; where whole blocks fill the axis, each block is an axis of its own."""
+    """Give x and the parameters shapes that broadcast.
+
+    Where whole blocks fill the axis, each block becomes an axis of its own.
+    """
     case = problem.case
     parameters = [problem.scale, *([] if problem.zero_point is None else [problem.zero_point])]
     x = problem.x
