@@ -1,4 +1,4 @@
-"""What Numba compiles, for which processor, and what is kept of it."""
+"""Compilation with Numba: for which processor, and what its cache on disk keeps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unpacks(compiled: build.Compiled) -> bool:
 
 
 def compilations(work: Callable[[], Any]) -> int:
-    """How often Numba compiles meanwhile."""
+    """Count Numba's compilations during a call."""
     with event.install_recorder("numba:compile") as recorder:
         work()
     return sum(each.is_start for _, each in recorder.buffer)
@@ -62,7 +62,7 @@ def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not a file by the name of one that is about to be written, either."""
+    """A stale file with the name of a new one goes too."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     build.entry.__wrapped__(unpack, SIGNATURE)
     kept, folder = {file.name for file in tmp_path.rglob("*.nb?")}, next(tmp_path.rglob("*.nbc")).parent
@@ -77,7 +77,7 @@ def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.
 
 
 def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Two processes that compile at the same time would give theirs one number."""
+    """Two processes that compile at the same time would otherwise number their files alike."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     packed = Packed(2), *SIGNATURE[1:]
     seen: list[set[str]] = []
@@ -92,7 +92,7 @@ def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tm
 def test_what_cannot_be_kept_is_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str
 ) -> None:
-    """No directory to keep it in, a full disk."""
+    """There is no cache directory, or the disk is full."""
 
     def fails(*_: Any) -> None:
         raise OSError("no space left on device")
@@ -129,7 +129,7 @@ def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyP
 
 
 def waits(began, told, seen):  # type: ignore[no-untyped-def]
-    """Until it is told, or for some seconds."""
+    """Spin until ``told`` is set, or for some seconds."""
     began[0] = 1
     for _ in range(1 << 28):
         settle()
@@ -139,7 +139,7 @@ def waits(began, told, seen):  # type: ignore[no-untyped-def]
 
 
 def test_other_threads_go_on_meanwhile() -> None:
-    """This one sees that the loop has begun, and the loop what it is told then."""
+    """This thread sees that the loop has begun, and the loop sees what this thread writes then."""
     compiled = build._entry(waits, (Flat(types.uint8, written=True),) * 3, keep=False)
     began, told, seen = (np.zeros(1, np.uint8) for _ in range(3))
     thread = Thread(target=compiled, args=(began, told, seen))
@@ -162,7 +162,7 @@ def test_to_divide_by_zero_is_no_error() -> None:
 
 
 def test_what_the_processor_has_is_known() -> None:
-    """Linux says it too."""
+    """Compare with the processor flags that Linux lists."""
     if {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"} & os.environ.keys():
         pytest.skip("this processor is taken for another")
     file = Path("/proc/cpuinfo")
@@ -206,7 +206,7 @@ def test_the_widest_register() -> None:
 
 @pytest.mark.parametrize("converts", [False, True])
 def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, converts: bool) -> None:
-    """Not those that have a number where float16 has infinities."""
+    """A type that has numbers where float16 has infinities does not."""
     monkeypatch.setattr(decode, "has_half_instruction", lambda: converts)
     for name in SMALL_FLOATS:
         made = decode.coding.__wrapped__(dtype_of(name))
@@ -218,8 +218,10 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
     platform.machine() not in ("x86_64", "AMD64"), reason="the instructions of other processors have other names"
 )
 def test_stores_past_the_caches_are_what_they_are_called() -> None:
-    """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one. Codes are
-    fetched ahead."""
+    """LLVM may replace such stores, and does for truncated integers.
+
+    A fence or an equivalent instruction follows them. Loops prefetch codes.
+    """
     codes = decode.coding(np.dtype(np.uint8))
     of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
     compiled = njit(nogil=True, error_model="numpy")(loops.of_one)

@@ -1,4 +1,4 @@
-"""What compiled loops see of an array, and which they refuse."""
+"""The view that compiled loops have of an array, and the arrays that they refuse."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_reference_is_kept(read: Any) -> None:
 
 
 def test_kinds_that_differ_are_told_apart() -> None:
-    """Numba keeps what it compiled by them."""
+    """Numba caches compiled code by these types."""
     kinds = [
         Flat(element, rank, written)
         for element in (types.int8, types.uint8)

@@ -1,4 +1,4 @@
-"""Calls of the CUDA kernels, on a CuPy of ours: what is launched, whose arrays are taken, what is refused, who calls them."""
+"""Calls of the CUDA kernels on a stand-in for CuPy: launches, accepted arrays, refusals and streams."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_division_by_multiplying(bits: int) -> None:
 def test_which_parameter_serves_which_element(
     x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread, expected: Geometry | None
 ) -> None:
-    """As few divisions as there can be, of which the last is by 1 where each element has a parameter of its own."""
+    """There are as few divisions as possible. The last is by 1 if each element has its own parameter."""
     found = geometry(x, parameter, spread)
     assert found == expected
     if found is not None:
@@ -84,7 +84,7 @@ def test_grid_and_head() -> None:
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
     assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
-    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors behind 3 elements
+    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors after 3 elements
     assert launch_of((1 << 30,), (), Spread()).grid(0, 660) == 660
     assert launch_of((3,), (), Spread()).grid(0, 132) == 1
     assert launch_of((3,), (), Spread()).head(0x1004) == 3
@@ -103,7 +103,7 @@ def test_grid_and_head() -> None:
     ("registers", "blocks"), [(16, 8), (32, 8), (33, 6), (40, 6), (41, 5), (46, 5), (64, 4), (74, 3), (86, 2), (255, 1)]
 )
 def test_a_card_is_given_as_many_blocks_as_it_has_room_for(registers: int, blocks: int) -> None:
-    """Those of compute capability 9.0 have 2 048 threads and 64 Ki registers in each multiprocessor."""
+    """A multiprocessor of compute capability 9.0 has 2,048 threads and 65,536 registers."""
     assert Card("90", 132, 2048, 1 << 16, 50 << 20).blocks(registers) == 132 * blocks
     assert Card("62", 2, 2048, 1 << 15, 1 << 19).blocks(255) == 2, "one at least, which the card then refuses"
 
@@ -132,7 +132,7 @@ def test_nothing_is_launched_for_nothing(cupy: FakeCuPy) -> None:
 
 
 class Exported:
-    """An array of another framework by DLPack, that says where it lies."""
+    """A foreign DLPack array that reports its device."""
 
     dtype = "another framework's"
 
@@ -147,7 +147,7 @@ class Exported:
 
 
 class Interfaced:
-    """The same by the other protocol."""
+    """A foreign array with the CUDA array interface."""
 
     def __init__(self, array: Any, readonly: bool = False) -> None:
         shape, kind = array.shape, array.view(np.ndarray).dtype.str
@@ -238,7 +238,10 @@ def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
 
 
 def test_the_stream_waits_for_what_is_to_be_written_first(cupy: FakeCuPy) -> None:
-    """CuPy arrays say no stream: theirs is the one that was current; a graph that is being captured can wait for none outside."""
+    """CuPy arrays name no stream, so the kernel waits for the current one.
+
+    A captured graph cannot wait for an outside stream.
+    """
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     mine, captured = Stream(7), Stream(8, captures=True)
     dequantize_linear(x, scale, stream=mine)
@@ -362,7 +365,7 @@ def test_the_oracle_with_codes_as_they_are_stored(cupy: FakeCuPy) -> None:
         zero_point[None],
         zero_point.view("uint4"),
         np.zeros(2, np.uint8),
-    ):  # the last: as many as packed bytes
+    ):  # the last has as many elements as there are packed bytes
         with pytest.raises((TypeError, ValueError), match="zero-point"):
             outcome(x, scale, wrong)
     assert cupy.launches == []

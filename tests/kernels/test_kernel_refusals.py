@@ -1,4 +1,4 @@
-"""Each refusal of the in-house kernels, and what they do with calls that are left open."""
+"""Each refusal of the in-house kernels, and their results for calls that the documents leave open."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def refused(function: Callable[..., Any], clause: str, contract: str, kind: type
         function(*operands, **attributes, contract=contract)
     assert str(caught.value).startswith(f"{full}/{clause}: ")
     assert "; expected " in str(caught.value)
-    if clause != "attributes":  # the contract of TensorFlow's seed does not list the one that it judges by
+    if clause != "attributes":  # the contract of TensorFlow's seed does not list the attribute that it judges
         assert f"{full}/{clause}" in get(contract).clauses
 
 
