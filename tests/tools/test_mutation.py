@@ -1,4 +1,4 @@
-"""The mutation tool: copies run their own files, questions exist, marks are read, the page counts."""
+"""The mutation tool: copies run their own files, questions exist, marks are read, results are counted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ MUTANT = Mutant("package.py", "f", "constant", "return 1", "return 2", source="d
 
 
 class Pretended:
-    """A copy that answers with what its file holds."""
+    """A copy whose answers are the text of its file."""
 
     def __init__(self, found="nothing"):
         self.found, self.file, self.asked = found, "sound", []

@@ -1,4 +1,4 @@
-"""Which mutants are made of a line."""
+"""The mutants of single lines."""
 
 from __future__ import annotations
 
