@@ -1,4 +1,4 @@
-"""The files that a gate writes: a CI job's summary, JUnit, HTML and JSON, with the decision, and no text that does harm."""
+"""The files that a gate writes: CI summary, JUnit, HTML and JSON, with the decision and escaped text."""
 
 from __future__ import annotations
 

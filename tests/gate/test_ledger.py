@@ -1,4 +1,4 @@
-"""An entry of the ledger covers what was accepted and nothing else."""
+"""An entry of the ledger covers the accepted finding and nothing else."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_region_comes_back_from_its_name_and_from_its_text(case):
         back = region_from_name(text)
         assert (back.terms, back.words, back.name) == (found.terms, words, found.name)
         assert inside(back, samples)
-    # One more wrong value, beyond the region, is seen.
+    # One more wrong value, outside the region, is reported.
     beyond = next(sample for sample in samples if not sample.wrong.all())
     wrong = beyond.wrong.copy()
     wrong.reshape(-1)[np.flatnonzero(~wrong)[0]] = True

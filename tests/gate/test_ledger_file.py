@@ -1,4 +1,4 @@
-"""The ledger's file is refused with the line when damaged, and keeps what people wrote in it."""
+"""The ledger's file: a damaged one is refused with the line, and people's text in it is kept."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ GOOD = (
 
 
 def line_of(piece: str, occurrence: int = 1) -> int:
-    """The line of GOOD that begins with this text."""
+    """Return the number of GOOD's line that begins with this text."""
     lines = [number for number, line in enumerate(GOOD.split("\n"), 1) if line.startswith(piece)]
     return lines[occurrence - 1]
 
@@ -395,7 +395,7 @@ def test_a_scope_may_name_every_fact(tmp_path):
 
 
 def ledger_of_format_1() -> str:
-    """A ledger as versions before format 2 wrote it, with an entry for every kind of detail."""
+    """Return a ledger as versions before format 2 wrote it, with an entry for every kind of detail."""
     tables = [
         f'[[known]]\nname = "number-{number}"\nsubject = "kernels.py:dequantize"\ncontract = "*"\nverdict = "{verdict}"\n'
         f"detail = {json.dumps(old)}\nreason = 'why'\naccepted = 2026-01-02\n"

@@ -1,4 +1,4 @@
-"""The gate inside a test suite: what verify_kernel and verify_call say of a kernel, and of mistakes in what they are given."""
+"""The gate inside a test suite: verify_kernel, verify_call, and their errors for wrong arguments."""
 
 from __future__ import annotations
 
