@@ -147,7 +147,7 @@ def version(number: str, load: str) -> Oracle:
 HISTORY = {
     "1.0": "load_sound", "1.1": "load_sound", "1.2": "", "1.3": "load_wrong", "1.4": "load_wrong", "1.5": "load_missing",
 }  # fmt: skip
-"""What each version does: 1.2 is not to be had, 1.5 cannot be loaded."""
+"""The behaviour of each version. 1.2 cannot be installed and 1.5 cannot be loaded."""
 
 
 def make(number: str) -> Oracle:

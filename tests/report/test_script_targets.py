@@ -1,4 +1,4 @@
-"""Scripts of findings on a user's own kernel: they find it, call it by its signature, and tell whether the fault is there."""
+"""Scripts of findings on a user's kernel: they find it, call it, and tell if the fault is there."""
 
 from __future__ import annotations
 

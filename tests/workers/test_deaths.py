@@ -38,7 +38,7 @@ WORDS = {
     "exit": "status 0",
     "garble": "closed or garbled",
 }
-"""What each death says of itself."""
+"""Words that the report must have for each death."""
 
 
 def oracle(name: str, module: str, load: str, *arguments: str) -> Oracle:
