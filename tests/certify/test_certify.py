@@ -207,7 +207,7 @@ BY_PARTS = ("uint2-float16", "--granularity", "per_tensor", "--range")
 def broken_off(path: Path, units: str, by: signal.Signals) -> tuple[int, str]:
     """Send a signal to a process once it has proven something. Return its exit status and output."""
     words = ["certify", "--kernel", f"{KERNELS}:slow", "--domain", *BY_PARTS, units, "-o", str(path), "-n", "1"]
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # the tests' parent may have made the process ignore it
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a parent may have ignored it
     # pytest removes this directory, with all that a killed process leaves there.
     environment = {**os.environ, "TMPDIR": str(path.parent)}
     command = [sys.executable, "-m", "xverify", *words]

@@ -101,7 +101,7 @@ def test_every_recipe_gives_what_fractions_give(x, scale):
 
 
 def test_a_product_of_more_than_53_bits_is_not_rounded_twice():
-    """The difference 57344 - 1.5 * 2^-16 times a 24-bit mantissa has 58 bits. Some products are near a tie."""
+    """57344 - 1.5 * 2^-16 times a 24-bit mantissa has 58 bits. Some of the products are near a tie."""
     away = np.array([57344 - 1.5 * 2.0**-16, 57344 + 2.0**-16])
     rng = np.random.default_rng(1)
     scales = rng.integers(0x3F800000, 0x40000000, 300).astype(np.uint32).view(np.float32).astype(np.float64)
