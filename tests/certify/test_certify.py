@@ -306,7 +306,7 @@ def test_a_damaged_certificate_is_refused(proven, tmp_path, part, value, words):
     assert words in said
 
 
-def test_what_is_no_certificate_is_refused(proven, tmp_path, monkeypatch):
+def test_a_file_that_is_no_certificate_is_refused(proven, tmp_path, monkeypatch):
     path = tmp_path / "c.json"
     path.write_text(proven.read_text()[:500])
     assert certify("sound", "uint2-float16", path)[0] == 2

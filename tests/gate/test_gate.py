@@ -127,7 +127,7 @@ def test_every_call_must_be_taken_and_every_clause_kept(gate):
     assert {"src-type", "scales-type", "scales-shape", "zps-shape", "axis-range", "qtype"} <= clauses
 
 
-def test_what_is_not_implemented_is_reported_and_fails_only_a_strict_gate(gate):
+def test_unimplemented_calls_are_reported_and_fail_only_a_strict_gate(gate):
     output = gate("no_zero_points", PASS)
     assert "unsupported" in output
     assert gate.report["gate"]["unsupported"]
@@ -213,7 +213,7 @@ def test_a_kernel_that_is_never_imported_is_one_sentence(gate, tmp_path):
 # -- the ledger ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_accepted_passes_and_hides_nothing_else(gate, tmp_path):
+def test_accepted_findings_pass_and_hide_nothing_else(gate, tmp_path):
     kernel = f"{tmp_path / 'kernel.py'}:kernel"
 
     def becomes(function: str) -> str:

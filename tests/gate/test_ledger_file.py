@@ -133,7 +133,7 @@ END = """\
 BY_HAND = TOP + FIRST + MIDDLE + SECOND + THIRD + END
 
 
-def test_what_people_wrote_is_read_and_kept(tmp_path):
+def test_peoples_text_is_read_and_kept(tmp_path):
     path = tmp_path / "ledger.toml"
     path.write_text(BY_HAND)
     first, second, third = read(path).entries
@@ -366,7 +366,7 @@ def test_entries_under_no_header_are_refused(tmp_path):
         read(path)
 
 
-def test_what_is_no_text_or_too_large_is_refused(tmp_path):
+def test_files_that_are_no_text_or_too_large_are_refused(tmp_path):
     path = tmp_path / "ledger.toml"
     path.write_bytes(b"# a\n# b \xff\n")
     with pytest.raises(DamagedFileError, match="line 2: a byte 0xff that is not UTF-8"):

@@ -74,7 +74,7 @@ def test_a_second_run_fails_at_once_on_what_was_saved():
     assert len(counted) < asked / 2
 
 
-def test_what_no_longer_fails_is_forgotten():
+def test_examples_that_no_longer_fail_are_forgotten():
     suite, broken = remembering(), [True]
 
     def kernel(x, scale, zero_point=None, **attributes):

@@ -118,6 +118,6 @@ def test_the_oracle_with_codes_as_they_are_stored(backend: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["xverify-numba:", "xverify-numpy:unpacked"])
-def test_an_option_that_there_is_not(name: str) -> None:
+def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="takes the option packed, not"):
         kernel_named(name)

@@ -48,7 +48,7 @@ def compilations(work: Callable[[], Any]) -> int:
     return sum(each.is_start for _, each in recorder.buffer)
 
 
-def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compiled_code_is_cached_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
 
     def first_call() -> None:
@@ -61,7 +61,7 @@ def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == kept
 
 
-def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_code_of_other_sources_is_neither_read_nor_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A stale file with the name of a new one goes too."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     build.entry.__wrapped__(unpack, SIGNATURE)
@@ -89,7 +89,7 @@ def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(("owner", "name"), [(build, "FunctionCache"), (FunctionCache, "save_overload")])
-def test_what_cannot_be_kept_is_compiled(
+def test_code_that_cannot_be_cached_is_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str
 ) -> None:
     """There is no cache directory, or the disk is full."""
@@ -103,7 +103,7 @@ def test_what_cannot_be_kept_is_compiled(
     assert not list(tmp_path.rglob("*.nbc"))
 
 
-def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_compiled_source_file_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = sorted(file for file in FOLDER.glob("*.py") if file.stem not in NOT_COMPILED)
     assert len(files) > 10
     for file in files:
@@ -117,7 +117,7 @@ def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.Mo
         shutil.copy(file, tmp_path)
 
 
-def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_changed_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.sources()
     build.entry(unpack, SIGNATURE)
     kept = build._kept(unpack, SIGNATURE)
@@ -161,7 +161,7 @@ def test_to_divide_by_zero_is_no_error() -> None:
     assert numbers[0] == np.inf
 
 
-def test_what_the_processor_has_is_known() -> None:
+def test_processor_features_are_those_that_linux_lists() -> None:
     """Compare with the processor flags that Linux lists."""
     if {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"} & os.environ.keys():
         pytest.skip("this processor is taken for another")
@@ -217,7 +217,7 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="the instructions of other processors have other names"
 )
-def test_stores_past_the_caches_are_what_they_are_called() -> None:
+def test_stores_past_the_caches_are_nontemporal_instructions() -> None:
     """LLVM may replace such stores, and does for truncated integers.
 
     A fence or an equivalent instruction follows them. Loops prefetch codes.

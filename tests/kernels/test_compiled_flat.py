@@ -102,7 +102,7 @@ def test_an_array_that_is_not_plain_is_refused(name: str, read: Any, written: An
             found_by(loop, OTHERS[name]())
 
 
-def test_one_that_cannot_be_written_is_read_only(read: Any, written: Any) -> None:
+def test_an_array_that_cannot_be_written_is_read_only(read: Any, written: Any) -> None:
     array = np.zeros(5, np.float32)
     array.flags.writeable = False
     assert found_by(read, array) == (array.ctypes.data, 5, 4)

@@ -118,7 +118,7 @@ BYTES, HALVES, INTEGERS, FLOATS = (
 OTHERS = flat(types.int16), flat(types.float32)
 
 
-def test_which_elements_are_made_so() -> None:
+def test_calls_that_use_float16_arithmetic() -> None:
     """Integers of 8 bits or fewer, offsets of the same type, scales of the output's type, no division."""
     each = (
         (BYTES, Packed(4), HALVES, flat(types.int32)), (HALVES, *OTHERS), (INTEGERS, FLOATS), (types.none, types.boolean),
@@ -131,7 +131,7 @@ def test_which_elements_are_made_so() -> None:
         assert rounding.uses_float16(kinds) is (fit and has("avx512fp16")), kinds
 
 
-def test_no_elements_are_made_so_where_the_processor_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float16_arithmetic_needs_the_processors_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = Kinds(BYTES, HALVES, INTEGERS, types.none, HALVES, BYTES)
     for features in ({"avx512fp16"}, set()):
         monkeypatch.setattr(rounding, "has", features.__contains__)

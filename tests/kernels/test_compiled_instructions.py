@@ -239,7 +239,9 @@ def test_products_to_odd_in_float64(lanes: int) -> None:
     [("f4", FLOAT32, False, 41), ("f4", FLOAT32, True, 41), ("f4", FLOAT16, False, 41), ("f8", FLOAT16, True, 41),
      ("f8", BFLOAT16, False, 57), ("f8", FLOAT32, False, 53)],
 )  # fmt: skip
-def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: int, lanes: int) -> None:
+def test_products_and_quotients_are_rounded_once(
+    real: str, dtype: np.dtype[Any], divides: bool, bits: int, lanes: int
+) -> None:
     """They are rounded once: float64 holds products of such short differences exactly."""
     differences, scales = products("f4")
     differences, scales = differences.astype(real), scales.astype(real)
@@ -461,7 +463,9 @@ CODES, REALS_GIVEN, NONE = Flat(types.uint8), Flat(types.float64), types.float32
         (types.uint8, SMALL, types.uint16, REALS_GIVEN, 64, True),
     ],
 )
-def test_what_types_say(code: Any, coding: Any, scale: Any, offset: Any, bits: int, away: bool) -> None:
+def test_significant_bits_and_offsets_by_type(
+    code: Any, coding: Any, scale: Any, offset: Any, bits: int, away: bool
+) -> None:
     """The significant bits of a difference and a scale, and whether an offset is subtracted."""
     assert significant_bits(code, coding, scale, offset) == bits
     assert is_away(code, coding, offset) is away

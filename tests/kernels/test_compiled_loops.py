@@ -70,7 +70,7 @@ def cut(
         (0, 0, (16, 96, True)),  # chunks are always cut
     ],
 )  # fmt: skip
-def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, int, bool]) -> None:
+def test_whole_chunks_bypass_the_caches(position: int, multiple: int, expected: tuple[int, int, bool]) -> None:
     """Whole chunks bypass the caches from the first cache line or chunk start on.
 
     Cut chunks bypass the caches only where every chunk does.
@@ -83,7 +83,7 @@ def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: 
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
+def test_large_numpy_outputs_bypass_the_caches(itemsize: int) -> None:
     """A large NumPy array begins 16 bytes after a page's start.
 
     Stores bypass the caches from there on if chunks must be whole, otherwise from the next cache line.
@@ -113,7 +113,7 @@ def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
             assert last - end < CHUNK
 
 
-def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_settle_before_their_piece_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(tiles, "settle", lambda: told.append("settled"))
     monkeypatch.setattr(tiles, "finish_piece", lambda shared: told.append("finished"))
@@ -364,7 +364,7 @@ def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero:
 
 @pytest.mark.parametrize("real", ["float32", "float64"])
 @pytest.mark.parametrize("by_division", [False, True])
-def test_what_is_kept_of_the_scales_of_runs(by_division: bool, real: str) -> None:
+def test_scales_of_runs_are_converted_once(by_division: bool, real: str) -> None:
     """A chunk counts as normal only if no product of any of its scales is subnormal; never for quotients."""
     kind, first = coding(np.dtype(np.uint8)), 5
     codes, zero = drawn("uint8", (64,), 1), np.dtype(real).type(0)

@@ -156,7 +156,7 @@ def test_the_types_are_told_apart() -> None:
     assert codes_of(types.uint8, 4, 0) == Packed(4, 0)
 
 
-def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_look_up_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the byte lookup instruction, 16-bit results of packed codes are looked up.
 
     With only the lesser instruction, other results are looked up too if few codes occur.

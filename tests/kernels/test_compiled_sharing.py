@@ -141,7 +141,7 @@ def test_a_caller_that_waits_is_woken_by_the_last_that_leaves() -> None:
         assert not job.left.locked()
 
 
-def test_what_a_helper_meets_ends_the_call() -> None:
+def test_an_exception_of_a_helper_ends_the_call() -> None:
     def work(shared: int, helps: bool) -> None:
         raise MemoryError("no more")
 
@@ -152,7 +152,7 @@ def test_what_a_helper_meets_ends_the_call() -> None:
     assert job.words[:3].tolist() == [2, 2, 2], "nothing more is taken"
 
 
-def test_so_many_helpers_are_counted() -> None:
+def test_helpers_are_counted() -> None:
     assert threads_module._Helpers(2).count == 2
 
 
@@ -228,7 +228,7 @@ print(interrupted)
 
 
 @pytest.mark.parametrize("who", ["caller", "helper"])
-def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_threads_are_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The delay is longer than any thread spins without sleeping."""
     monkeypatch.setattr(threads_module, "threads", lambda: 2)
     for _ in range(3):

@@ -43,7 +43,7 @@ def test_where_results_and_numbers_are_looked_up(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
-def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
+def test_where_results_of_few_codes_are_looked_up(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
     """The processor looks up 16 bytes at once and not 64."""
     for module in (lookup,):
         monkeypatch.setattr(module, "has", features.__contains__)

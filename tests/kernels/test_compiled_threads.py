@@ -309,7 +309,7 @@ def test_a_last_cache_that_is_large_is_shared_with_others(
     ("cache", "read", "most"),
     [(None, 0, (24 << 20) - 1), (None, 1 << 40, (24 << 20) - 1), (1000, 0, 1600), (1000, 300, 1000), (1000, 800, 0)],
 )
-def test_of_what_is_stored_past_the_caches(
+def test_outputs_that_bypass_the_caches(
     cache: int | None, read: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``most`` is the size in bytes of the largest output that stays in the caches."""
@@ -322,7 +322,7 @@ def test_of_what_is_stored_past_the_caches(
     ]
 
 
-def test_what_is_cut_is_stored_so_of_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_chunks_bypass_the_caches_in_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "own_cache", lambda: None)
     room = 24 << 20
     sizes = (0, room - 1, room, 2 * room - 1, 2 * room, 1 << 40)

@@ -102,7 +102,7 @@ WIDE = [
 
 
 @pytest.mark.parametrize(("x", "scale", "zero", "out", "divides", "is_wide", "decides"), WIDE)
-def test_in_which_float_type(
+def test_float_type_of_a_call(
     compiled_for: Any, x: str, scale: str, zero: str, out: str, divides: bool, is_wide: bool, decides: bool
 ) -> None:
     found, made = compiled_for(linear), formula(x, scale, zero, out, AXIS, divides)

@@ -124,7 +124,7 @@ def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
     assert len(cupy.compiled) == 1, "one kernel, compiled once"
 
 
-def test_nothing_is_launched_for_nothing(cupy: FakeCuPy) -> None:
+def test_empty_tensors_launch_nothing(cupy: FakeCuPy) -> None:
     nothing, scale = on_device(np.zeros((0, 3), np.uint8)), on_device(np.ones((), np.float32))
     assert dequantize_linear(nothing, scale).shape == (0, 3)
     assert dequantize_packed(nothing.reshape(0), scale, dtype="int4", shape=(2, 0)).shape == (2, 0)
@@ -170,7 +170,7 @@ def test_arrays_of_other_frameworks(cupy: FakeCuPy, other: type) -> None:
 
 
 @pytest.mark.parametrize("kind", range(1, 18))
-def test_what_lies_on_a_cuda_device_by_dlpack(cupy: FakeCuPy, kind: int) -> None:
+def test_dlpack_arrays_must_lie_on_a_cuda_device(cupy: FakeCuPy, kind: int) -> None:
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     if kind in (2, 13):  # kDLCUDA, kDLCUDAManaged
         dequantize_linear(Exported(x, kind), scale)
@@ -180,7 +180,7 @@ def test_what_lies_on_a_cuda_device_by_dlpack(cupy: FakeCuPy, kind: int) -> None
 
 
 @pytest.mark.parametrize("other", [lambda array: array, Exported, Interfaced])
-def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+def test_kernels_run_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
     x, scale, out = (on_device(np.zeros(shape, kind)) for shape, kind in ((3, "u1"), ((), "f4"), (3, "f4")))
     monkeypatch.setitem(LIES_ON, x.data.ptr, 5)
     with pytest.raises(ValueError, match=r"the operands lie on the devices \[0, 5\]; expected one device"):
@@ -193,7 +193,7 @@ def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, oth
     assert [launch.device for launch in cupy.launches] == [5]
 
 
-def test_what_is_not_aligned_is_refused(cupy: FakeCuPy) -> None:
+def test_unaligned_arrays_are_refused(cupy: FakeCuPy) -> None:
     memory, scale = on_device(np.zeros(36, np.uint8)), on_device(np.ones((), np.float32))
     with pytest.raises(ValueError, match=r"x lies at 0x[0-9a-f]*1; expected a multiple of its 2 bytes"):
         dequantize_linear(memory[1:7].view(np.int16), scale)
@@ -219,14 +219,14 @@ def test_an_output_beside_its_input_is_taken_and_one_on_it_is_not(cupy: FakeCuPy
                 dequantize_linear(x, scale, out=out)
 
 
-def test_what_does_not_lie_in_order_is_copied(cupy: FakeCuPy) -> None:
+def test_arrays_not_in_c_order_are_copied(cupy: FakeCuPy) -> None:
     x, scale = random("uint8", (6, 10), 1), scales("float32", (10,), 1)
     want = codes_of(xverify.dequantize_linear(x[::2, ::-1].T, scale[::-1].copy(), axis=0, backend="numpy"))
     got = dequantize_linear(on_device(x)[::2, ::-1].T, on_device(scale)[::-1], axis=0)
     assert codes_of(np.array(got)) == want
 
 
-def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
+def test_kernels_run_on_the_callers_stream(cupy: FakeCuPy) -> None:
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     mine = Stream(7)
     for stream, expected in ((None, None), (mine, 7), (99, 99), (SimpleNamespace(__cuda_stream__=lambda: (0, 5)), 5)):

@@ -34,13 +34,13 @@ def asked(cupy: FakeCuPy) -> int:
     return len(cupy.compiled)
 
 
-def test_what_was_compiled_is_kept_on_disk(cupy: FakeCuPy, tmp_path: Path) -> None:
+def test_compiled_kernels_are_cached_on_disk(cupy: FakeCuPy, tmp_path: Path) -> None:
     assert [asked(cupy), asked(cupy)] == [1, 1]
     (kept,) = tmp_path.iterdir()
     assert re.fullmatch(r"xverify-[0-9a-f]{32}\.cubin", kept.name)
 
 
-def test_it_is_kept_where_cupy_keeps_its_own(cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_cached_in_cupys_folder(cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUPY_CACHE_DIR")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     asked(cupy)

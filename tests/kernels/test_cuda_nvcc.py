@@ -28,7 +28,7 @@ def ptx_of(launch: Launch, directory: Path) -> str:
     return file.read_text()
 
 
-def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
+def test_nvcc_generates_vector_accesses_and_fuses_nothing(tmp_path: Path) -> None:
     """Loads and stores are vectors that bypass the caches. No product is fused with the difference."""
     text = ptx_of(launch_of((7, 9), (9,), Spread(1)), tmp_path)
     found = set(re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", text))
@@ -37,7 +37,7 @@ def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("formula", ["MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "TABLE"])
-def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
+def test_nvcc_keeps_the_terms_of_ranges_in_registers(tmp_path: Path, formula: str) -> None:
     """Terms stay in registers, and loads and stores are vectors."""
     x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
     table = formula == "TABLE"

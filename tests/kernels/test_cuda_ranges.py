@@ -168,7 +168,7 @@ def test_exact_ties_go_to_the_even_one(cupy: FakeCuPy, name: str, out: str, bits
 
 
 @pytest.mark.parametrize("low", [-(2.0**127), -3.4028234663852886e38])
-def test_what_rounds_to_infinity(cupy: FakeCuPy, low: float) -> None:
+def test_values_that_round_to_infinity(cupy: FakeCuPy, low: float) -> None:
     """Signed codes of the symmetric mode exceed the range. bfloat16's largest number is below float32's."""
     check(np.array([-128, -127, 127], np.int8), low, 3.4028234663852886e38, mode="SCALED", contract=SEED)
     check(np.array([-(2**31), -(2**31) + 1], np.int32), low, 3.4028234663852886e38, mode="SCALED", contract=SEED)

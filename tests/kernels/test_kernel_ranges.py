@@ -140,7 +140,7 @@ def test_ranges_that_are_infinite_are_computed_in_float64(mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uint16", "int16"])
-def test_what_float64_would_round_wrongly(name: str) -> None:
+def test_values_that_float64_would_round_wrongly(name: str) -> None:
     """Near zero the two terms cancel, so float64's error decides."""
     rng = np.random.default_rng(5)
     low, high = (

@@ -195,7 +195,7 @@ def test_a_copy_runs_its_own_file_at_once(small_copy):
     assert small_copy.ask(Question("any"), 5).outcome == "1"
 
 
-def test_what_breaks_or_never_ends_is_said(small_copy, monkeypatch):
+def test_broken_and_endless_runs_are_reported(small_copy, monkeypatch):
     monkeypatch.setattr(copies, "GRACE", 0.5)
     assert small_copy.ask(Question("broken"), 1).outcome == "broken"
     assert "a mistake" in small_copy.ask(Question("broken"), 1).by
