@@ -158,7 +158,7 @@ def make(number: str) -> Oracle:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A run of the wrong version alone."""
+    """Run a sweep of the wrong version alone."""
     directory = tmp_path_factory.mktemp("runs") / "wrong"
     loaded = (contracts.get(MULTIPLY),)
     sweep(Options(loaded, (make("1.4"),), directory, "wrong", "xverify sweep", 3, 60.0, 60), lambda event: None)

@@ -130,7 +130,7 @@ def test_what_the_text_leaves_open(first: Outcome, second: Outcome, how: str | N
 
 
 def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_them_apart() -> None:
-    """Each answer is that of an admitted reading, or of a recipe that also gives its answers to allowed calls."""
+    """Each answer follows an admitted reading, or a recipe that also gives its answers to allowed calls."""
     tensors = {"x": tensor("int32", [16777217, 16777219]), "scale": tensor("float32", 3.0)}
     left_open = judge(ONNX_13, Call(ONNX_13.id, tensors | {"zero_point": tensor("int32", 2)}))
     exact, single, wraps = (
