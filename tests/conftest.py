@@ -1,4 +1,4 @@
-"""The number of test processes, a CuPy without a card, memory with a guard page, and thresholds lowered for large tensors."""
+"""Fixtures: a stand-in for CuPy, guarded memory, lowered thresholds; and the number of test processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The CuPy that the package imports, with blocks of 3 threads, so that small tensors take several strides."""
+    """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several strides."""
     from cuda_on_cpu import FakeCuPy, built
 
     from xverify.kernels.cuda import compiling, launch
@@ -66,7 +66,10 @@ def beside_a_page() -> Place:
 
 @pytest.fixture(params=[False, True], ids=["small", "large"])
 def treated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Thresholds as they are, or so low that tensors are split, shared by threads and stored past the caches."""
+    """Run with the real thresholds, and with thresholds so low that small tensors take every path.
+
+    These tensors are split, shared by threads and stored past the caches.
+    """
     pytest.importorskip("numba")
     from xverify.kernels.checks import linear_plan
     from xverify.kernels.compiled import layout, linear, tiles

@@ -310,7 +310,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("stage", "option"), [(stage, option) for stage in STAGES for option in STAGES[stage][1:]])
 def test_words_say_each_stage(stage: str, option: str) -> None:
-    """With an option other than the plain one, the words change and name it, whatever the other stages are."""
+    """An option other than the plain one is named in the words, whatever the other stages are."""
     rng = np.random.default_rng(sum(map(ord, stage + option)))
     for _ in range(10):
         base = replace(drawn_reading(rng), **{stage: STAGES[stage][0]})

@@ -45,7 +45,7 @@ def without_runs(path: Path) -> dict:
 
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory) -> Path:
-    """A certificate of a sound kernel."""
+    """The path of a certificate of a right kernel."""
     path = tmp_path_factory.mktemp("proven") / "proven.json"
     code, said = certify("sound", "uint2-float16", path)
     assert code == 0, said
@@ -132,7 +132,7 @@ def test_subnormals_are_kept(tmp_path):
 
 
 def test_values_that_follow_two_readings_by_turns_are_mixed(tmp_path):
-    """Differences of codes of uint16 do not fit into float16; opset 25 admits both roundings."""
+    """float16 does not hold all differences of uint16 codes; opset 25 admits two roundings."""
     path = tmp_path / "c.json"
     assert certify("by_turns", "uint16-float16", path, "--scale", "0.001", "--range", "0:4")[0] == 1
     (entry,) = load(path)["counterexamples"]
@@ -152,7 +152,7 @@ def test_values_that_follow_two_readings_by_turns_are_mixed(tmp_path):
 def test_a_call_that_is_not_answered_is_a_counterexample_and_the_rest_is_proven(
     tmp_path, monkeypatch, kernel, kind, words
 ):
-    monkeypatch.setattr(bulk, "REQUEST_VALUES", 4)  # of one scale
+    monkeypatch.setattr(bulk, "REQUEST_VALUES", 4)  # a request has one scale
     monkeypatch.setattr(witness, "MOST_HANGING", 1)
     path = tmp_path / "c.json"
     asked = ("--zero-point", "absent", "--range", "0x431c:0x4328", "--timeout", "0.3s", "--keep-going")
@@ -162,7 +162,7 @@ def test_a_call_that_is_not_answered_is_a_counterexample_and_the_rest_is_proven(
     assert (entry["kind"], entry["range"]) == (kind, [0x4321, 0x4322])
     assert load(path)["proven"] == [{"slice": 0, "ranges": [[0x431C, 0x4321], [0x4322, 0x4328]]}]
     assert words in said
-    if kind != "hang":  # which would take a while
+    if kind != "hang":  # making this call would take a while
         call = call_from_line(entry["call"])
         assert call.values == 1
         assert call.tensors["scale"].codes.tolist() == [0x4321]
@@ -179,7 +179,7 @@ def test_a_kernel_that_refuses_the_domain_is_not_certified(tmp_path, kernel, wor
 
 
 def test_a_kernel_that_refuses_the_first_triples_only_has_a_counterexample(tmp_path):
-    """And not one that refuses the domain: 0x4321 is the first scale that is asked."""
+    """Its first scale is 0x4321. A kernel that refuses the whole domain would not be certified."""
     code, said = certify(
         "refuses_some",
         "uint2-float16",
@@ -201,14 +201,14 @@ def test_a_kernel_that_refuses_the_first_triples_only_has_a_counterexample(tmp_p
 
 
 BY_PARTS = ("uint2-float16", "--granularity", "per_tensor", "--range")
-"""Asked of a slow kernel: 64 scales are a request, which takes a while."""
+"""A domain for a slow kernel. A request has 64 scales and takes a while."""
 
 
 def broken_off(path: Path, units: str, by: signal.Signals) -> tuple[int, str]:
-    """Exit status and words of a process that gets a signal when something is proven."""
+    """Send a signal to a process once it has proven something. Return its exit status and output."""
     words = ["certify", "--kernel", f"{KERNELS}:slow", "--domain", *BY_PARTS, units, "-o", str(path), "-n", "1"]
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which who started the tests may have ignored
-    # What a killed process leaves behind goes with the test's directory.
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a parent may have ignored it
+    # pytest removes this directory, with all that a killed process leaves there.
     environment = {**os.environ, "TMPDIR": str(path.parent)}
     command = [sys.executable, "-m", "xverify", *words]
     run = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed, env=environment)
@@ -306,7 +306,7 @@ def test_a_damaged_certificate_is_refused(proven, tmp_path, part, value, words):
     assert words in said
 
 
-def test_what_is_no_certificate_is_refused(proven, tmp_path, monkeypatch):
+def test_a_file_that_is_no_certificate_is_refused(proven, tmp_path, monkeypatch):
     path = tmp_path / "c.json"
     path.write_text(proven.read_text()[:500])
     assert certify("sound", "uint2-float16", path)[0] == 2

@@ -1,4 +1,4 @@
-"""The second author of the rule, held against exact fractions; and the two ways of comparing results, against each other."""
+"""The second implementation of the formula against exact fractions, and both ways to compare results."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_recipe_gives_what_fractions_give(x, scale):
 
 
 def test_a_product_of_more_than_53_bits_is_not_rounded_twice():
-    """57344 - 1.5 * 2^-16, times a mantissa of 24 bits: 58 bits; tried on many scales, some near a tie."""
+    """57344 - 1.5 * 2^-16 times a 24-bit mantissa has 58 bits. Some of the products are near a tie."""
     away = np.array([57344 - 1.5 * 2.0**-16, 57344 + 2.0**-16])
     rng = np.random.default_rng(1)
     scales = rng.integers(0x3F800000, 0x40000000, 300).astype(np.uint32).view(np.float32).astype(np.float64)
@@ -154,7 +154,7 @@ def test_a_slice_of_one_difference_has_that_difference_by_turns_from_each_pair(d
         assert found[:, 2].tolist() == list(range(start, start + len(found)))
         pairs = domain.count - abs(part)
         assert len(set(zero_point.tolist())) == min(pairs, len(found))
-        alone = codes_of(domain, part, start + 100, start + 101)  # the same, wherever a range begins
+        alone = codes_of(domain, part, start + 100, start + 101)  # values do not depend on the start of the range
         assert alone.tolist() == found[100:101].tolist()
 
 
@@ -225,7 +225,7 @@ def test_the_smallest_wrong_triple_is_nearest_to_zero():
     judge = Judge(domain, "float16", ("exact",))
     columns = domain.columns(0, 0x3C00, 0x3C04)
     y = np.concatenate([due for _, due in judge._elementwise(judge.recipes["exact"], columns)])
-    # Zero points -1 (code 15) and 2, of two scales; x 3 and -3 (code 13).
+    # Two scales with zero points -1 (code 15) and 2; x is 3 and -3 (code 13).
     for column, code in ((2, 3), (15, 13), (15, 3), (16 + 15, 3)):
         y[column, code] ^= 1
     wrong = judge.smallest(("exact",), columns, y)

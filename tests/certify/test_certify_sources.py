@@ -1,4 +1,4 @@
-"""A certificate is of the code that answered: also of what a kernel loads from elsewhere, imports late, or changes meanwhile."""
+"""A certificate names all code that answered, also code that a kernel imports late or that changes."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
 
 @pytest.mark.parametrize("name", [None, "cupy-cuda12x", "cupy-cuda13x", "cupy"])
 def test_the_cupy_that_is_installed_is_named(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever CUDA it was built for."""
+    """Its package's name depends on the CUDA version."""
 
     def installed(asked: str) -> str:
         if asked.startswith("cupy") and asked != name:

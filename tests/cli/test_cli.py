@@ -22,7 +22,7 @@ QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply",
 
 
 def xverify(*words: object, code: int) -> str:
-    """Run a command, check its exit code and the absence of a traceback, and return its output."""
+    """Run a command. Check its exit code and that there is no traceback. Return its output."""
     result = CliRunner().invoke(cli.main, [str(word) for word in words])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -207,7 +207,7 @@ def test_a_file_that_is_not_there_is_told_as_such():
 
 
 def test_a_reader_that_leaves_changes_no_exit_code():
-    """As with `| head -1`. Exit code 1 would mean findings."""
+    """`| head -1` leaves early. Exit code 1 would mean findings."""
     command = [sys.executable, "-m", "xverify", "certify", "--list"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as listing:
         listing.stdout.close()

@@ -45,7 +45,7 @@ def test_casts(dtype: str, given_numbers: list[float]) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_casts_between_every_pair_of_neighbours(dtype: str) -> None:
-    """Representable numbers stay. Others are truncated, or rounded to the nearer neighbour or to the even one."""
+    """Numbers of the type stay. Others are truncated, or rounded to nearest with ties to even."""
     form = exact.FORMATS[dtype]
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     codes = np.arange(infinity, dtype=np.uint16)

@@ -48,21 +48,21 @@ class Command:
     """The exit code that the page states."""
     is_run: bool = True
     output: str = ""
-    """What the page shows below the command."""
+    """The text that the page shows below the command."""
 
     def line(self) -> str:
         return shlex.join(self.words)
 
 
 def blocks(text: str, *languages: str) -> Iterator[tuple[dict[str, str], str]]:
-    """Marks and content of the fenced blocks in these languages."""
+    """Yield marks and content of the fenced blocks in these languages."""
     for comments, language, body in FENCE.findall(text):
         if language in languages:
             yield dict(MARK.findall(comments)), body
 
 
 def commands(page: str) -> list[Command]:
-    """The commands of a page."""
+    """Return the commands of a page."""
     found = []
     text = (ROOT / page).read_text(encoding="utf-8")
     for marks, body in blocks(text, "sh", "console"):
@@ -93,14 +93,14 @@ class Workplace:
 
     @cache  # noqa: B019
     def run(self, words: tuple[str, ...]) -> click.testing.Result:
-        """Run an xverify command; the same words run only once."""
+        """Run an xverify command. The same words run only once."""
         return CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, list(words))
 
     __hash__ = object.__hash__
 
 
 def kernel_of_readme() -> str:
-    """The kernel that README shows."""
+    """Return the kernel that README shows."""
     return next(body for _, body in blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python"))
 
 
@@ -190,7 +190,7 @@ def test_python_blocks_are_python() -> None:
 
 
 def test_the_library_examples_run() -> None:
-    # Without Numba's compiler, which takes half a minute where no compiled code is on disk.
+    # Numba would take half a minute to compile without its cache.
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     bodies = [body for _, body in blocks((ROOT / "docs" / "kernels.md").read_text(encoding="utf-8"), "python")]
     result = subprocess.run(

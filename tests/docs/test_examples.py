@@ -1,4 +1,4 @@
-"""The examples: every kernel passes its gate, the edition judges a kernel, and the workflow's command is valid."""
+"""The examples: kernels pass their gates, the edition judges one, and the workflow's command is valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NARROW = ("--scale-dtypes", "float32", "--walk-only", "--budget", "60s")
 
 
 def gate(target: str, directory: Path, *options: str) -> str:
-    """Output of a gate that passes."""
+    """Return the output of a gate that passes."""
     words = ["gate", "--kernel", target, *options, "--runs", str(directory / "runs")]
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, words)
     assert result.exit_code == 0, result.output
@@ -31,7 +31,7 @@ def gate(target: str, directory: Path, *options: str) -> str:
 
 
 def compiled_cpp(source: Path, directory: Path) -> Path:
-    """Shared library of a C++ source; the test is skipped if there is no compiler."""
+    """Return the shared library of a C++ source. Skip the test without a compiler."""
     paths = (shutil.which(name) for name in ("c++", "g++", "clang++"))
     command = next(([path] for path in paths if path), None)
     if command is None and importlib.util.find_spec("ziglang"):

@@ -21,7 +21,7 @@ SUFFIXES = {".py", ".typed", ".html", ".json", ".cu", ".cuh", ".c", ".h", ".md"}
 
 
 def done(*words: object, **options: object) -> str:
-    """Output of a command that succeeds."""
+    """Return the output of a command that succeeds."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     command = [str(word) for word in words]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, **options)  # type: ignore[call-overload]
@@ -31,7 +31,7 @@ def done(*words: object, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel that is built from a copy of the checkout, so that no old build/ folder changes it."""
+    """Build a wheel from a copy of the checkout, so that no old build/ folder changes it."""
     copy = tmp_path_factory.mktemp("source")
     for name in SOURCES:
         shutil.copy(ROOT / name, copy)
@@ -44,13 +44,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel. It sees the dependencies that are installed here, but not this checkout."""
+    """Make a fresh environment with the wheel. It has the dependencies of this one, not the checkout."""
     directory = tmp_path_factory.mktemp("environment")
     done(sys.executable, "-m", "venv", "--without-pip", directory)
     python = directory / "bin" / "python"
     done(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
     (packages,) = directory.glob("lib/python*/site-packages")
-    # The paths of a .pth file come after the environment's own packages, and .pth files there are not read.
+    # The paths of a .pth file come after the environment's own packages, and Python reads no .pth files there.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return directory
 

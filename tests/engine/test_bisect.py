@@ -147,7 +147,7 @@ def version(number: str, load: str) -> Oracle:
 HISTORY = {
     "1.0": "load_sound", "1.1": "load_sound", "1.2": "", "1.3": "load_wrong", "1.4": "load_wrong", "1.5": "load_missing",
 }  # fmt: skip
-"""What each version does: 1.2 is not to be had, 1.5 cannot be loaded."""
+"""The behaviour of each version. 1.2 cannot be installed and 1.5 cannot be loaded."""
 
 
 def make(number: str) -> Oracle:
@@ -158,7 +158,7 @@ def make(number: str) -> Oracle:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """A run of the wrong version alone."""
+    """Run a sweep of the wrong version alone."""
     directory = tmp_path_factory.mktemp("runs") / "wrong"
     loaded = (contracts.get(MULTIPLY),)
     sweep(Options(loaded, (make("1.4"),), directory, "wrong", "xverify sweep", 3, 60.0, 60), lambda event: None)

@@ -27,7 +27,7 @@ INT32 = Linear("int32", "float32", "per_axis", (4, 80))
 
 
 def sweep_of(*asked: Asked) -> Any:
-    """As much of a run as is looked at."""
+    """The parts of a run that these tests read."""
     readings = {}
     for one in asked:
         assert one.last is not None
@@ -122,7 +122,7 @@ NAMES = ("sound", "faulty", "refusing", "lost", "foreign")
 
 
 def run(clause: str, cases: int, answers: Sequence[str], *verdicts: tuple[str, str]) -> Any:
-    """A run of five implementations, of which the last is not judged by the edition.
+    """A run of five implementations. The edition does not judge the last one.
 
     verdicts: (name, verdict) of findings on the clause.
     """

@@ -1,4 +1,4 @@
-"""The whole line on implementations with known mistakes: found, named, shrunk, stored, replayed."""
+"""Whole runs of implementations with known mistakes: found, named, shrunk, stored and replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An implementation that answers twins differently is found, once, and nobody else."""
+"""An implementation that answers twins differently gives one finding. No other one does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SUBJECT = Subject("it", "1", "oracle")
 # -- the comparison -----------------------------------------------------------------------------------------
 
 WIDE = linear(MULTIPLY, [1, 2], [3.3], tensor("int32", [-(2**24) - 2]))
-"""2^24 + 3 and 2^24 + 4 times a scale: the first is rounded before the product by one of the text's two readings."""
+"""2^24 + 3 and 2^24 + 4 times a scale: one admitted reading rounds the first before the product."""
 
 
 def both(call: Call) -> tuple[Tensor, Tensor]:
@@ -90,7 +90,7 @@ def test_flushed_subnormals_and_kinds_of_nan_are_no_difference():
 
 
 def test_between_editions_both_legal_sets_count():
-    """Version 21 rounds int32 to float32 at most; version 25 may round it to float16."""
+    """Version 21 rounds int32 to float32 at most. Version 25 may round it to float16."""
     call = linear(ONNX + "21", [2049 * 3, 2**16 + 1], 2.0**-14, dtype="int32", scale_dtype="float16")
     old, new = contracts.get(ONNX + "21"), contracts.get(ONNX + "25")
     moved = twin(old, call, f"under:{ONNX}25")
@@ -115,7 +115,7 @@ def fake(load: str, *editions: str) -> Oracle:
 
 @contextmanager
 def running(tmp_path: Path, oracle: Oracle, *editions: str, seed: int = 3):
-    """A run that has asked nothing yet."""
+    """Return a run that has asked nothing yet."""
     loaded = tuple(contracts.get(identity) for identity in editions or oracle.contracts)
     run = new_run(Options(loaded, (oracle,), tmp_path, "test", "xverify sweep", seed), lambda event: None)
     start(run)

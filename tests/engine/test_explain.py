@@ -30,7 +30,7 @@ NEWEST = "ai.onnx/DequantizeLinear-25"
 
 
 def explain(*words: object, code: int = 0) -> str:
-    """Output of the command with its white space folded. The command must end with that exit code."""
+    """Run the command. Check its exit code, and return its output with white space folded."""
     result = CliRunner(env={"COLUMNS": "200"}).invoke(cli.main, ["explain", *map(str, words)])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -38,7 +38,7 @@ def explain(*words: object, code: int = 0) -> str:
 
 
 def explained(*words: object) -> Any:
-    """The same as data."""
+    """Run the command with its output as JSON."""
     return json.loads(explain(*words, "--format", "json"))
 
 
@@ -55,7 +55,7 @@ def width(dtype: str) -> int:
 
 
 def nearest(dtype: str, value: Fraction, negative: bool) -> int | None:
-    """The code of the nearest number, of two the even one; None beyond the finite ones."""
+    """Return the code of the nearest number, ties to even, or None beyond the finite numbers."""
     if width(dtype) > 8:
         code = exact.round_to(dtype, value if value or not negative else "-0")
         return None if exact.decode(dtype, code) in ("inf", "-inf") else code
@@ -348,7 +348,7 @@ def test_what_is_not_installed_is_named_with_its_install_line(monkeypatch):
 
 
 def load_double() -> Loaded:
-    """An implementation that forgets the scale; refuses on one of its paths, and hangs on another."""
+    """Return an implementation that forgets the scale, refuses on one path, and hangs on another."""
 
     def answer(call: Any, path: str) -> Any:
         if path == "refuses":
@@ -360,7 +360,7 @@ def load_double() -> Loaded:
 
 
 def load_hanging() -> Loaded:
-    """An implementation that never becomes ready."""
+    """Sleep, so that the worker never becomes ready."""
     import time
 
     time.sleep(1000)

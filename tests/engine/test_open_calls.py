@@ -33,7 +33,7 @@ ALLOWED = asked([1, 2])
 
 
 def concluded(tally: Tally, outcome: Outcome, other: Outcome, supports: bool = True) -> list[Finding]:
-    """The findings of a run with that tally and that open call."""
+    """Return the findings of a run with this tally and this open call."""
     state = new_run(Options((ONNX,), (), Path(), "test", "test"), lambda event: None)
     state.tally = tally
     state.open_calls.append(OpenCall(LEFT_OPEN, ONE, outcome, TWO, other))
@@ -43,7 +43,7 @@ def concluded(tally: Tally, outcome: Outcome, other: Outcome, supports: bool = T
 
 
 def with_zero_point(x: list[int]) -> Judged:
-    """An allowed call of the cell to which the open one belongs."""
+    """Return an allowed call of the open call's cell."""
     tensors = {"x": tensor("int32", x), "scale": tensor("float32", 3.0), "zero_point": tensor("int32", 0)}
     return judge(ONNX, Call(ONNX.id, tensors))
 

@@ -1,4 +1,4 @@
-"""Faults that only a graph around a call shows: found, shrunk to the smallest graph, and shown as one."""
+"""Faults that only a graph around a call shows: found, and shrunk to the smallest graph."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def flawed(load: str, surrounded: tuple[Path, ...] = LEVELS) -> Oracle:
 
 
 class Noting:
-    """A worker that notes what it is asked."""
+    """A worker that records the questions."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[bytes, str]] = []
@@ -115,7 +115,7 @@ def test_less_is_left_out_first():
 
 
 def witnessed(name: str, dtype: str, around: tuple[str, ...], options: str = "", legal: str = "0x3fc00000") -> dict:
-    """A finding on [[1, 2, 3]] * 0.5 whose last value, 1.5, is said to be wrong unless it is ``legal``."""
+    """Return a finding on [[1, 2, 3]] * 0.5 whose last value, 1.5, counts as wrong unless it is ``legal``."""
     x = sample_report.tensor(dtype, [1, 3], ["1", "2", "3"], ["0x1", "0x2", "0x3"])
     scale = sample_report.tensor("float32", [], ["0.5"], ["0x3f000000"])
     call = {**sample_report.call(EDITION, {"x": x, "scale": scale}), "around": list(around)}

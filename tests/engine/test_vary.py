@@ -71,7 +71,7 @@ def test_a_variant_is_run_otherwise_and_judged_by_nothing() -> None:
 
 
 def test_kernels_are_tensorflows_own_or_those_of_onednn() -> None:
-    """As the variable says that it reads; of XLA, which compiles, there is no choice."""
+    """The environment variable selects the kernels. XLA compiles its own and ignores it."""
     names = "tensorflow", "tensorflow-function", "tensorflow-xla"
     made, sentences = variants([all_oracles()[name] for name in names], ("kernels",))
     assert [(one.name, one.environment) for one in made] == [
@@ -224,7 +224,7 @@ def said(report: dict[str, Any]) -> set[tuple[str, str, str]]:
 
 
 def test_each_difference_is_found_once_and_nothing_is_said_of_what_is_the_same(report: dict[str, Any]) -> None:
-    """8 threads change nothing; no variant is judged, though some give values that are illegal."""
+    """8 threads change nothing. No variant is judged, though some give illegal values."""
     assert {one for one in said(report) if "[" in one[0]} == {
         ("fake[isa=old]", "nondeterministic", "isa=old"),
         ("fake[threads=3]", "nondeterministic", "threads=3:refuses"),
@@ -248,7 +248,7 @@ def test_a_difference_is_shrunk_to_one_value_and_compared_with_the_usual_way(rep
 
 
 def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Path) -> None:
-    """It is a finding on the implementation itself; effects of a setting on other values remain findings."""
+    """The finding is on the implementation itself. A setting's effect on other values remains a finding."""
     settings = (OLD, Setting("threads", "8", ("threads=8",)))
     unsteady = replace(FAKE, name="unsteady", arguments=("unsteady",), varies=settings)
     report = swept(tmp_path, unsteady, "isa,threads", (MULTIPLY,), 150)
@@ -258,7 +258,7 @@ def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Pa
 
 
 def test_onnxruntime_gives_the_same_bits_with_any_threads_and_flushes_when_told_to(tmp_path: Path) -> None:
-    """And the finding is there STILL when it is replayed, and FIXED of a setting without that effect."""
+    """A replay says STILL, and FIXED for a setting without the effect."""
     report = swept(tmp_path, all_oracles()["onnxruntime"], "threads,denormals", (ONNX,), 100)
     (found,) = [one for one in report["findings"] if "[" in one["subject"]["name"]]
     assert (found["subject"]["name"], found["verdict"], found["detail"]) == ("onnxruntime[denormals=zero]", *FLUSHED)

@@ -1,4 +1,4 @@
-"""Environments of other versions: made once, found again, and one sentence if one cannot be made."""
+"""Environments of other versions: made once and reused, and a clear error if one cannot be made."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def said() -> list[str]:
 
 @pytest.fixture(autouse=True)
 def alone(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty cache, our wheels instead of an index, this Python only, and pip."""
+    """An empty cache, a directory of wheels as the index, this Python only, and pip."""
     for variable, value in {
         "XVERIFY_CACHE": str(tmp_path / "cache"),
         "PIP_NO_INDEX": "1",
@@ -58,7 +58,7 @@ def alone(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Nothing is installed; what would have been is listed."""
+    """Replace installation by a list of what would be installed."""
     done: list[str] = []
 
     def create(which: Interpreter, place: Path) -> None:
@@ -75,7 +75,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def left_behind() -> list[str]:
-    """The files in the cache without locks."""
+    """Return the files in the cache except locks."""
     return sorted(path.name for path in cache.directory().glob("*") if path.suffix != ".lock")
 
 
@@ -292,7 +292,7 @@ def _alive(pid: int) -> bool:
 
 
 def others() -> Iterator[str]:
-    """Other Pythons of this machine that have NumPy, at another minor version or with another NumPy."""
+    """Other Pythons of this machine that have NumPy, of another minor version or with another NumPy."""
     mine = (ME.version, np.__version__)
     known = [one.path for one in installers.interpreters()[1:]] + [one.python for one in cache.cached()]
     seen = {mine}

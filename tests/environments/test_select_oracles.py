@@ -1,4 +1,4 @@
-"""NAME[:OPTION][==VERSION | @PYTHON]: what is typed, what it names, and what is said of a mistake."""
+"""NAME[:OPTION][==VERSION | @PYTHON]: parsing, selection and messages for mistakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HERE = replace(FAKE, name="here", distribution="numpy")
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two implementations, one of them installed, and a kernel; environments of 1.0, 2.0 and 3.0."""
+    """Two implementations, of which one is installed, a kernel, and environments of 1.0, 2.0 and 3.0."""
     kernel = replace(FAKE, name="xverify-numpy", role="kernel", distribution="xverify", version="0.1")
     listed = {"fake": FAKE, "here": HERE, "xverify-numpy": kernel}
     monkeypatch.setattr(select, "all_oracles", lambda: listed)

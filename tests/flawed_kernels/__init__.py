@@ -1,1 +1,1 @@
-"""Kernels with one flaw each, every flaw from a public bug report, and sound ones beside them; `table` lists them all."""
+"""Kernels with one flaw each, each flaw from a public bug report, and right ones; see `table`."""

@@ -11,7 +11,10 @@ def is_blocked(x, scale, block_size):
 
 
 def by_index(x, scale, zero_point, axis, index, dtype, zero_point_index=None):
-    """Each position along the axis with the block of that index; an index past the last block has a scale of 0."""
+    """Dequantize each position along the axis with the block of that index.
+
+    An index past the last block has a scale of 0.
+    """
     blocks = np.shape(scale)[axis]
     factor = np.take(numbers(scale), np.minimum(index, blocks - 1), axis=axis)
     factor = factor * (index < blocks).reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])

@@ -1,4 +1,4 @@
-"""One call for each flawed Python kernel that only computes or refuses wrongly: on it, it differs from the sound one."""
+"""One call for each flawed Python kernel that computes or refuses wrongly, which shows the flaw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Demonstration = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def demonstrations() -> dict[str, Demonstration]:
-    """By the kernel's name."""
+    """Return the calls by the kernel's name."""
     return {**_linear(), **_rounding(), **_floats(), **_small_integers(), **_blocked(), **_rest()}
 
 
@@ -58,8 +58,10 @@ def _rounding() -> dict[str, Demonstration]:
 
 
 def _twice(out_dtype: str) -> Demonstration:
-    """71 times a scale lies just above a tie of the output type, nearer to it than float32 can tell; of the scale cast to
-    the output type first it does not."""
+    """Return a call that shows a scale cast to the output type first.
+
+    71 times the scale is just above a tie of the output type, by less than float32 can tell. 71 times the cast scale is not.
+    """
     tie = 1 + 2.0 ** (-8 if out_dtype == "bfloat16" else -11)
     return _call(np.int8([71]), np.float32(tie / 71), out_dtype=out_dtype)
 

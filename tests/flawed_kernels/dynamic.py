@@ -44,7 +44,7 @@ def multiplied_by_inverse(src, scales, zps=None, *, qtype="per_tensor", axis=1):
 
 
 def _float32_parts(src, scales, zps, qtype, axis):
-    """The difference, exact in float32 for 8-bit types, and the scale, repeated to src's shape."""
+    """Return the difference, exact in float32 for 8-bit types, and the scale, repeated to src's shape."""
     place = axis if qtype == "per_channel" else 1
     difference = src.astype(np.float32)
     if zps is not None:

@@ -1,4 +1,4 @@
-"""Flawed kernels: how float8 and float4 codes, and float8_e8m0fnu scales, are read."""
+"""Flawed kernels: float8 and float4 codes and float8_e8m0fnu scales read wrongly."""
 
 from __future__ import annotations
 

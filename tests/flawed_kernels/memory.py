@@ -1,4 +1,4 @@
-"""Flawed kernels: memory that is shared, kept, written or read where it should not be."""
+"""Flawed kernels: memory shared, kept, written or read by mistake."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def scratch_shared_by_threads(x, scale, zero_point=None, **attributes):
         return result
     scratch = _SCRATCH[: result.size]
     scratch[...] = result.reshape(-1)
-    # Another thread may run here, as between the phases of a parallel kernel that has no barrier.
+    # Another thread may run here, like between the phases of a parallel kernel without a barrier.
     time.sleep(0)
     return scratch.reshape(result.shape).copy()
 

@@ -1,4 +1,4 @@
-"""Flawed kernels: forbidden calls that are taken, or never answered, and allowed ones that are refused."""
+"""Flawed kernels: they accept forbidden calls, never answer them, or refuse allowed ones."""
 
 from __future__ import annotations
 

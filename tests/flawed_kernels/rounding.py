@@ -1,4 +1,4 @@
-"""Flawed kernels: how products are formed and rounded, and in which type they come out."""
+"""Flawed kernels: products formed or rounded wrongly, or in the wrong type."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def float16_rounded_twice(x, scale, zero_point=None, *, axis=1, block_size=0, **
 
 
 def _product(x, scale, zero_point, axis, block_size):
-    """The product rounded to float32."""
+    """Return the product rounded to float32."""
     offset = None if zero_point is None else numbers(spread(zero_point, np.shape(x), axis, block_size))
     return affine(numbers(x), offset, numbers(spread(scale, np.shape(x), axis, block_size)), np.float32)
 

@@ -1,6 +1,6 @@
-"""Sound kernels with the plug-in signatures, and the parts of which the flawed ones beside this file are made.
+"""Right kernels with the plug-in signatures, and the parts from which flawed kernels are made.
 
-A flawed kernel does what the sound one of its contract does, refusals included, but for its flaw. On NumPy, since compiling
+A flawed kernel is like the right one of its contract, refusals included, except for its flaw. All use NumPy, since compiling
 takes longer than all calls of most of them.
 """
 
@@ -12,45 +12,45 @@ import xverify
 
 
 def onnx(x, scale, zero_point=None, **attributes):
-    """ai.onnx DequantizeLinear 25."""
+    """Compute ai.onnx DequantizeLinear 25."""
     return xverify.dequantize_linear(
         x, scale, zero_point, contract="ai.onnx/DequantizeLinear-25", backend="numpy", **attributes
     )
 
 
 def microsoft(x, scale, zero_point=None, **attributes):
-    """com.microsoft DequantizeLinear 1, as the installed onnxruntime has it."""
+    """Compute com.microsoft DequantizeLinear 1, as the installed onnxruntime does."""
     contract = "com.microsoft/DequantizeLinear-1@installed"
     return xverify.dequantize_linear(x, scale, zero_point, contract=contract, backend="numpy", **attributes)
 
 
 def onednn_multiply(src, scales, zps=None, **attributes):
-    """oneDNN DynamicDequantize, the document that says multiply."""
+    """Compute oneDNN DynamicDequantize by the document that says multiply."""
     return xverify.dynamic_dequantize(
         src, scales, zps, contract="onednn/DynamicDequantize-1@multiply", backend="numpy", **attributes
     )
 
 
 def onednn_divide(src, scales, zps=None, **attributes):
-    """oneDNN DynamicDequantize, the document that says divide."""
+    """Compute oneDNN DynamicDequantize by the document that says divide."""
     return xverify.dynamic_dequantize(
         src, scales, zps, contract="onednn/DynamicDequantize-1@divide", backend="numpy", **attributes
     )
 
 
 def tensorflow(input, min_range, max_range, **attributes):  # noqa: A002  (the document's name for it)
-    """TensorFlow Dequantize, as the installed TensorFlow has it."""
+    """Compute TensorFlow Dequantize, as the installed TensorFlow does."""
     contract = "tensorflow/Dequantize@installed"
     return xverify.dequantize_range(input, min_range, max_range, contract=contract, backend="numpy", **attributes)
 
 
 def numbers(array):
-    """The values of an array of any quantized or scale type, as float64; each such value is exact there."""
+    """Return the values of an array of any quantized or scale type. float64 holds each of them exactly."""
     return np.asarray(array).astype(np.float64)
 
 
 def spread(parameter, shape, axis=1, block_size=0):
-    """A scale or zero point of an allowed call, repeated to x's shape."""
+    """Repeat a scale or zero point of an allowed call to x's shape."""
     parameter = np.asarray(parameter)
     if parameter.size == 1 and parameter.ndim <= 1:
         return np.broadcast_to(parameter.reshape(()), shape)
@@ -61,16 +61,17 @@ def spread(parameter, shape, axis=1, block_size=0):
 
 
 def affine(x, zero_point, scale, dtype):
-    """(x - zero_point) * scale of float64 numbers, cast to the dtype; a zero point of None is not subtracted."""
+    """Compute (x - zero_point) * scale in float64, cast to the dtype. A zero point may be None."""
     with np.errstate(all="ignore"):
         difference = x if zero_point is None else x - zero_point
         return np.asarray(difference * scale).astype(dtype)
 
 
 def onnx_with(x, scale, zero_point=None, *, as_x=None, as_scale=None, as_zero_point=None, **attributes):
-    """What `onnx` gives, but for the elements whose x, scale or zero point is read as another number.
+    """Return the result of `onnx`, but read some operands' elements as other numbers.
 
-    as_x, as_scale, as_zero_point: None, or a function from the operand's array, repeated to x's shape, to float64.
+    Args:
+        as_x, as_scale, as_zero_point: None, or a function from the operand's array, repeated to x's shape, to float64.
     """
     result = onnx(x, scale, zero_point, **attributes)
     place = {name: attributes[name] for name in ("axis", "block_size") if name in attributes}

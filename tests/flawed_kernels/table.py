@@ -1,7 +1,7 @@
-"""Every flawed kernel: the report that it was written from, what is wrong with it, and what the gate must say of it.
+"""A table of every flawed kernel: its report, its mistake, and the verdicts that the gate must give.
 
-Where a report is about quantization or fusion, its mistake was carried over to dequantization. Only the standard library
-is imported here; the kernels themselves import `sound`, their sibling, by its plain name.
+If a report is about quantization or fusion, its mistake was carried over to dequantization. This module imports only the
+standard library. The kernels import `sound`, their sibling, by its plain name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ TENSORFLOW = "tensorflow/Dequantize@installed"
 
 @dataclass(frozen=True)
 class Flawed:
-    """One flawed kernel.
-
-    target: "file.py:function", or "native/file.c:symbol", a source to compile with ``flags``; relative to this folder.
-    source: the report, "owner/repository#number". what: the mistake. expected: verdicts, of which the gate must give one.
-    """
+    """One flawed kernel."""
 
     target: str
+    """The function, "file.py:function" or "native/file.c:symbol"; the path is relative to this folder."""
     contract: str
     source: str
+    """The report, "owner/repository#number"."""
     what: str
+    """The mistake."""
     expected: frozenset[str]
+    """Verdicts, of which the gate must give one."""
     flags: tuple[str, ...] = ()
+    """Options for the C compiler."""
 
     @property
     def name(self) -> str:
@@ -45,11 +46,12 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Sound:
-    """A kernel in which nothing is to be found. x_dtypes: those that it takes, if not all; others it says it does not support."""
+    """A kernel without a mistake."""
 
     target: str
     contract: str
     x_dtypes: tuple[str, ...] = ()
+    """Types of x that it takes, or none for all. It refuses others as unsupported."""
 
 
 SOUND = (

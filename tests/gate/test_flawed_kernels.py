@@ -1,4 +1,4 @@
-"""The flawed kernels are there, cite their reports, and differ from the sound ones."""
+"""The flawed kernels exist, cite their reports, and differ from the right ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def function_of(kernel):
 
 
 def outcome(function, operands, attributes):
-    """Type, shape and bits of the result, any NaN as one, or "refused"."""
+    """Return type, shape and bits of the result, with one NaN for all, or "refused"."""
     try:
         result = np.asarray(function(*operands, **attributes))
     except Exception:

@@ -1,4 +1,4 @@
-"""The flawed native kernels compile, and do what the table says of them."""
+"""The flawed native kernels compile, and have the fault that the table states."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NATIVE = {name for name, file in TARGETS.items() if file.startswith("native/")}
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """The shared library of each C file, compiled with every warning an error."""
+    """Return the shared library of each C file, compiled with warnings as errors."""
     folder = tmp_path_factory.mktemp("flawed")
     return {f"native/{path.name}": compiled(path, folder) for path in (FLAWED_KERNELS / "native").glob("*.c")}
 
 
 def call(shape, *, dtype="int8", scale=0.1, scale_shape=(), zero_point=None, layout="C", **attributes):
-    """Codes that all differ as far as they can; one scale for all, or each twice the one before."""
+    """Return a call with distinct codes, and with one scale or with scales that double."""
     codes = (np.arange(np.prod(shape, dtype=int)) * 37 % (16 if dtype.endswith("4") else 256)).astype(np.uint8)
     scales = np.asarray(np.float32(scale) * 2.0 ** np.arange(np.prod(scale_shape, dtype=int)), np.float32)
     tensors = {
@@ -64,7 +64,7 @@ ENDS = {
 }
 SHOWN_APART = {"odd_rest_never_ends", "subnormals_flushed"}
 SHOWN_BY_THE_GATE_ONLY = {"table_shared_by_threads"}
-"""What shows it is a matter of chance."""
+"""A kernel whose fault shows by chance only."""
 
 IN_A_PROCESS_OF_ITS_OWN = """
 import sys
@@ -83,7 +83,11 @@ print(load(library, symbol).answer(Call("ai.onnx/DequantizeLinear-25", tensors),
 
 
 def apart(library, name, shape, scale=0.5, zero_point=None):
-    """The process that makes one call, after it has ended. TimeoutExpired when it does not within 3 s."""
+    """Make one call in a process of its own. Return the process after its end.
+
+    Raises:
+        TimeoutExpired: It does not end within 3 s.
+    """
     command = [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN, str(library), name, repr(shape), repr(scale)]
     return subprocess.run(
         [*command, repr(zero_point)],

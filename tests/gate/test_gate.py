@@ -1,4 +1,4 @@
-"""The gate as a user runs it: which kernels it stops, what it says, and what the ledger makes of it."""
+"""The gate as a user runs it: the kernels that it stops, its output, and the effect of the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INT8 = ("--x-dtypes", "int8")
 
 
 class Gate:
-    """A folder in which gates are run, each with the same ledger."""
+    """A folder for gates that share a ledger."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Gate:
         self.options: tuple[str, ...] = ("--walk-only", *INT8)
 
     def __call__(self, kernel: str, code: int, *words: object, budget: str = "40s") -> str:
-        """What the gate prints; its report is in ``report``."""
+        """Run a gate. Return its output; its report is in ``report``."""
         target = kernel if ":" in kernel or kernel == "xverify-numpy" else f"{KERNELS}:{kernel}"
         file = self.folder / "report.json"
         output = self.run(
@@ -58,7 +58,7 @@ class Gate:
         return [f for f in self.report["findings"] if f["id"] in self.report["gate"]["failing"]]
 
     def accept(self, *words: object) -> str:
-        """Accept every failing finding; what was printed of the last."""
+        """Accept every failing finding. Return the last output."""
         output = ""
         for finding in self.failing():
             output = self.run(
@@ -127,7 +127,7 @@ def test_every_call_must_be_taken_and_every_clause_kept(gate):
     assert {"src-type", "scales-type", "scales-shape", "zps-shape", "axis-range", "qtype"} <= clauses
 
 
-def test_what_is_not_implemented_is_reported_and_fails_only_a_strict_gate(gate):
+def test_unimplemented_calls_are_reported_and_fail_only_a_strict_gate(gate):
     output = gate("no_zero_points", PASS)
     assert "unsupported" in output
     assert gate.report["gate"]["unsupported"]
@@ -199,7 +199,7 @@ def test_a_kernel_that_is_never_imported_is_one_sentence(gate, tmp_path):
         ("import time\ntime.sleep(100)", "was not loaded within 3 s"),
         ("def kernel(:", "SyntaxError in broken.py:1"),
         ("import nowhere_to_be_found", "No module named 'nowhere_to_be_found'"),
-        ("kernal = 10", "has no 'kernel'"),  # longer than the next: changes within a second are told by their length
+        ("kernal = 10", "has no 'kernel'"),  # another length than the next file, whose time is the same
         ("kernel = 1", "is no function but of type int"),
         ("raise SystemExit(5)", "SystemExit"),
     ):
@@ -213,11 +213,11 @@ def test_a_kernel_that_is_never_imported_is_one_sentence(gate, tmp_path):
 # -- the ledger ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_accepted_passes_and_hides_nothing_else(gate, tmp_path):
+def test_accepted_findings_pass_and_hide_nothing_else(gate, tmp_path):
     kernel = f"{tmp_path / 'kernel.py'}:kernel"
 
     def becomes(function: str) -> str:
-        """The user's kernel is changed, and keeps its name."""
+        """Replace the user's kernel by another one under the same name."""
         source = f"import sys\nsys.path.insert(0, {str(HERE)!r})\nfrom gate_kernels import {function} as kernel\n"
         (tmp_path / "kernel.py").write_text(source)
         return kernel

@@ -1,4 +1,4 @@
-"""What a gate's user sees besides the decision: the first fault while it runs, and the ledger as a list."""
+"""Other output for a gate's user: the first fault during the run, and the list of ledger entries."""
 
 from __future__ import annotations
 

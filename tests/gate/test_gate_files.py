@@ -1,4 +1,4 @@
-"""The files that a gate writes: a CI job's summary, JUnit, HTML and JSON, with the decision, and no text that does harm."""
+"""The files that a gate writes: CI summary, JUnit, HTML and JSON, with the decision and escaped text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ LEFT_OUT = (
 )
 
 
-def test_what_is_left_out_is_in_the_summary_and_the_html() -> None:
+def test_parts_left_out_are_in_the_summary_and_the_html() -> None:
     report = gate_report("pass")
     report["run"]["left_out"] = list(LEFT_OUT[1:])
     check(report)

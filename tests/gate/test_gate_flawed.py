@@ -1,4 +1,4 @@
-"""The gate stops every flawed kernel, and no sound one. For how soon, and for more seeds: make detection."""
+"""The gate stops every flawed kernel and no right one. `make detection` measures more seeds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOUND_EXAMPLE = Sound(str(NATIVE / "dequantize.c") + ":dequantize", SOUND[0].con
 
 @pytest.fixture(autouse=True)
 def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
-    """What a gate asks depends on the edition, the domain and the seed, not on the kernel: each walk is made once for all."""
+    """Make each walk once for all gates: it depends on the edition, the domain and the seed only."""
 
     def walk(contract: Contract, within: Domain, *seed_and_turn: int) -> Iterator[list[Case]]:
         key = contract.id, repr(within), *seed_and_turn
@@ -42,7 +42,7 @@ def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
 
 @pytest.fixture(scope="module")
 def walks() -> dict:
-    """Each copy of one begins at the beginning; what was made for another is there already."""
+    """Walks by edition, domain and seed. A copy of one begins at its beginning."""
     return {}
 
 
@@ -53,13 +53,15 @@ def compilable(target: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all gates, so that each source is compiled once."""
+    """The folder of all gates, so that each source is compiled once."""
     return tmp_path_factory.mktemp("gates")
 
 
 def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: object) -> AnyWorker:
-    """What answers in this process, as a function given to `xverify.testing.verify_kernel` does: starting a worker costs more
-    than most of these kernels are asked."""
+    """Return a worker in this process, as `xverify.testing.verify_kernel` has for a function.
+
+    Starting a process would take longer than most of these gates.
+    """
     return InProcessWorker(find_function(target), fenv.current(), bell=bell)
 
 
@@ -69,7 +71,7 @@ REPRESENTATIVES = (
     "anything_that_broadcasts_taken", "narrow_range_not_looked_at", "tail_written_past_end", "odd_rest_never_ends",
     "subnormals_flushed", "address_aligned_down", "absent_zero_point_read", "upper_nibble_first",
 )  # fmt: skip
-"""One kernel of each file, and of each verdict and contract. `make test-slow` takes all others."""
+"""Kernels that cover each file, verdict and contract. `make test-slow` takes all others."""
 
 
 def marked(flawed: Flawed):
@@ -88,7 +90,7 @@ def test_representatives_show_every_verdict_file_and_contract():
 @pytest.mark.parametrize("flawed", [marked(flawed) for flawed in FLAWED])
 def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: pytest.MonkeyPatch):
     compilable(flawed.target)
-    monkeypatch.syspath_prepend(KERNELS)  # what a kernel's file adds to the path is gone afterwards
+    monkeypatch.syspath_prepend(KERNELS)  # this also removes what a kernel's file adds to the path
     dies = flawed.native or flawed.expected & {"crash", "hang"}
     worker = Worker if dies else partial(here, target_of(flawed.target, folder))
     found = detect(flawed, 0, folder, 120, worker)
@@ -98,8 +100,8 @@ def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sound", [*SOUND, SOUND_EXAMPLE], ids=lambda sound: sound.target.rpartition(":")[2])
-def test_a_sound_kernel_is_not(sound: Sound, folder: Path):
-    """With one type of scale; `make gate` walks the whole domain with the in-house kernel, `make alarms` with these."""
+def test_a_sound_kernel_passes(sound: Sound, folder: Path):
+    """The gate walks one type of scale. `make gate` and `make alarms` walk the whole domain."""
     compilable(sound.target)
     report = until_walked(sound, 0, folder, ("float32",))
     assert [finding["summary"] for finding in report["findings"]] == []

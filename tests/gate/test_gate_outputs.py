@@ -1,4 +1,4 @@
-"""What a gate prints: for people, for CI services, and nothing that a kernel's text could turn into a command."""
+"""The text that a gate prints for people and CI services. No text of a kernel can become a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def announced(report: dict[str, Any], terminal: bool = False, environment: dict[
 
 
 def parsed(command: str) -> dict[str, Any]:
-    """What `xverify replay` makes of a command, as a shell hands it over."""
+    """Parse a command line of `xverify replay`, as a shell splits it."""
     program, name, *words = shlex.split(command)
     assert (program, name) == ("xverify", "replay")
     context = replay.make_context("replay", words)

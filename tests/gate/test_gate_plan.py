@@ -1,4 +1,4 @@
-"""The order in which a gate asks: a mistake of any kind meets a call that shows it among the first few hundred."""
+"""The order of a gate's calls: any kind of mistake shows in one of the first few hundred calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An entry of the ledger covers what was accepted and nothing else."""
+"""An entry of the ledger covers the accepted finding and nothing else."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_another_name_for_what_gives_the_same_values_is_no_change():
     assert covers(ENTRY, replace(seen, equal=(Recipes("x"), WRAPS)), FACTS, TODAY) == "known"
 
 
-def test_it_expires_on_its_day_and_not_before():
+def test_an_entry_expires_on_its_day_and_not_before():
     assert covers(ENTRY, SEEN, FACTS, date(2027, 2, 20)) == "known"
     assert covers(ENTRY, SEEN, FACTS, date(2027, 2, 21)) == "expired"
     assert covers(replace(ENTRY, expires=None), SEEN, FACTS, date(2999, 1, 1)) == "known"
@@ -189,7 +189,7 @@ def test_the_best_that_an_entry_says_counts():
         assert look_up(Ledger(entries), SEEN, FACTS, TODAY) == expected
 
 
-def test_what_was_not_seen_is_stale():
+def test_entries_without_a_finding_are_stale():
     other = replace(ENTRY, name="other")
     assert stale(Ledger((ENTRY, other)), {"wrap"}) == (other,)
     assert stale(Ledger((ENTRY, other)), {"wrap", "other", "third"}) == ()
@@ -207,7 +207,7 @@ def test_a_region_comes_back_from_its_name_and_from_its_text(case):
         back = region_from_name(text)
         assert (back.terms, back.words, back.name) == (found.terms, words, found.name)
         assert inside(back, samples)
-    # One more wrong value, beyond the region, is seen.
+    # One more wrong value, outside the region, is reported.
     beyond = next(sample for sample in samples if not sample.wrong.all())
     wrong = beyond.wrong.copy()
     wrong.reshape(-1)[np.flatnonzero(~wrong)[0]] = True

@@ -1,4 +1,4 @@
-"""The ledger's file is refused with the line when damaged, and keeps what people wrote in it."""
+"""The ledger's file: a damaged one is refused with the line, and people's text in it is kept."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ END = """\
 BY_HAND = TOP + FIRST + MIDDLE + SECOND + THIRD + END
 
 
-def test_what_people_wrote_is_read_and_kept(tmp_path):
+def test_peoples_text_is_read_and_kept(tmp_path):
     path = tmp_path / "ledger.toml"
     path.write_text(BY_HAND)
     first, second, third = read(path).entries
@@ -267,7 +267,7 @@ GOOD = (
 
 
 def line_of(piece: str, occurrence: int = 1) -> int:
-    """The line of GOOD that begins with this text."""
+    """Return the number of GOOD's line that begins with this text."""
     lines = [number for number, line in enumerate(GOOD.split("\n"), 1) if line.startswith(piece)]
     return lines[occurrence - 1]
 
@@ -366,7 +366,7 @@ def test_entries_under_no_header_are_refused(tmp_path):
         read(path)
 
 
-def test_what_is_no_text_or_too_large_is_refused(tmp_path):
+def test_files_that_are_no_text_or_too_large_are_refused(tmp_path):
     path = tmp_path / "ledger.toml"
     path.write_bytes(b"# a\n# b \xff\n")
     with pytest.raises(DamagedFileError, match="line 2: a byte 0xff that is not UTF-8"):
@@ -395,7 +395,7 @@ def test_a_scope_may_name_every_fact(tmp_path):
 
 
 def ledger_of_format_1() -> str:
-    """A ledger as versions before format 2 wrote it, with an entry for every kind of detail."""
+    """Return a ledger as versions before format 2 wrote it, with an entry for every kind of detail."""
     tables = [
         f'[[known]]\nname = "number-{number}"\nsubject = "kernels.py:dequantize"\ncontract = "*"\nverdict = "{verdict}"\n'
         f"detail = {json.dumps(old)}\nreason = 'why'\naccepted = 2026-01-02\n"

@@ -1,4 +1,4 @@
-"""The plug-in of pytest: options that name a kernel, and the fixture that verifies it."""
+"""The plug-in of pytest: its options, and the fixture that verifies a kernel."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from suite_kernels import EDITION, NARROW
 
 @pytest.fixture
 def suite(tmp_path):
-    """A directory with a test that uses the fixture, and a function that runs pytest in it in a new process, with the plug-in as
-    the entry point gives it."""
+    """Return a function that runs pytest on a test of the fixture, in a directory and process of its own.
+
+    pytest loads the plug-in by its entry point.
+    """
     information = tmp_path / "installed" / "probe-1.dist-info"
     information.mkdir(parents=True)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: probe\nVersion: 1\n", encoding="utf-8")
@@ -56,7 +58,7 @@ def test_the_option_names_the_kernel(suite):
     assert came["failed"], text
     assert "KernelError: kernels.py:wrong: 1 new finding" in text
     assert "xverify replay" in text
-    assert "xverify/gate" not in text  # no frame of ours is shown
+    assert "xverify/gate" not in text  # no frame of xverify is shown
 
 
 def test_so_does_the_ini_file(suite):

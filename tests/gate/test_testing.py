@@ -1,4 +1,4 @@
-"""The gate inside a test suite: what verify_kernel and verify_call say of a kernel, and of mistakes in what they are given."""
+"""The gate inside a test suite: verify_kernel, verify_call, and their errors for wrong arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_target_answers_in_a_process_of_its_own(tmp_path):
         verify_call(f"{file}:crashing", TO_128)
 
 
-def test_what_is_not_verified_does_not_pass():
+def test_an_unverified_kernel_does_not_pass():
     def unfinished(x, scale, zero_point=None, **attributes):
         raise NotImplementedError
 
@@ -108,7 +108,7 @@ def test_options_say_what_is_right():
     verify_call(sound, TO_128, like="onnxruntime")
 
 
-def test_what_the_ledger_knows_passes_and_what_it_does_not_fails(tmp_path):
+def test_known_findings_pass_and_others_fail(tmp_path):
     ledger, counted = tmp_path / "ledger.toml", []
     with pytest.raises(KernelError) as caught:
         verify_kernel(wrong_at(128), EDITION, settings=profile(), **NARROW)

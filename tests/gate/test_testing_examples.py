@@ -1,4 +1,4 @@
-"""The gate inside a test suite: what Hypothesis draws with the suite's settings, and what its database remembers."""
+"""The gate inside a test suite: Hypothesis's draws with the suite's settings, and its database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_kernel_that_is_right_when_asked_again_does_not_pass():
 
     def kernel(x, scale, zero_point=None, **attributes):
         result = np.array(sound(x, scale, zero_point, **attributes))
-        if wrong and x.shape not in met and result.size and len(wrong) < 3:  # a call that is computed is made twice
+        if wrong and x.shape not in met and result.size and len(wrong) < 3:  # xverify makes each such call twice
             wrong.append(x.shape)
             return result + 77
         met.add(x.shape)
@@ -54,7 +54,7 @@ def test_the_number_of_examples_is_that_of_the_suite():
         counted = []
         verify_kernel(wrong_at(-1, counted), EDITION, settings=profile(max_examples=most), **NARROW)
         numbers.append(len(counted))
-    assert 150 <= numbers[1] - numbers[0] <= 320  # a call that is computed is made twice
+    assert 150 <= numbers[1] - numbers[0] <= 320  # xverify makes each such call twice
 
 
 def test_a_second_run_fails_at_once_on_what_was_saved():
@@ -74,7 +74,7 @@ def test_a_second_run_fails_at_once_on_what_was_saved():
     assert len(counted) < asked / 2
 
 
-def test_what_no_longer_fails_is_forgotten():
+def test_examples_that_no_longer_fail_are_forgotten():
     suite, broken = remembering(), [True]
 
     def kernel(x, scale, zero_point=None, **attributes):
@@ -94,7 +94,7 @@ def test_no_test_takes_the_calls_of_another():
         verify_kernel(wrong_at(128), EDITION, settings=suite, **NARROW)
     saved = kept(suite)
     verify_kernel(sound, EDITION, settings=suite, **NARROW)
-    now_right = wrong_at(-1)  # of the same name
+    now_right = wrong_at(-1)  # it has the same name
     verify_kernel(now_right, EDITION.replace("13", "10"), settings=suite, **NARROW)
     verify_kernel(now_right, EDITION, settings=suite, denormals="flush", **NARROW)
     assert kept(suite) == saved
@@ -121,4 +121,4 @@ def test_the_phases_of_the_suite_are_respected():
     counted = []
     with pytest.raises(KernelError):
         verify_kernel(wrong_at(128, counted), EDITION, settings=settings(suite, phases=[Phase.generate]), **NARROW)
-    assert len(counted) > 200  # what was saved did not come first
+    assert len(counted) > 200  # the saved example did not come first

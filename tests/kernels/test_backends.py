@@ -1,4 +1,4 @@
-"""How a backend is chosen: where Numba is not installed, is broken or can keep nothing, and by its name."""
+"""Backend selection: by name, and where Numba is missing, broken or cannot write its cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("numba")
 
 
 def run(code: str, **environment: str) -> str:
-    """What a new interpreter prints."""
+    """Run code in a new interpreter. Return what it prints."""
     ran = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=100
     )
@@ -46,7 +46,7 @@ except ImportError as error:
 
 @pytest.mark.parametrize("before", ["sys.modules['numba'] = None", "sys.meta_path.insert(0, Broken())"])
 def test_without_numba(before: str) -> None:
-    """Not installed, or installed and broken."""
+    """Numba is not installed, or it is installed and its import fails."""
     broken = "class Broken:\n    def find_spec(self, name, *rest):\n        if name == 'numba': raise RuntimeError('broken')\n"
     total, said = run(CALL.format(before=broken + before)).splitlines()
     assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
@@ -60,7 +60,7 @@ def test_a_numba_that_is_told_to_compile_nothing() -> None:
 
 
 def test_a_cache_that_cannot_be_written() -> None:
-    """No directory can be made below a file."""
+    """The cache directory lies below a file, so it cannot be made."""
     total, *_ = run(CALL.format(before=""), NUMBA_CACHE_DIR=os.devnull + "/none").splitlines()
     assert float(total) == np.arange(300, dtype=np.uint8).sum() / 2
 
@@ -110,7 +110,7 @@ def test_the_oracle_with_codes_as_they_are_stored(backend: str, monkeypatch: pyt
         answer(packed_call(tensor("uint4", [1, 1]), axis=0), "")
     assert [operands[2].dtype.name for operands in asked] == ["int4", "uint4"]
     asked.clear()
-    with pytest.raises(TypeError, match="zero-point-type"):  # which would be taken for packed codes
+    with pytest.raises(TypeError, match="zero-point-type"):  # it would be taken for packed codes
         answer(packed_call(tensor("uint8", [1, 1]), axis=0), "")
     usual_type = Call("ai.onnx/DequantizeLinear-25", {"x": tensor("int8", [1]), "scale": tensor("float32", 0.5)}, {})
     assert answer(usual_type, "").tensor is not None
@@ -118,6 +118,6 @@ def test_the_oracle_with_codes_as_they_are_stored(backend: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["xverify-numba:", "xverify-numpy:unpacked"])
-def test_an_option_that_there_is_not(name: str) -> None:
+def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="takes the option packed, not"):
         kernel_named(name)

@@ -1,4 +1,4 @@
-"""Walking a tensor block by block: each element once, in few blocks that are small enough, without copies."""
+"""Block-by-block walks of a tensor: each element once, in few small blocks, without copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_blocks_cover_each_element_once_and_are_as_few_as_can_be(shape: list[int
         assert 0 < seen[index].size <= limit
         seen[index] += 1
     assert (seen == 1).all()
-    # Whole axes from the last on, as many as fit, and then as much of one more as fits.
+    # A block has as many whole axes as fit, from the last on, and as much of one more as fits.
     whole = next(axis for axis in range(1, len(shape) + 1) if prod(shape[axis:]) <= limit)
     step = limit // max(1, prod(shape[whole:]))
     assert len(found) == (prod(shape[: whole - 1]) * -(-shape[whole - 1] // step) if seen.size else 0)
@@ -34,7 +34,7 @@ def test_blocks_cover_each_element_once_and_are_as_few_as_can_be(shape: list[int
 def parts(
     x: Array, out: Array, spread: Spread, *parameters: Array, real: np.dtype[Any] | None = None
 ) -> list[tuple[Array, ...]]:
-    """What is handed out."""
+    """Collect the arguments of each call that `for_each_block` makes."""
     found: list[tuple[Array, ...]] = []
     for_each_block(lambda *given: found.append(given), out, x, spread, real, *parameters)
     return found
@@ -118,7 +118,7 @@ def test_of_a_long_row_of_blocks_a_block_is_given_its_own_parameters_only() -> N
 @pytest.mark.parametrize("scale_name", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("is_blocked", [False, True])
 def test_parameters_are_not_converted_whole(scale_name: str, is_blocked: bool) -> None:
-    """An output and arrays of a block at a time: twice as many elements take no more."""
+    """The memory beside the output does not grow with the number of elements."""
     taken = []
     for rows in (16, 32):
         x = np.random.default_rng(0).integers(0, 256, (rows, BLOCK // 4), np.uint8)

@@ -1,4 +1,4 @@
-"""The kernels that Numba compiles: the bits of NumPy's, on every path through them."""
+"""The kernels that Numba compiles, on every path: each gives the bits of the NumPy kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_code_of_the_small_types(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["int16", "uint16", "int32", "float8_e5m2", "float8_e4m3fn"])
 def test_differences_of_many_bits(name: str) -> None:
-    """Random triples, and such whose product is a tie in the output type, or one unit off."""
+    """Random triples, and triples whose product is a tie in the output type or one unit off."""
     rng = np.random.default_rng(4)
     x, zero_point = drawn(name, (6, 400), 1), drawn(name, (400,), 2)
     near_one = rng.integers(0x3F800000, 0x40000000, 400)
@@ -70,8 +70,10 @@ def test_differences_of_many_bits(name: str) -> None:
 @pytest.mark.parametrize("scale_name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["int8", "int16", "int32", "float8_e4m3fn", "float8_e5m2fnuz"])
 def test_products_with_scales_of_16_bits(name: str, scale_name: str) -> None:
-    """Many of them are exact in float32 and rounded without a look at their error, also where they underflow: where every element
-    has a scale of its own, and where one scale says for its whole row that none does."""
+    """Many products are exact in float32, so the loop does not look at their error.
+
+    Some of them underflow. Each element has its own scale, or each row has one.
+    """
     x = all_codes(name) if dtype_of(name).itemsize == 1 else drawn(name, (256,), 3)
     scale = np.repeat(coded(scale_name, np.arange(5, 1 << 16, 37))[:, None], x.size, axis=1)
     zero_point = drawn(name, scale.shape, 5) if name.startswith("int") else None
@@ -87,7 +89,7 @@ SIZES = (0, 1, 15, 16, 17, 63, 64, 65, 2047, 2048, 2049, 4100)
 @pytest.mark.usefixtures("treated")
 @pytest.mark.parametrize("out_dtype", OUTPUTS)
 def test_tails_and_starts(out_dtype: str) -> None:
-    """Vectors' ends, and starts at every distance from a cache line; not a byte beside the output is written."""
+    """Partial vectors, and outputs at every offset from a cache line; no byte outside the output changes."""
     memory = drawn("uint8", (5000,))
     itemsize = dtype_of(out_dtype).itemsize
     for number, size in enumerate(SIZES):
@@ -108,7 +110,7 @@ def test_tails_and_starts(out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", OUTPUTS)
 @pytest.mark.parametrize("run", [16, 32, 48, 56, 0])
 def test_runs_of_whole_chunks(out_dtype: str, run: int) -> None:
-    """Stored past the caches as they are computed, where the output lies at a cache line's start or a part's; and beside one."""
+    """Whole chunks bypass the caches if the output is aligned to a cache line or a part of one."""
     x, itemsize = drawn("uint8", (12, 480)), dtype_of(out_dtype).itemsize
     extents = (12, -(-480 // run)) if run else (12,)
     scale, zero_point = (np.random.default_rng(2).random(extents) + 0.1).astype(np.float32), drawn("uint8", extents)
@@ -134,7 +136,7 @@ def test_runs_of_whole_chunks(out_dtype: str, run: int) -> None:
     ],
 )  # fmt: skip
 def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
-    """Where every element of a row has parameters of its own: stored past the caches as they are computed too."""
+    """Whole chunks bypass the caches also if each element of a row has its own parameters."""
     x, itemsize = drawn(name, (12, 480)), dtype_of(out_dtype).itemsize
     room = np.empty(x.size * itemsize + 192, np.uint8)
     for extents, axis, run in (((480,), 1, 0), ((3, 480), 0, 5)):
@@ -153,14 +155,17 @@ def test_rows_of_whole_chunks(name: str, out_dtype: str) -> None:
 
 
 LARGE = (13 << 20) + 77
-"""Elements of float32 that are stored past the caches also where runs cut chunks, unless a processor's last cache is larger."""
+"""A number of float32 elements that bypass the caches even where runs cut chunks.
+
+This does not hold on a processor with a larger last-level cache.
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", [147, 1001, 4096])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_outputs_that_leave_the_caches(axis: int, inner: int) -> None:
-    """As they are: on as many threads as there are, whole chunks and cut ones, from a line's start, a part's and neither."""
+    """The real thresholds and threads, for whole and cut chunks at three alignments."""
     x = drawn("uint8", (LARGE // inner, inner))
     scale, zero_point = coded("float32", np.arange(x.shape[axis]) + 0x3E000001), drawn("uint8", (x.shape[axis],))
     want = xverify.dequantize_linear(x, scale, zero_point, axis=axis, backend="numpy")
@@ -179,7 +184,7 @@ def test_outputs_that_leave_the_caches(axis: int, inner: int) -> None:
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
 def test_long_runs_are_looked_up(name: str, out_dtype: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All codes in any order, with one scale for all and for rows; whole pairs of vectors, and rests of every kind."""
+    """All codes in any order, one scale for all or for each row, and every kind of remainder."""
     if streamed:
         monkeypatch.setattr(tiles, "leaves_caches", lambda read, written: written >= 1000)
     rng, codes = np.random.default_rng(7), SCALES[out_dtype]
@@ -203,7 +208,7 @@ SHAPES = [(), (7,), (0, 3), (40, 70), (3, 5, 7), (9, 2, 130), (4, 2, 3, 50), (41
 TYPES_OF_LAYOUTS = (
     ("uint8", "float32", True), ("int4", "float16", True), ("float8_e4m3fnuz", "bfloat16", False), ("int8", "float32", False),
 )  # fmt: skip
-"""Types of x and of the scale, and whether there is a zero point: few, since each is compiled for every placement."""
+"""Types of x and scale, and whether there is a zero point. Each is compiled for every layout, so they are few."""
 
 
 @pytest.mark.usefixtures("treated")
@@ -226,7 +231,7 @@ def test_granularities_and_layouts(shape: tuple[int, ...]) -> None:
 
 
 def laid_out(x: Array) -> list[Array]:
-    """The same values with other strides, read-only, in foreign byte order, not aligned."""
+    """Yield the same values with other strides, read-only, in foreign byte order, and unaligned."""
     reversed_twice = np.ascontiguousarray(x[..., ::-1])[..., ::-1]
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1] + 1), x.dtype)
     wide[..., 1::2] = x
@@ -269,7 +274,7 @@ def test_onednn_division_and_wide_zero_points() -> None:
 
 @pytest.mark.parametrize(("name", "out_dtype"), [("int32", "float32"), ("int32", "float16"), ("int16", "bfloat16")])
 def test_more_codes_than_a_table_has(name: str, out_dtype: str) -> None:
-    """One scale for so many elements that those of a byte are looked up."""
+    """One scale for enough elements that the loop looks up 8-bit codes in a table."""
     x, zero_point = drawn(name, (5000,), 1), drawn(name, (), 2)
     both(x, coded("float32", 0x3F9D70A4), zero_point, out_dtype=out_dtype)
 
@@ -307,7 +312,7 @@ def test_one_value_in_foreign_bytes_to_where_it_is_not_aligned() -> None:
 def test_loops_are_given_what_they_are_compiled_for(
     shape: tuple[int, ...], parameter: tuple[int, ...], keywords: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They do not ask, and would read and write behind an array of smaller elements."""
+    """Loops do not check this: smaller elements would let them access memory behind the array."""
     calls = calls_given(linear, monkeypatch)
     linear_plan.cache_clear()
     x = drawn("uint8", (*shape[:-1], 2 * shape[-1]))
@@ -342,7 +347,7 @@ def test_ranges(name: str) -> None:
 
 
 def test_values_that_float64_does_not_decide() -> None:
-    """Ties of float32: every code has an exact value midway between two numbers, or a hair off."""
+    """Ties of float32: each code has an exact value midway between two numbers, or slightly off."""
     low, high = np.float32(1), np.float32(float.fromhex("0x1.000002p+0"))
     x = drawn("int16", (3000,))
     for mode in ("MIN_COMBINED", "SCALED"):
@@ -355,7 +360,7 @@ def test_values_that_float64_does_not_decide() -> None:
 
 @pytest.mark.parametrize("shape", [(6, 8), (6, 1 << 19), (1 << 12, 256)])
 def test_out_between_the_elements_of_an_input(shape: tuple[int, int]) -> None:
-    """Every other row of one array is read, and the others are written, which are long, or many and short."""
+    """The call reads every other row of an array and writes the others. Rows are long, or many and short."""
     memory = np.random.default_rng(1).integers(-1000, 1000, shape, np.int32)
     x, out, before = memory[::2], memory[1::2].view(np.float32), memory.copy()
     want = xverify.dequantize_linear(x.copy(), np.float32(0.1), backend="numpy")

@@ -1,4 +1,4 @@
-"""What Numba compiles, for which processor, and what is kept of it."""
+"""Compilation with Numba: for which processor, and what its cache on disk keeps."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def unpacks(compiled: build.Compiled) -> bool:
 
 
 def compilations(work: Callable[[], Any]) -> int:
-    """How often Numba compiles meanwhile."""
+    """Count Numba's compilations during a call."""
     with event.install_recorder("numba:compile") as recorder:
         work()
     return sum(each.is_start for _, each in recorder.buffer)
 
 
-def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_compiled_code_is_cached_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
 
     def first_call() -> None:
@@ -61,8 +61,8 @@ def test_it_is_kept_and_not_compiled_again(monkeypatch: pytest.MonkeyPatch, tmp_
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == kept
 
 
-def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not a file by the name of one that is about to be written, either."""
+def test_code_of_other_sources_is_neither_read_nor_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stale file with the name of a new one goes too."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     build.entry.__wrapped__(unpack, SIGNATURE)
     kept, folder = {file.name for file in tmp_path.rglob("*.nb?")}, next(tmp_path.rglob("*.nbc")).parent
@@ -77,7 +77,7 @@ def test_of_other_sources_nothing_is_read_and_nothing_stays(monkeypatch: pytest.
 
 
 def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Two processes that compile at the same time would give theirs one number."""
+    """Two processes that compile at the same time would otherwise number their files alike."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     packed = Packed(2), *SIGNATURE[1:]
     seen: list[set[str]] = []
@@ -89,10 +89,10 @@ def test_each_signature_has_files_of_its_own(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(("owner", "name"), [(build, "FunctionCache"), (FunctionCache, "save_overload")])
-def test_what_cannot_be_kept_is_compiled(
+def test_code_that_cannot_be_cached_is_compiled(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: Any, name: str
 ) -> None:
-    """No directory to keep it in, a full disk."""
+    """There is no cache directory, or the disk is full."""
 
     def fails(*_: Any) -> None:
         raise OSError("no space left on device")
@@ -103,7 +103,7 @@ def test_what_cannot_be_kept_is_compiled(
     assert not list(tmp_path.rglob("*.nbc"))
 
 
-def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_compiled_source_file_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = sorted(file for file in FOLDER.glob("*.py") if file.stem not in NOT_COMPILED)
     assert len(files) > 10
     for file in files:
@@ -117,7 +117,7 @@ def test_every_file_of_which_something_is_compiled_counts(monkeypatch: pytest.Mo
         shutil.copy(file, tmp_path)
 
 
-def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_changed_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.sources()
     build.entry(unpack, SIGNATURE)
     kept = build._kept(unpack, SIGNATURE)
@@ -129,7 +129,7 @@ def test_what_was_compiled_of_other_sources_is_stale(monkeypatch: pytest.MonkeyP
 
 
 def waits(began, told, seen):  # type: ignore[no-untyped-def]
-    """Until it is told, or for some seconds."""
+    """Spin until ``told`` is set, or for some seconds."""
     began[0] = 1
     for _ in range(1 << 28):
         settle()
@@ -139,7 +139,7 @@ def waits(began, told, seen):  # type: ignore[no-untyped-def]
 
 
 def test_other_threads_go_on_meanwhile() -> None:
-    """This one sees that the loop has begun, and the loop what it is told then."""
+    """This thread sees that the loop has begun, and the loop sees what this thread writes then."""
     compiled = build._entry(waits, (Flat(types.uint8, written=True),) * 3, keep=False)
     began, told, seen = (np.zeros(1, np.uint8) for _ in range(3))
     thread = Thread(target=compiled, args=(began, told, seen))
@@ -161,8 +161,8 @@ def test_to_divide_by_zero_is_no_error() -> None:
     assert numbers[0] == np.inf
 
 
-def test_what_the_processor_has_is_known() -> None:
-    """Linux says it too."""
+def test_processor_features_are_those_that_linux_lists() -> None:
+    """Compare with the processor flags that Linux lists."""
     if {"NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"} & os.environ.keys():
         pytest.skip("this processor is taken for another")
     file = Path("/proc/cpuinfo")
@@ -206,7 +206,7 @@ def test_the_widest_register() -> None:
 
 @pytest.mark.parametrize("converts", [False, True])
 def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, converts: bool) -> None:
-    """Not those that have a number where float16 has infinities."""
+    """A type that has numbers where float16 has infinities does not."""
     monkeypatch.setattr(decode, "has_half_instruction", lambda: converts)
     for name in SMALL_FLOATS:
         made = decode.coding.__wrapped__(dtype_of(name))
@@ -217,9 +217,11 @@ def test_which_floats_become_float16_first(monkeypatch: pytest.MonkeyPatch, conv
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="the instructions of other processors have other names"
 )
-def test_stores_past_the_caches_are_what_they_are_called() -> None:
-    """LLVM may make other stores of them, and does of truncated integers; behind them a fence, or what serves as one. Codes are
-    fetched ahead."""
+def test_stores_past_the_caches_are_nontemporal_instructions() -> None:
+    """LLVM may replace such stores, and does for truncated integers.
+
+    A fence or an equivalent instruction follows them. Loops prefetch codes.
+    """
     codes = decode.coding(np.dtype(np.uint8))
     of_one = Flat(types.float32, 0), Flat(types.uint8, 0)
     compiled = njit(nogil=True, error_model="numpy")(loops.of_one)

@@ -1,4 +1,4 @@
-"""What compiled loops see of an array, and which they refuse."""
+"""The view that compiled loops have of an array, and the arrays that they refuse."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_array_that_is_not_plain_is_refused(name: str, read: Any, written: An
             found_by(loop, OTHERS[name]())
 
 
-def test_one_that_cannot_be_written_is_read_only(read: Any, written: Any) -> None:
+def test_an_array_that_cannot_be_written_is_read_only(read: Any, written: Any) -> None:
     array = np.zeros(5, np.float32)
     array.flags.writeable = False
     assert found_by(read, array) == (array.ctypes.data, 5, 4)
@@ -119,7 +119,7 @@ def test_no_reference_is_kept(read: Any) -> None:
 
 
 def test_kinds_that_differ_are_told_apart() -> None:
-    """Numba keeps what it compiled by them."""
+    """Numba caches compiled code by these types."""
     kinds = [
         Flat(element, rank, written)
         for element in (types.int8, types.uint8)

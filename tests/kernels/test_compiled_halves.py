@@ -1,4 +1,4 @@
-"""Elements of float16 by the processor's own arithmetic in float16, where it has that: every code with every scale."""
+"""float16 elements computed with the processor's own float16 arithmetic: every code with every scale."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = ("int8", "uint8", "int4", "uint2")
 
 
 def expected(x: Array, scale: Array, zero_point: Array | None) -> Array:
-    """A difference has 9 bits and a scale 11: their product is exact in float64, and rounded once."""
+    """A difference has 9 bits and a scale 11, so float64 holds the product exactly and rounds once."""
     offset = 0.0 if zero_point is None else zero_point.astype(np.float64)
     with np.errstate(all="ignore"):
         product: Array = (x.astype(np.float64) - offset) * scale.astype(np.float64)
@@ -79,8 +79,10 @@ def test_runs(name: str, with_zero_point: bool) -> None:
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Inside, the processor takes and gives zero for what is subnormal: by two bits of the word at byte 28 of x86-64's ``fenv_t``
-    (glibc), by one of the first word of AArch64's."""
+    """Make the processor flush subnormal inputs and results.
+
+    Two bits of the word at byte 28 of x86-64's ``fenv_t`` (glibc) do this, or one bit of AArch64's first word.
+    """
     with fenv.preserved():
         environment = fenv.current()
         assert environment.memory is not None
@@ -94,7 +96,7 @@ def flushed() -> Iterator[None]:
     platform.system() != "Linux" or not fenv.available(), reason="no way is known to have subnormals flushed here"
 )
 def test_subnormals_of_float16_are_numbers_whatever_a_processor_is_told() -> None:
-    scale = np.arange(1, 1025, dtype=np.uint16).view(np.float16)  # all that are subnormal, and the first that is not
+    scale = np.arange(1, 1025, dtype=np.uint16).view(np.float16)  # all subnormals and the smallest normal number
     x = drawn("int8", (8, scale.size), 7)
     want, got = expected(x, scale, None), np.empty(x.shape, np.float16)
     with flushed():
@@ -116,8 +118,8 @@ BYTES, HALVES, INTEGERS, FLOATS = (
 OTHERS = flat(types.int16), flat(types.float32)
 
 
-def test_which_elements_are_made_so() -> None:
-    """Products of integers of 8 bits or fewer that are not given offsets of other types, with scales of the output's type."""
+def test_calls_that_use_float16_arithmetic() -> None:
+    """Integers of 8 bits or fewer, offsets of the same type, scales of the output's type, no division."""
     each = (
         (BYTES, Packed(4), HALVES, flat(types.int32)), (HALVES, *OTHERS), (INTEGERS, FLOATS), (types.none, types.boolean),
         (HALVES, *OTHERS), (types.float32, BYTES, Packed(4), HALVES, flat(types.float32)),
@@ -129,7 +131,7 @@ def test_which_elements_are_made_so() -> None:
         assert rounding.uses_float16(kinds) is (fit and has("avx512fp16")), kinds
 
 
-def test_no_elements_are_made_so_where_the_processor_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float16_arithmetic_needs_the_processors_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     fit = Kinds(BYTES, HALVES, INTEGERS, types.none, HALVES, BYTES)
     for features in ({"avx512fp16"}, set()):
         monkeypatch.setattr(rounding, "has", features.__contains__)

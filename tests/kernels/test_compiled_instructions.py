@@ -1,5 +1,7 @@
-"""The instructions that compiled loops are made of, one function at a time: as vectors and one by one, by the processor's
-conversions and without them. No loop is compiled here."""
+"""The instructions of compiled loops, one function at a time. No loop is compiled here.
+
+Each runs on vectors and on single elements, with and without the processor's conversions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from xverify.kernels.compiled.vectors import CHUNK, F32, F64, has, has_half_inst
 from xverify.kernels.plans import Operand
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-"""Of NaN that signal, as they are cast."""
+"""A cast of a signalling NaN gives this warning."""
 
 LANES = (CHUNK, 1)
 TWO_REGISTERS = 2 * CHUNK
@@ -40,7 +42,7 @@ REALS = {F32: "f4", F64: "f8"}
 
 @pytest.fixture(params=["as it is", "with fewer instructions"], autouse=True)
 def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without conversions from and to float16 and bfloat16, and without roundings of its own."""
+    """Run as this processor, and as one without 16-bit float conversions or special roundings."""
     if request.param == "with fewer instructions":
         for module in (decode, rounding):
             monkeypatch.setattr(module, "has_half_instruction", lambda: False)
@@ -50,14 +52,14 @@ def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def fields_of(name: str) -> Any:
-    """A coding's fields as a constant of LLVM."""
+    """Return a coding's fields as an LLVM constant."""
     fields = decode.coding(dtype_of(name)).fields
     words = np.array(fields, np.int64).astype(np.int32).tolist()
     return ir.Constant(ir.ArrayType(ir.IntType(32), len(fields)), words)
 
 
 def same_numbers(got: Array, want: Array) -> None:
-    """Bit for bit, every NaN as good as another."""
+    """Compare bits. All NaNs are equal."""
     assert got.dtype == want.dtype
     numbers = ~np.isnan(want.astype(np.float64))
     assert np.isnan(got.astype(np.float64))[~numbers].all()
@@ -66,13 +68,13 @@ def same_numbers(got: Array, want: Array) -> None:
 
 
 def padded(array: Array) -> Array:
-    """The array, repeated to whole vectors."""
+    """Repeat the array to fill whole vectors."""
     return np.resize(array, -(-array.size // CHUNK) * CHUNK)
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16"])
 def test_which_codes_are_narrow(name: str) -> None:
-    """Those of types of four bits or fewer."""
+    """Types of four bits or fewer are narrow."""
 
     def write(builder: Any, code: Any) -> Any:
         return builder.zext(decode.is_narrow(builder, fields_of(name)), ir.IntType(8))
@@ -114,7 +116,7 @@ def test_scales_become_numbers(dtype: np.dtype[Any], real: Any, lanes: int) -> N
 
 
 def beside_midpoints(dtype: np.dtype[Any], real: str) -> Array:
-    """Every number of a type of 16 bits, the middle to the next, and what lies next to both."""
+    """Return each number of a 16-bit type, the midpoint to the next number, and their neighbours."""
     numbers = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float64)
     with np.errstate(all="ignore"):
         middles = (numbers + np.roll(numbers, -1)) / 2
@@ -138,7 +140,7 @@ def test_single_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> Non
 @pytest.mark.parametrize("lanes", [TWO_REGISTERS, CHUNK, 8, 1])
 @pytest.mark.parametrize("dtype", OUTPUTS)
 def test_double_numbers_become_elements(dtype: np.dtype[Any], lanes: int) -> None:
-    """Through float32, which must not round what lies beside a middle to it."""
+    """They pass through float32, which must not round a value beside a midpoint to the midpoint."""
     values = beside_midpoints(dtype, "f8")
     got = applied(partial(rounding.element, dtype=OUTPUTS[dtype]), "u2", values, lanes=lanes).view(dtype)
     with np.errstate(all="ignore"):
@@ -160,7 +162,7 @@ def test_the_bits_of_a_nan_do_not_carry() -> None:
 
 @pytest.mark.parametrize("place", range(TWO_REGISTERS))
 def test_one_subnormal_among_others(place: int) -> None:
-    """Wherever it is in one register or two; the instruction takes it for a zero."""
+    """The conversion instruction takes a subnormal for zero, at any position in one or two registers."""
     values = np.linspace(-3, 3, TWO_REGISTERS).astype(np.float32)
     values[place] = 2.0**-130
     for lanes in (CHUNK, TWO_REGISTERS):
@@ -170,7 +172,7 @@ def test_one_subnormal_among_others(place: int) -> None:
 
 @pytest.mark.parametrize("lanes", [*LANES, TWO_REGISTERS])
 def test_numbers_that_are_known_to_be_no_subnormals(lanes: int) -> None:
-    """What is said of them is believed where the processor converts, and they are right where it is true."""
+    """The loop trusts `is_normal` where the processor converts. The results are right if it is true."""
     values = beside_midpoints(BFLOAT16, "f4")
     values = values[np.abs(values) >= 2.0**-126][: 1 << 16]
     one = ir.Constant(ir.IntType(1), 1)
@@ -180,7 +182,7 @@ def test_numbers_that_are_known_to_be_no_subnormals(lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", LANES)
 def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.FixtureRequest) -> None:
-    """Of which LLVM makes calls of a function that is nowhere."""
+    """LLVM would call a conversion function that no library has."""
     of_half = [
         written(partial(rounding.element, dtype=types.uint16), lanes, "f4", "u2"),
         written(lambda b, code: decode.scale_value(b, code, types.uint16, F32), lanes, "u2", "f4"),
@@ -192,7 +194,7 @@ def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.Fix
 
 @pytest.mark.parametrize("feature", ["avx512fp16", "avx512f"])
 def test_no_float16_from_float64_where_the_processor_has_none(feature: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of which LLVM would make a call, too."""
+    """LLVM would call a function for this conversion too."""
     monkeypatch.setattr(rounding, "has", lambda asked: asked != feature)
     made = written(partial(rounding.element, dtype=types.uint16), CHUNK, "f8", "u2")
     assert not re.search(r"fptrunc <\d+ x double> .* to <\d+ x half>", str(made.module))
@@ -200,7 +202,7 @@ def test_no_float16_from_float64_where_the_processor_has_none(feature: str, monk
 
 
 def products(real: str) -> tuple[Array, Array]:
-    """Differences of codes, and scales."""
+    """Return differences of codes, and scales."""
     rng, count = np.random.default_rng(3), 1 << 12
     bound = 1 << 17 if real == "f4" else 1 << 33
     differences = np.concatenate([rng.integers(-bound, bound + 1, count - 6), [0, 1, -1, bound, -bound, 3]]).astype(
@@ -237,8 +239,10 @@ def test_products_to_odd_in_float64(lanes: int) -> None:
     [("f4", FLOAT32, False, 41), ("f4", FLOAT32, True, 41), ("f4", FLOAT16, False, 41), ("f8", FLOAT16, True, 41),
      ("f8", BFLOAT16, False, 57), ("f8", FLOAT32, False, 53)],
 )  # fmt: skip
-def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: int, lanes: int) -> None:
-    """Rounded once: of differences of so few bits float64 holds the products."""
+def test_products_and_quotients_are_rounded_once(
+    real: str, dtype: np.dtype[Any], divides: bool, bits: int, lanes: int
+) -> None:
+    """They are rounded once: float64 holds products of such short differences exactly."""
     differences, scales = products("f4")
     differences, scales = differences.astype(real), scales.astype(real)
     out = decode.ELEMENTS[dtype]
@@ -258,7 +262,7 @@ def test_what_is_combined(real: str, dtype: np.dtype[Any], divides: bool, bits: 
 
 @pytest.mark.parametrize("real", ["f4", "f8", "u2"])
 def test_from_which_scale_on_products_are_normal(real: str) -> None:
-    """The smallest difference but 0 is 2^-17: that of float8_e5m2fnuz."""
+    """The smallest nonzero difference is 2^-17, that of float8_e5m2fnuz."""
     edge, kind = 2.0**-109, BFLOAT16 if real == "u2" else np.dtype(real)
     scales = np.array([edge, -edge, 1, np.inf, np.nan, 0, -0.0, edge / 2, -edge / 2, 1e-45], kind)
     below = (np.array([edge, -edge], kind).view(f"u{kind.itemsize}") - 1).view(kind)
@@ -275,8 +279,10 @@ def test_from_which_scale_on_products_are_normal(real: str) -> None:
     [("f4", "bfloat16", -126, 94), ("f8", "bfloat16", -126, 128), ("f8", "float16", -14, 16)],
 )
 def test_products_that_are_split(real: str, out_name: str, least: int, above: int) -> None:
-    """Of scales of the output's type, that are positive and give no subnormal result: of few differences all, of many those that
-    are at their ends, and such that a product is in the middle between two results, or as near to it as can be."""
+    """Scales have the output's type, are positive and give no subnormal result.
+
+    Short differences are all tried. Of long ones, the test tries extremes, and products at or next to a midpoint of two results.
+    """
     out, rng, single = OUTPUTS[dtype_of(out_name)], np.random.default_rng(15), real == "f4"
     scales = coded(out_name, np.arange(1 << 16)).astype(real)
 
@@ -296,7 +302,7 @@ def test_products_that_are_split(real: str, out_name: str, least: int, above: in
         anything = rng.integers(0, 1 << 32, scale.size) >> rng.integers(0, 32, scale.size)
         ends = rng.choice([0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1], scale.size)
         difference = np.choose(np.arange(scale.size) % 3, [near, anything, ends]) * rng.choice([-1.0, 1.0], scale.size)
-        difference += 0.0  # -0 is none
+        difference += 0.0  # no difference is -0
     difference, scale = padded(difference), padded(scale)
 
     def write(builder: Any, difference: Any, scale: Any) -> Any:
@@ -309,7 +315,7 @@ def test_products_that_are_split(real: str, out_name: str, least: int, above: in
 
 @pytest.mark.parametrize("features", [(), ("fma",), ("fma", "avx512bf16", "avx512dq"), ("fma", "avx512fp16")])
 def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where scales have the output's type, and products no more bits than can be."""
+    """Scales must have the output's type, and products must be short enough."""
     monkeypatch.setattr(rounding, "has", features.__contains__)
     in_single = {types.int16: 17} if "fma" in features and "avx512bf16" not in features else {}
     in_double = {types.int16: 44} | ({} if "avx512fp16" in features else {types.uint16: 44}) if features else {}
@@ -322,23 +328,23 @@ def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest
 
 @pytest.mark.parametrize(("real", "out_name", "bits"), [("f4", "float16", 11), ("f8", "float32", 24)])
 def test_products_that_are_rounded_to_nearest_first(real: str, out_name: str, bits: int) -> None:
-    """A second rounding is right where none lies in the middle between two results then, and it is seen where one does."""
+    """The second rounding is right unless a product became a midpoint; the loop detects that."""
     if not has("avx2"):
         pytest.skip("this processor has no AVX2, by which products in the middle are looked for")
     out, rng, size = ELEMENTS[dtype_of(out_name)], np.random.default_rng(16), 1 << 16
     most, long = (17, 11) if real == "f4" else (33, 24)
     factor = (rng.integers(1 << (long - 1), 1 << long, size) | 1).astype(np.float64)
-    # Some by which there is no rounding at all.
+    # Some factors give exact products.
     factor[::5] = 2.0 ** (long - 1) + 2.0 ** (long - rng.integers(1, 8, factor[::5].size))
     anything = rng.integers(0, 1 << most, size) >> rng.integers(0, most, size)
-    # And some by which a product is half a unit of the result, and a little more, or less.
+    # Some products are half a unit of the result, or a little more or less.
     half, chosen = 1 << (most + long - bits - 1), rng.integers(0, CHUNK, size) == 0
     chosen[::5] = False
     rests = rng.integers(-7, 8, size).tolist()
     anything[chosen] = [
         (half + rests[place]) * pow(int(factor[place]), -1, 2 * half) % (2 * half) for place in np.flatnonzero(chosen)
     ]
-    difference = anything * rng.choice([-1.0, 1.0], size) + 0.0  # -0 is none
+    difference = anything * rng.choice([-1.0, 1.0], size) + 0.0  # no difference is -0
     difference, scale = difference.astype(real), (factor * 2.0 ** -(long + 3)).astype(real)
 
     def products(builder: Any, difference: Any, scale: Any) -> Any:
@@ -361,12 +367,12 @@ def test_products_that_are_rounded_to_nearest_first(real: str, out_name: str, bi
 
 
 def codes_as(out_name: str, numbers: Array) -> Array:
-    """Codes of numbers rounded once."""
+    """Return the codes of numbers that are rounded once."""
     return cast(numbers.astype(np.float64), out_name)
 
 
 def test_where_products_are_rounded_to_nearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a product has more bits than its type, and no instruction rounds it toward zero."""
+    """A product must have more bits than its type, and no instruction may round it toward zero."""
     outputs = (types.float32, types.uint16, types.int16)
     for features in ((), ("fma",), ("avx2",), ("avx2", "fma"), ("avx2", "fma", "avx512f")):
         monkeypatch.setattr(rounding, "has", features.__contains__)
@@ -387,7 +393,7 @@ VALUES = [
     )
     for scale, out in (("float32", "float32"), ("float32", "float16"), ("float16", "bfloat16"), ("bfloat16", "float16"),
                        ("bfloat16", "bfloat16"), ("bfloat16", "float32"))
-    for divides in ((False, True) if scale == "float32" else (False,))  # no text divides by scales of 16 bits
+    for divides in ((False, True) if scale == "float32" else (False,))  # no specification divides by scales of 16 bits
 ]  # fmt: skip
 
 
@@ -396,7 +402,7 @@ VALUES = [
 def test_vectors_of_results(
     x_name: str, has_zero_point: bool, scale_name: str, out_name: str, divides: bool, is_shared: bool
 ) -> None:
-    """(number - offset) * scale, or / scale, in the float type in which loops compute it."""
+    """Compute (number - offset) * scale, or / scale, in the float type that loops use."""
     rng, size, out = np.random.default_rng(7), 1 << 10, dtype_of(out_name)
     x, zero_point = drawn(x_name, size, rng), drawn(x_name, size, rng) if has_zero_point else None
     scale = drawn(scale_name, size, rng)
@@ -432,7 +438,7 @@ def test_vectors_of_results(
 
 
 def drawn(name: str, size: int, rng: np.random.Generator) -> Array:
-    """Any codes of a type."""
+    """Draw any codes of a type."""
     width = dtype_of(name).itemsize
     return coded(name, rng.integers(0, 1 << WIDTHS.get(name, 8 * width), size))
 
@@ -457,7 +463,9 @@ CODES, REALS_GIVEN, NONE = Flat(types.uint8), Flat(types.float64), types.float32
         (types.uint8, SMALL, types.uint16, REALS_GIVEN, 64, True),
     ],
 )
-def test_what_types_say(code: Any, coding: Any, scale: Any, offset: Any, bits: int, away: bool) -> None:
-    """How many bits a difference and a scale have, and whether an offset is to be taken away."""
+def test_significant_bits_and_offsets_by_type(
+    code: Any, coding: Any, scale: Any, offset: Any, bits: int, away: bool
+) -> None:
+    """The significant bits of a difference and a scale, and whether an offset is subtracted."""
     assert significant_bits(code, coding, scale, offset) == bits
     assert is_away(code, coding, offset) is away

@@ -1,5 +1,7 @@
-"""Each kind of arithmetic that is compiled, on all codes: by as few loops as have them all, so that a fault shows soon; and what
-is written for processors with fewer instructions."""
+"""Each kind of compiled arithmetic on all codes, also for processors with fewer instructions.
+
+As few loops as possible cover all kinds, so that a fault shows soon.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +54,12 @@ KINDS = (
     ("int32", "float32", "float32"),
     ("int32", "float16", "float16"),
 )
-"""Types of x, of scales, and of the output."""
+"""Types of x, scale and output."""
 
 TYPES_OF_A_BYTE = ("uint2", "int4", "uint8", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 
 ONE = {"float32": 0x3F800000, "float16": 0x3C00, "bfloat16": 0x3F80}
-"""1.0, in codes."""
+"""The code of 1.0."""
 
 _HASWELL = "+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+bmi,+bmi2,+f16c,+popcnt,+lzcnt,+movbe"
 LESSER = {
@@ -65,13 +67,16 @@ LESSER = {
     "haswell": _HASWELL,
     "skylake-avx512": f"{_HASWELL},+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl",
 }
-"""Names of processors, and their features, as LLVM has them: without AVX-512, the first without conversions of float16 either;
-with AVX-512, but without tables of bytes, bfloat16, and float16 from float64."""
+"""LLVM's names of processors, and their features.
+
+The first two have no AVX-512, and the first no float16 conversion either. The third has AVX-512,
+but no byte tables, no bfloat16 and no conversion from float64 to float16.
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def as_it_was_asked_for() -> None:
-    """Where a process is told to take its processor for a lesser one, it does."""
+    """Check that a process takes its processor for the lesser one that the environment names."""
     asked = os.environ.get("NUMBA_CPU_NAME")
     if asked in LESSER:
         assert not any(map(has, ("avx512vbmi", "avx512bf16", "avx512fp16")))
@@ -84,14 +89,14 @@ def codes_of_kind(name: str) -> Array:
 
 
 def zero_points_of_kind(name: str, shape: tuple[int, ...], seed: int) -> Array | None:
-    """Any at all; of floats none."""
+    """Draw any zero points for integers. Return None for floats."""
     return drawn(name, shape, seed) if name.startswith(("int", "uint")) else None
 
 
 def scales_of_kind(name: str, count: int) -> Array:
-    """In any order: special ones, any at all, and such that are about 1, with many bits."""
+    """Mix special scales, any scales, and scales near 1 with many bits."""
     rng, bits = np.random.default_rng(5), 8 * dtype_of(name).itemsize
-    special = (*SCALES[name], (1 << (bits - 1)) - 1)  # the last a NaN of which rounding up would make -0
+    special = (*SCALES[name], (1 << (bits - 1)) - 1)  # the last is a NaN that rounding up would make -0
     about_one = ONE[name] + rng.integers(0, ONE[name] >> 6, count)
     kinds = np.stack([rng.choice(special, count), rng.integers(0, 1 << bits, count), about_one])
     return coded(name, kinds[rng.integers(0, 3, count), np.arange(count)])
@@ -116,7 +121,7 @@ def test_long_codes_without_zero_points(name: str, out_dtype: str) -> None:
 
 @pytest.mark.parametrize("name", ["int16", "uint16", "int32"])
 def test_long_codes_with_one_scale(name: str) -> None:
-    """Products in the middle between two results, or about it, seldom and often; none, and such as may be subnormals."""
+    """Products at or near a midpoint of two results: often, seldom and never. Some may be subnormal."""
     out_dtype = "float32" if name == "int32" else "float16"
     drawn_ones = drawn(name, (1 << 16,), 6)
     x = coded(name, np.concatenate([np.arange(1 << 16), drawn_ones.view(f"u{drawn_ones.itemsize}")]))
@@ -129,7 +134,7 @@ def test_long_codes_with_one_scale(name: str) -> None:
 
 @pytest.mark.parametrize("name", TYPES_OF_A_BYTE)
 def test_codes_of_a_byte(name: str) -> None:
-    """Types that differ only in what the loops are told of them."""
+    """These types share a loop and differ only in its arguments."""
     for scale in (np.float32(0.1), np.float32(-3), np.float32(2.0**-140)):
         both(all_codes(name), scale)
 
@@ -137,7 +142,7 @@ def test_codes_of_a_byte(name: str) -> None:
 @pytest.mark.parametrize("run", [16, 32, 48, 64, 192, 4096])
 @pytest.mark.parametrize("name", ["uint8", *TYPES_OF_A_BYTE[3:], "float8_e4m3fn", "float4_e2m1fn"])
 def test_codes_of_a_byte_in_runs(name: str, run: int) -> None:
-    """So many that their numbers are looked up, and more runs than are begun together, an odd number of them."""
+    """Runs long enough for lookup, and an odd number of them, more than the loop starts together."""
     x = np.resize(all_codes(name).view(np.uint8), (3, 137 * run if run < 4096 else 2 * run)).view(dtype_of(name))
     for out_dtype in ("float16", "bfloat16"):
         scale = scales_of_kind(out_dtype, 3 * x.shape[1] // run).reshape(3, -1)
@@ -149,7 +154,7 @@ def test_codes_of_a_byte_in_runs(name: str, run: int) -> None:
     [("uint4", "float16"), ("int4", "bfloat16"), ("int2", "float16"), ("float4_e2m1fn", "bfloat16")],
 )
 def test_long_runs_of_few_codes(name: str, out_dtype: str) -> None:
-    """So long that their results are looked up, and a little longer; with any bits above the codes, and packed."""
+    """Runs just long enough for lookup of results; unpacked with stray upper bits, and packed."""
     x = drawn(name, (2, lookup.LONG_RUN + 93), 4)
     scale, few = scales_of_kind(out_dtype, 2), (1 << WIDTHS[name]) - 1
     zero_point = zero_points_of_kind(name, (2,), 6)
@@ -167,7 +172,7 @@ def test_long_runs_of_few_codes(name: str, out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["uint4", "int4", "int2", "float4_e2m1fn"])
 def test_short_runs_of_few_codes(name: str, out_dtype: str) -> None:
-    """With any bits above the codes."""
+    """Stray bits lie above the codes."""
     x = drawn(name, (3, 137 * 32 + 16), 8)
     scale = scales_of_kind(out_dtype, 3 * 138).reshape(3, -1)
     both(x, scale, zero_points_of_kind(name, scale.shape, 9), axis=1, block_size=32)
@@ -176,8 +181,10 @@ def test_short_runs_of_few_codes(name: str, out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
-    """With scales by which some, all, or no results are subnormal or infinite; the bits of NaN are those of short runs, where
-    there is one to choose them from."""
+    """Some, all or no results are subnormal or infinite.
+
+    NaN results have the same bits as those of short runs, where a short run can tell which NaN is right.
+    """
     one = ONE[out_dtype]
     fractions = one & -one
     about_all = np.arange(0, 1 << 15, fractions) + np.random.default_rng(13).integers(
@@ -199,7 +206,7 @@ def test_long_runs_of_float_codes(name: str, out_dtype: str) -> None:
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_long_runs_of_float_codes_with_every_scale(name: str, out_dtype: str) -> None:
-    """A part of the scales at a time, since the rows are long."""
+    """Rows are long, so each call takes a part of the scales."""
     x = np.resize(all_codes(name).view(np.uint8), (1 << 10, lookup.LONG_RUN + 32)).view(dtype_of(name))
     for scales in np.arange(1 << 16).reshape(-1, len(x)):
         both(x, coded(out_dtype, scales), axis=0)
@@ -209,9 +216,9 @@ def test_long_runs_of_float_codes_with_every_scale(name: str, out_dtype: str) ->
     ("name", "scale_name"), [(name, scale_name) for name, scale_name, out_dtype in KINDS if out_dtype == "bfloat16"]
 )
 def test_one_scale_of_which_products_may_be_subnormals(name: str, scale_name: str) -> None:
-    """The instruction for bfloat16 takes those of float32 for zeros: whether there are any is asked once for each scale."""
+    """The bfloat16 instruction flushes float32 subnormals. The loop checks for them once a scale."""
     x, one = codes_of_kind(name), ONE[scale_name]
-    exponent = one & -one  # of both types, the lowest bit of 127
+    exponent = one & -one  # in both types, the lowest bit of the exponent field
     for code in range(0, 30 * exponent, exponent):
         for fraction in (0, exponent - 1):
             scale = coded(scale_name, code + fraction)
@@ -220,11 +227,11 @@ def test_one_scale_of_which_products_may_be_subnormals(name: str, scale_name: st
 
 @pytest.mark.parametrize(("out_dtype", "bits"), [("float32", 24), ("float16", 11), ("bfloat16", 8)])
 def test_products_that_float64_would_round_to_a_midpoint(out_dtype: str, bits: int) -> None:
-    """Products of 56 bits that are half a unit of the output's last bit, and a little more, or less."""
+    """Products of 56 bits that are half a unit of the output's last bit, or a little more or less."""
     half = 1 << (55 - bits)
     odd = np.arange((1 << 23) + 1, 1 << 24, 2, np.uint64)
     inverse = odd.copy()
-    for _ in range(5):  # each doubles the bits, of 3 to begin with, modulo 2^64
+    for _ in range(5):  # each step doubles the correct bits, from 3 up to 64
         inverse *= np.uint64(2) - odd * inverse
     pairs = []
     for product in (half - 3, half - 1, half + 1, half + 3):
@@ -243,7 +250,7 @@ def test_products_that_float64_would_round_to_a_midpoint(out_dtype: str, bits: i
 
 @pytest.mark.parametrize(("out_dtype", "bits"), [("float16", 11), ("bfloat16", 8)])
 def test_products_that_float32_would_round_to_a_midpoint(out_dtype: str, bits: int) -> None:
-    """Products of 28 bits that are half a unit of the output's last bit, and a little more, or less."""
+    """Products of 28 bits that are half a unit of the output's last bit, or a little more or less."""
     half = 1 << (27 - bits)
     pairs = [
         (digit, (1 << 23) + upper * 2 * half + product * pow(digit, -1, 2 * half) % (2 * half))
@@ -262,7 +269,7 @@ def test_products_that_float32_would_round_to_a_midpoint(out_dtype: str, bits: i
 
 
 def test_zero_points_of_another_type() -> None:
-    """Small ones, and such that float64 would round products of 55 bits to a midpoint of float32."""
+    """Small zero points, and ones where float64 would round a 55-bit product to a midpoint of float32."""
     src = np.tile(all_codes("uint8"), 4)
     odd = np.random.default_rng(13).integers(1 << 23, 1 << 24, src.size) | 1
     far = [((1 << 30) + 1) * pow(factor, -1, 1 << 31) % (1 << 31) for factor in odd.tolist()]
@@ -301,7 +308,7 @@ def test_one_scale_for_all(name: str, scale_name: str, out_dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("processor", LESSER)
 def test_for_a_processor_with_fewer_instructions(processor: str) -> None:
-    """The same tests in a process that compiles for that processor; every loop is compiled again for it."""
+    """Run tests of this file in a process that compiles every loop again for that processor."""
     features = LESSER[processor]
     if "NUMBA_CPU_NAME" in os.environ or not all(has(feature[1:]) for feature in features.split(",") if feature):
         pytest.skip("this processor has not these instructions, or is already taken for another")

@@ -1,4 +1,4 @@
-"""What the linear loops are told of a call, and what they make of it, where calls of the public functions do not show it."""
+"""The arguments and results of the linear loops that calls of the public functions do not show."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ OPERANDS = (
     ("i1", "f2", "f2", ""), ("i1", "f2", "f4", "the same"), ("i2", "f4", "f2", ">i2"), (">i2", "f4", "f4", "the same"),
     ("i2", "f4", "f4", "i4"), (">i2", "f4", "f2", ""),
 )  # fmt: skip
-"""Types of x, output, scale and zero point: each with each type of another that changes a path, not all combinations."""
+"""Types of x, output, scale and zero point: each pair that changes a path, not all combinations."""
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever operands are. The short way takes them as they are, or leaves them."""
+    """The path for small calls either computes an operand without conversion or declines the call."""
     calls = calls_given(linear, monkeypatch)
     shape, parameter, spread = SMALL[name]
     rng, taken = np.random.default_rng(7), Counter[str]()
@@ -80,7 +80,7 @@ def test_both_ways_give_the_bits_of_numpy(name: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("spread", [Spread(), Spread(0)])
 def test_floats_with_zero_points_of_another_type(spread: Spread) -> None:
-    """No text has them yet."""
+    """No specification has such a call yet."""
     x = all_codes("float8_e4m3fn")
     extents = () if spread.axis is None else x.shape
     scale, zero_point = np.full(extents, 0.3, np.float32), np.full(extents, -3, np.int8)
@@ -94,7 +94,7 @@ def test_floats_with_zero_points_of_another_type(spread: Spread) -> None:
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("out_dtype", ["float16", "bfloat16"])
 def test_quotients_beside_midpoints_are_rounded_once(out_dtype: str, backend: str) -> None:
-    """In float32 most of them would be the midpoint. No text has such outputs of a division yet."""
+    """In float32 most quotients would be the midpoint. No specification has such an output yet."""
     rng = np.random.default_rng(3)
     x = rng.integers(1, 128, 400).astype(np.int8)
     midpoints = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[out_dtype] * (2 * rng.integers(0, 64, x.size) + 1) + 1
@@ -120,7 +120,7 @@ def test_quotients_by_one_scale_may_be_subnormals_where_products_are_not(out_dty
 
 @pytest.mark.parametrize(("in_byte", "bits"), [(1, 8), (2, 4), (4, 2)])
 def test_there_is_an_output_for_each_byte_and_no_more(in_byte: int, bits: int) -> None:
-    """One more would be written behind the table."""
+    """One more output would be written behind the table."""
     codes = linear._EVERY_CODE[in_byte]
     assert codes.dtype == np.uint8
     each = codes[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
@@ -142,7 +142,7 @@ def test_a_table_has_room_for_what_is_written_to_it(out_dtype: str, monkeypatch:
 
 
 def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where parameters are converted by parts, the end of a row is given those of its end only."""
+    """Where the loop converts parameters in parts, a row's last part has only its own parameters."""
     calls = calls_given(linear, monkeypatch)
     x = np.random.default_rng(5).integers(0, 256, (5, BLOCK + 4321), np.uint8)
     scale = np.linspace(0.1, 9, x.shape[1]).astype(np.float16)
@@ -169,7 +169,7 @@ def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPa
 def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
     places: Layout, arguments: tuple[tuple[int, ...] | None, tuple[int, ...] | None]
 ) -> None:
-    """The piece that begins at ``FAR``, with the parameters that serve it: those of a loop that counts in Python."""
+    """A piece that begins at ``FAR`` has the same parameters as a loop in Python computes."""
     code = coding(np.dtype(np.uint8))
     scale = np.arange(1, 65, dtype=np.float32)
     x = np.arange(3, 51, dtype=np.uint8)
@@ -197,7 +197,7 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
 
 @pytest.mark.parametrize("strided", range(4))
 def test_a_small_call_reads_and_writes_its_arrays_as_they_lie(strided: int) -> None:
-    """Of x, scale, zero point and output one has gaps, after a call of these shapes in which none had."""
+    """One of x, scale, zero point and output has gaps, after a call of the same shapes without gaps."""
     x, scale, zero_point = np.arange(10, dtype=np.int8), np.arange(1, 6, dtype=np.float32), np.arange(5, dtype=np.int8)
     arrays = [x.reshape(2, 5), scale, zero_point, np.zeros((2, 5), np.float32)]
     want = (arrays[0] - arrays[2].astype(np.float32)) * arrays[1]

@@ -1,4 +1,4 @@
-"""What the loops decide before they are compiled, and that they write their part of a tensor, and no more."""
+"""The decisions of loops before they compute, and the bounds of what they write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def multiple(x: Array, out: Array) -> int:
-    """What `lookup.entries_multiple` says of arrays."""
+    """Return `lookup.entries_multiple` for two arrays."""
     found: int = lookup.entries_multiple(x, out)
     return found
 
@@ -38,7 +38,10 @@ def test_entries_are_stored_past_the_caches_where_they_are_looked_up() -> None:
 
 
 def words_of(taken: int, *ends: int) -> Array:
-    """What threads share of pieces with these ends, of which so many are taken, as `sharing` has it; its bell is a word of it."""
+    """Return the words that threads share about pieces with these ends, ``taken`` of them taken.
+
+    The layout is that of `sharing`. The last word is the bell.
+    """
     words = np.append(shared_words(taken, ends, 0), 0)
     words[3] = words[-1:].ctypes.data
     return words
@@ -47,7 +50,7 @@ def words_of(taken: int, *ends: int) -> Array:
 def cut(
     position: int, multiple: int, first: int, last: int, itemsize: int = 4, target: int = 1 << 20, streamed: int = WHOLE
 ) -> tuple:
-    """A piece as `tiles.next_tile` gives it, of an output that begins at ``target``."""
+    """Return a piece as `tiles.next_tile` cuts it, for an output that begins at ``target``."""
     words = words_of(0, first, last)
     where = target, itemsize, 77, position, streamed, multiple
     found = tiles.next_tile(where, words.ctypes.data, 0)
@@ -60,16 +63,18 @@ def cut(
 @pytest.mark.parametrize(
     ("position", "multiple", "expected"),
     [
-        (3, 1, (16, 96, False)),  # wherever the parameters' runs lie
+        (3, 1, (16, 96, False)),  # for any position of the parameters' runs
         (0, 16, (16, 96, False)), (48, 16, (16, 96, False)),
-        (40, 16, (8, 88, False)),  # chunks begin in the midst of lines
-        (1, 16, (16, 96, True)), (41, 16, (16, 96, True)),  # or in the midst of what is stored at once
-        (0, 0, (16, 96, True)),  # or are cut in any case
+        (40, 16, (8, 88, False)),  # chunks begin within cache lines
+        (1, 16, (16, 96, True)), (41, 16, (16, 96, True)),  # chunks begin within a store
+        (0, 0, (16, 96, True)),  # chunks are always cut
     ],
 )  # fmt: skip
-def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: tuple[int, int, bool]) -> None:
-    """From the first cache line on that begins in the piece, or where chunks do, as many whole chunks as it has; what is cut only
-    where all is."""
+def test_whole_chunks_bypass_the_caches(position: int, multiple: int, expected: tuple[int, int, bool]) -> None:
+    """Whole chunks bypass the caches from the first cache line or chunk start on.
+
+    Cut chunks bypass the caches only where every chunk does.
+    """
     *_, is_cut = expected
     assert cut(position, multiple, 8, 100, streamed=ALL) == (8, *expected[:2], 100, is_cut)
     assert cut(position, multiple, 8, 100) == (8, *((8, 8) if is_cut else expected[:2]), 100, is_cut)
@@ -78,9 +83,11 @@ def test_what_is_stored_past_the_caches(position: int, multiple: int, expected: 
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_what_numpy_gives_out_is_stored_past_the_caches(itemsize: int) -> None:
-    """Large arrays of NumPy's begin 16 bytes behind a page's start: where chunks are to be whole they are stored from there on,
-    else from the next line's start."""
+def test_large_numpy_outputs_bypass_the_caches(itemsize: int) -> None:
+    """A large NumPy array begins 16 bytes after a page's start.
+
+    Stores bypass the caches from there on if chunks must be whole, otherwise from the next cache line.
+    """
     chunks, any_place = (cut(0, multiple, 0, 100, itemsize, (1 << 20) + 16) for multiple in (CHUNK, 1))
     assert chunks == (0, 0, 96, 100, False)
     assert any_place[1] == 48 // itemsize
@@ -106,7 +113,7 @@ def test_every_piece_is_cut_at_cache_lines(itemsize: int, target: int) -> None:
             assert last - end < CHUNK
 
 
-def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_settle_before_their_piece_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(tiles, "settle", lambda: told.append("settled"))
     monkeypatch.setattr(tiles, "finish_piece", lambda shared: told.append("finished"))
@@ -125,7 +132,7 @@ def test_lines_have_arrived_before_their_piece_is_said_to_be_done(monkeypatch: p
 
 
 def test_the_next_piece() -> None:
-    """Of a thread's own call none is left after the first; of a shared one another may be, and that one is done is told."""
+    """A thread's own call has one piece. In a shared call a thread reports its piece and takes the next."""
     where = 1 << 20, 4, 100, 0, WHOLE, 16
     assert tiles.next_tile(where, 0, 100)[:4] == (100, 100, 100, 100)
     words = words_of(1, 0, 100, 150)
@@ -144,7 +151,7 @@ def test_the_next_piece() -> None:
 def test_runs_and_rows_in_whole_chunks(
     monkeypatch: pytest.MonkeyPatch, line: int, run: int, start: int, expected: bool
 ) -> None:
-    """Of runs the line and the run count, of rows the row: what stands beside them does not."""
+    """Only the line and the run length count for runs, and only the row for rows."""
     asked = []
 
     def piece(where: tuple[int, ...], *_: int) -> tuple[int, ...]:
@@ -191,7 +198,7 @@ OF_CODES = (
         (3840, 256, 15), (1440, 96, 0),
     )),
 )  # fmt: skip
-"""In which numbers of codes are looked up: one scale's, and those of runs as long, only for float32."""
+"""Layouts whose code values are looked up: with one scale, or for float32 only, with equally long runs."""
 
 
 @pytest.mark.parametrize(
@@ -217,8 +224,7 @@ OF_CODES = (
 def test_a_part_of_a_tensor(
     places: Layout | None, size: int, x_name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
 ) -> None:
-    """From what ends or begins where memory does to memory that goes on, with what parameters the part needs; past the caches
-    too."""
+    """Operands end or begin at a memory page, and the loop has only the parameters of its part."""
     rank, kind = 0 if places is None else 1, coding(dtype_of(x_name))
     has_offsets = x_name in ("uint8", "float8_e4m3fn")
     of_scales, of_codes = Flat(ELEMENTS[out], rank), Flat(types.uint8, rank)
@@ -228,7 +234,7 @@ def test_a_part_of_a_tensor(
     )
     which, x = parameters(places, size), drawn(x_name, (size,), 1)
     scale = (np.random.default_rng(2).random(which.max() + 1) + 0.1).astype(out)
-    # Some products are subnormal; of one scale, where the size is even.
+    # Some products are subnormal: also with a single scale, if the size is even.
     scale[size % 2 :: 37] *= 2.0**-14 if out == FLOAT16 else 2.0**-112
     zero_point = drawn(x_name, scale.shape, 3) if has_offsets else None
     want = NUMPY.dequantize_linear(x, scale[which], None if zero_point is None else zero_point[which], axis=0)
@@ -277,7 +283,7 @@ def test_a_part_of_a_tensor(
 )
 @pytest.mark.usefixtures("no_endless_wait")
 def test_a_tensor_in_pieces_that_the_loop_takes(places: Layout | None, size: int) -> None:
-    """Those that are left, wherever they begin, also past the caches; what others have taken is not touched."""
+    """The loop takes the remaining pieces and does not touch those that other threads took."""
     rank, kind = 0 if places is None else 1, coding(np.dtype(np.uint8))
     of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
     fill = entry(
@@ -310,7 +316,10 @@ def test_a_tensor_in_pieces_that_the_loop_takes(places: Layout | None, size: int
 
 @pytest.mark.parametrize("places", [None, Runs(32, 16, 2), Rows(16)], ids=str)
 def test_the_output_lies_beside_inputs_and_not_on_them(places: Layout | None) -> None:
-    """Else the loop says so, and writes nothing; of what threads share that was asked before."""
+    """A loop whose output overlaps an input reports it and writes nothing.
+
+    In a call that threads share, this check was made before.
+    """
     kind = coding(np.dtype(np.uint8))
     rank, arguments = (0, (None, None)) if places is None else (1, places.arguments(0))
     of_parameters = Flat(types.uint16, rank), Flat(types.uint8, rank)
@@ -319,7 +328,7 @@ def test_the_output_lies_beside_inputs_and_not_on_them(places: Layout | None) ->
     )
     count = 16 if rank else 1
     operands = drawn("uint8", (4,), 1), np.full(count, 0.5, np.float16), drawn("uint8", (count,), 2)
-    # Of runs all elements are of the first.
+    # All elements lie in the first run.
     serving = slice(4) if isinstance(places, Rows) else [0, 0, 0, 0]
     want = NUMPY.dequantize_linear(operands[0], operands[1][serving], operands[2][serving], axis=0)
     begins, ends, nothing_left = 64, 64 + want.nbytes, words_of(1, 0, 4)
@@ -346,7 +355,7 @@ def test_the_output_lies_beside_inputs_and_not_on_them(places: Layout | None) ->
 
 @njit(error_model="numpy")  # type: ignore[untyped-decorator]
 def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero: float, divides: bool | None) -> tuple:
-    """What is known of CHUNK scales from the first on, and what a room holds of them and of as many zero points."""
+    """Cache CHUNK scales and zero points. Return whether all products are normal, and the cached values."""
     place, numbers = 32, layout.parameter_cache(zero)
     known = layout.cache_chunk(numbers, place, coding, zero, divides, scales, codes, first)
     found = [layout.cached_value(numbers, place + of + i, zero) for of in (0, layout.CACHED) for i in range(CHUNK)]
@@ -355,8 +364,8 @@ def kept_in_a_room(scales: Array, codes: Array, first: int, coding: tuple, zero:
 
 @pytest.mark.parametrize("real", ["float32", "float64"])
 @pytest.mark.parametrize("by_division", [False, True])
-def test_what_is_kept_of_the_scales_of_runs(by_division: bool, real: str) -> None:
-    """That none gives a subnormal product is said where it holds for all of them, and never of quotients."""
+def test_scales_of_runs_are_converted_once(by_division: bool, real: str) -> None:
+    """A chunk counts as normal only if no product of any of its scales is subnormal; never for quotients."""
     kind, first = coding(np.dtype(np.uint8)), 5
     codes, zero = drawn("uint8", (64,), 1), np.dtype(real).type(0)
     for small in (None, *range(CHUNK), -1, CHUNK):

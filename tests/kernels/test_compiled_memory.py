@@ -1,4 +1,4 @@
-"""The memory that compiled kernels take beside their output."""
+"""The memory that compiled kernels allocate besides the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Peak = Callable[[Callable[[], object]], int]
 
 @pytest.fixture
 def peak(monkeypatch: pytest.MonkeyPatch) -> Peak:
-    """The bytes that a call takes at most, on one thread, when what it needs is compiled."""
+    """Return the most bytes that a compiled call allocates, on one thread."""
     for module in (threads, tiles):
         monkeypatch.setattr(module, "threads", lambda: 1)
 
@@ -53,7 +53,7 @@ def codes(shape: tuple[int, ...]) -> np.ndarray:
 def test_no_more_memory_than_the_output_and_a_few_blocks(
     scale_name: str, is_cut: bool, has_zero_point: bool, peak: Peak
 ) -> None:
-    """Parameters of another type than the loops take, or with gaps, are copied by parts."""
+    """Parameters of a type that loops do not take, or with gaps, are copied in parts."""
     x = codes((64, 1 << 16))
     scale = np.full(x.shape, 0.5, dtype_of(scale_name))[:, ::2]
     zero_point = codes(x.shape)[:, ::2] if has_zero_point else None
@@ -104,7 +104,7 @@ def test_ranges_are_converted_by_parts(mode: str, inner: int, backend: str, peak
 
 @pytest.mark.parametrize("is_cut", [False, True])
 def test_packed_codes_are_not_unpacked_first(is_cut: bool, peak: Peak) -> None:
-    """But by parts, where other operands have gaps."""
+    """They are unpacked in parts where other operands have gaps."""
     shape = 64, 1 << 16
     x, zero_point = codes((shape[0] * shape[1] // 2,)), codes((shape[0] * shape[1] // 4,))
     scale = np.full((shape[0], shape[1] // 2), 0.5, np.float32)

@@ -1,4 +1,4 @@
-"""Compiled loops on packed codes: the bits of NumPy's form wherever a part begins and ends, and no byte read beside them."""
+"""Compiled loops on packed codes: the bits of the NumPy kernels, and no read outside the packed bytes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ LONG = 3 * lookup.LONG_RUN
 
 
 def some_codes(name: str, shape: tuple[int, ...], seed: int = 1) -> Array:
-    """Any codes, with zeros above where they are of few bits."""
+    """Draw any codes. Types of few bits have zeros above them."""
     return np.random.default_rng(seed).integers(0, 1 << WIDTHS.get(name, 8), shape, np.uint8)
 
 
 def with_gaps(array: Array) -> Array:
-    """The same, every other element of the last axis of a larger one."""
+    """Return the same values as every other element of a larger array."""
     larger = np.full((*array.shape[:-1], 2 * array.shape[-1]), 0x55, array.dtype)
     larger[..., ::2] = array
     return larger[..., ::2]
@@ -50,7 +50,7 @@ def with_gaps(array: Array) -> Array:
         (None, LONG, "uint4", FLOAT16), (Runs(480, 32, 15), 3000, "int4", BFLOAT16),
         (Runs(60, 5, 12), 3000, "uint2", FLOAT32), (Rows(33, 5, 2, 3), 3000, "int4", FLOAT16),
         (Runs(9600, 64, 0), LONG, "float4_e2m1fn", BFLOAT16), (Runs(500, 33, 16), 3000, "int2", FLOAT16),
-        # Every other two chunks begin in the midst of a cache line.
+        # Two of every four chunks begin within a cache line.
         (Runs(480, 48, 10), 3000, "int4", FLOAT16),
     ],
     ids=str,
@@ -59,7 +59,7 @@ def with_gaps(array: Array) -> Array:
 def test_a_part_of_a_tensor(
     places: Layout | None, size: int, name: str, out: np.dtype, beside_a_page: Callable[[Array, bool], Array]
 ) -> None:
-    """Given from where a byte begins, wherever its pieces begin, from what ends or begins where memory does."""
+    """A part begins at a whole byte, its pieces anywhere, and its memory at a page boundary."""
     bits, in_byte = WIDTHS[name], 8 // WIDTHS[name]
     rank, kind = 0 if places is None else 1, coding(dtype_of(name))
     of_offsets = types.float32 if kind.is_float else codes_of(types.uint8, in_byte, rank)
@@ -122,7 +122,7 @@ CALLS = {
 @pytest.mark.usefixtures("treated")
 @pytest.mark.parametrize("call", CALLS)
 def test_calls(call: str) -> None:
-    """With zero points packed and not, and whatever has gaps; as small tensors and as large ones."""
+    """Packed and unpacked zero points, operands with gaps, small tensors and large ones."""
     name, shape, axis, block_size, scale_name, out_name = CALLS[call]
     extents: tuple[int, ...] = () if axis is None else (shape[axis],)
     if axis is not None and block_size:
@@ -146,7 +146,7 @@ def test_calls(call: str) -> None:
 
 
 def test_the_types_are_told_apart() -> None:
-    """By Numba, and in the names of what is compiled, of which LLVM takes two for one function."""
+    """Numba tells them apart, and so do the names of functions, by which LLVM knows them."""
     kinds = [Flat(types.uint8), Packed(2), Packed(4), Packed(2, 0)]
     assert len(set(kinds)) == len({str(kind) for kind in kinds}) == 4
     assert len({str((type(kind).__name__, kind.mangling_args)) for kind in kinds}) == 4
@@ -156,9 +156,11 @@ def test_the_types_are_told_apart() -> None:
     assert codes_of(types.uint8, 4, 0) == Packed(4, 0)
 
 
-def test_what_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of 16 bits of packed codes, where the processor has an instruction; of others where it has only the lesser one,
-    if their codes turn out to be few."""
+def test_calls_that_look_up_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the byte lookup instruction, 16-bit results of packed codes are looked up.
+
+    With only the lesser instruction, other results are looked up too if few codes occur.
+    """
     rest = None, types.none, None, None
     cases = [(kind, Flat(out)) for kind in (Packed(2), Packed(4), Flat(types.uint8)) for out in ELEMENTS.values()]
     packed = [False, True, True] * 2 + [False] * 3
@@ -199,7 +201,7 @@ def test_bytes_become_codes(in_byte: int) -> None:
 
 @pytest.mark.parametrize("in_byte", [2, 4])
 def test_bytes_become_places_in_a_table(in_byte: int) -> None:
-    """Of which the lowest bits count."""
+    """The low bits of each index select the entry."""
     bits = 8 // in_byte
     packed = np.arange(256, dtype=np.uint8)
     want = packed[:, None] >> np.arange(0, 8, bits) & ((1 << bits) - 1)
@@ -213,7 +215,7 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
     got = applied(write, f"u{2 * in_byte}", packed, lanes=32 // in_byte).view(np.uint16).reshape(want.shape)
     assert (got & ((1 << bits) - 1) == want).all()
 
-    # Two words of each byte at once, there is no type of 128 bits, of all codes of a vector or of its halves one after the other.
+    # No type has 128 bits, so this takes two words of each byte, for a whole vector or for one half after the other.
     for part in range(in_byte // 2):
         for count in (16, 32):
 
@@ -234,7 +236,7 @@ def test_bytes_become_places_in_a_table(in_byte: int) -> None:
 @pytest.mark.parametrize("scale_name", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["int8", "float8_e5m2", "int4", "uint2"])
 def test_rows_of_every_scale(name: str, scale_name: str) -> None:
-    """Ordinary ones beside such as give subnormals, infinities and NaN; rows begin within a byte."""
+    """Ordinary scales beside ones that give subnormals, infinities and NaN. Rows begin within a byte."""
     scale = np.random.default_rng(5).permutation(np.arange(1 << 16, dtype=np.uint16))[:-3].view(dtype_of(scale_name))
     codes = some_codes(name, (9, scale.size))
     zeros = None if name.startswith("float") else some_codes(name, scale.shape, 3)

@@ -1,4 +1,4 @@
-"""Which parameters serve which elements of a piece, beside what the definition of granularities says element by element."""
+"""The parameters that serve the elements of a piece, compared with the definition of granularities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPES = ((1,), (2,), (7,), (3, 4), (4, 3), (1, 5), (5, 1), (2, 3, 4), (3, 1, 2)
 
 
 def needed(shape: tuple[int, ...], spread: Spread) -> np.ndarray:
-    """For each element, in C order, the number of its parameter in C order."""
+    """Return, for each element in C order, the index of its parameter in C order."""
     assert spread.axis is not None
     index = np.indices(shape)
     index[spread.axis] //= spread.run
@@ -34,7 +34,7 @@ def of_axis(shape: tuple[int, ...], axis: int) -> np.ndarray:
 
 
 def given(found: Layout, element: np.ndarray) -> np.ndarray:
-    """The number of each element's parameter, as the text of `loops` says, from which the loops are written."""
+    """Return each element's parameter index by the text of `loops`, the formula that loops implement."""
     if isinstance(found, Runs):
         (origin, line, run, stride), rows = found.arguments(0)
         assert rows is None
@@ -46,7 +46,7 @@ def given(found: Layout, element: np.ndarray) -> np.ndarray:
 
 
 def cases() -> list[tuple[Layout, np.ndarray]]:
-    """Places, and the parameter of every element, for all shapes, axes and lengths of blocks."""
+    """Return layouts, and each element's parameter index, for all shapes, axes and block sizes."""
     made = []
     for shape in SHAPES:
         for axis in range(len(shape)):
@@ -62,7 +62,7 @@ def cases() -> list[tuple[Layout, np.ndarray]]:
 
 
 def of_elements(found: Layout, count: int) -> np.ndarray:
-    """The parameter of each element as it was given, before it was laid out anew."""
+    """Return each element's parameter index before parameters were expanded."""
     at = given(found, np.arange(count))
     if isinstance(found, Rows) and found.repeats * found.tiles > 1:
         return lay_out(np.arange(found.row // found.repeats // found.tiles), found)[at]
@@ -86,7 +86,7 @@ def test_where_one_parameter_serves_all() -> None:
 
 @pytest.mark.parametrize("expand", [False, True], ids=["as they are", "laid out anew"])
 def test_parameters_laid_out_anew(expand: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where rows are short and there are many of them, there are fewer, with the same parameters for each element."""
+    """Many short rows become fewer long ones, and each element keeps its parameter."""
     if expand:
         monkeypatch.setattr(module, "_WORTH_EXPANDING", 1)
     for shape in SHAPES:
@@ -119,7 +119,7 @@ def test_what_is_long_or_rare_is_not_laid_out_anew(monkeypatch: pytest.MonkeyPat
 
 
 def test_blocks() -> None:
-    """Those of one element need no division; of whole ones in the last axis all lines are one."""
+    """Blocks of one element need no division. Whole blocks in the last axis merge all lines into one."""
     assert layout_of((3, 4), (3, 4), Spread(1)) == Rows(12)
     assert layout_of((3, 4), (3, 2), Spread(1, 2)) == Runs(12, 2, 0)
     assert layout_of((3, 5), (3, 3), Spread(1, 2)) == Runs(5, 2, 3)
@@ -129,7 +129,7 @@ def test_blocks() -> None:
 
 
 def test_reach_is_what_a_piece_needs() -> None:
-    """From the first to the last that it needs; of several lines or rows whole ones, of which each needs all."""
+    """The reach is from the first to the last parameter; several lines or rows need whole ones."""
     for found, _ in cases():
         if isinstance(found, Rows):
             found = replace(found, repeats=1, tiles=1)
@@ -152,7 +152,7 @@ def test_reach_is_what_a_piece_needs() -> None:
 
 
 def test_a_piece_that_ends_in_the_next_long_row_is_cut_there() -> None:
-    """What its two ends need lies apart, and all between them would be more than a block."""
+    """Its two ends need parameters far apart, and all between them would exceed a block."""
     row = BLOCK + 1
     found = Rows(row, 4, 1, 4)
     assert found.cuts(row - 5, row + 5) == [(row - 5, row), (row, row + 5)]

@@ -1,4 +1,4 @@
-"""What the loops of TensorFlow's ranges are told of a call."""
+"""The arguments and results of the compiled loops for TensorFlow's ranges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDS = (
     (-1.1, 3.3), (-7.5, 2.25), (-2.0, 2.0), (-0.0, -0.0), (0.0, np.inf), (-np.inf, 1.0), (-np.inf, np.inf), (np.nan, 1.0),
     (-1.0, np.nan),
 )  # fmt: skip
-"""What a range may end at, and what it may not."""
+"""Ends that a range may have, and ends that it may not."""
 
 FAR = 1 << 33
 """More elements than 32 bits count."""
@@ -59,7 +59,7 @@ def test_of_a_long_axis_each_piece_is_given_its_own_ranges(mode: str, shape: tup
 
 @pytest.mark.parametrize("axis", [None, 1])
 def test_outputs_of_bfloat16(axis: int | None) -> None:
-    """Rounded one by one; also a NaN of which rounding up would make -0."""
+    """Each value is rounded once. One NaN would become -0 if it were rounded up."""
     for low, high in ((-1.1, 3.3), (-1e-39, 2e-39), (-3e38, 3e38), (-np.inf, 1.0), (-1.0, np.nan)):
         ends = np.array([low, high], np.float32)
         ends.view(np.uint32)[np.isnan(ends)] = 0x7FFFFFFF
@@ -91,7 +91,7 @@ def test_every_mode(contract: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", ["MIN_COMBINED", "MIN_FIRST"])
 @pytest.mark.parametrize("name", ["int8", "uint8"])
 def test_each_range_has_a_table_of_its_own(name: str, mode: str) -> None:
-    """One after the other, so that what is left in memory of one is not taken for the next; of infinite ones nothing is told."""
+    """Ranges follow one another, so that a stale table shows. Infinite ranges give no warning."""
     x = drawn(name, (400,))
     keywords = {"mode": mode, "contract": INSTALLED}
     ends = [(np.float32(low), np.float32(high)) for low, high in ENDS]
@@ -103,11 +103,11 @@ def test_each_range_has_a_table_of_its_own(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["int16", "int32"])
 def test_values_near_zero_of_ranges_about_it(name: str) -> None:
-    """Their two terms cancel: what float64 lost of them is seen, so that it must be known to be doubtful."""
+    """The two terms cancel, which shows float64's error; the loop must mark these values as doubtful."""
     rng = np.random.default_rng(11)
     count = 1 << 12
     low, high = ((sign * (1 + rng.random(count))).astype(np.float32) for sign in (-1, 1))
-    high = np.maximum(high, -low * np.float32(1.5))  # where the largest code is half way from low to high
+    high = np.maximum(high, -low * np.float32(1.5))  # so that the code of zero fits into the type
     first, last = low.astype(float), high.astype(float)
     levels = (1 << 8 * np.dtype(name).itemsize) - 1
     x = (np.rint(-first / (last - first) * levels) + rng.integers(-40, 41, count)).astype(name)
@@ -122,7 +122,7 @@ def test_values_near_zero_of_ranges_about_it(name: str) -> None:
 
 
 def test_values_that_float32_would_put_between_two_outputs() -> None:
-    """Rounded to float32 first they are midpoints of bfloat16, and which of the two they are nearer to is lost."""
+    """In float32 they are midpoints of bfloat16, and the nearer of the two outputs is lost."""
     rng = np.random.default_rng(3)
     high = (1 + rng.random(1 << 22)).astype(np.float32)
     count = rng.integers(1, 1 << 16, 1 << 22)
@@ -150,7 +150,7 @@ def test_no_more_memory_than_the_output_and_a_few_pieces() -> None:
 def both(x: np.ndarray, *ends: np.ndarray, **keywords: Any) -> None:
     keywords = {"contract": INSTALLED, **keywords}
     want = xverify.dequantize_range(x, *ends, backend="numpy", **keywords)
-    # Not memory in which NumPy has just computed the same.
+    # A new array could reuse memory in which NumPy has just computed the same values.
     got = xverify.dequantize_range(x, *ends, backend="numba", out=np.full_like(want, 77), **keywords)
     assert want.shape == x.shape
     same_bits(want, got)
@@ -178,7 +178,7 @@ def test_parts_of_tensors_of_more_than_2_to_the_31_elements(
 
 
 def test_loops_are_given_what_they_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not ask, and would read and write behind an array of smaller elements."""
+    """Loops do not check this: smaller elements would let them access memory behind the array."""
     calls = calls_given(ranges, monkeypatch)
     x, low = drawn("int16", (3, 4)), np.linspace(-3, -1, 4, dtype=np.float32)
     for spread, ends in ((Spread(1), low), (Spread(), np.float32(-1))):

@@ -1,4 +1,4 @@
-"""Rows that share their scales and zero points are done together, with these kept as numbers: the bits stay the same."""
+"""Rows that share scales and zero points, which a loop converts once: the bits stay the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TYPES = [
     ("uint8", BFLOAT16), ("int8", FLOAT16), ("int4", BFLOAT16), ("int2", FLOAT16), ("float8_e4m3fn", BFLOAT16),
     ("float8_e5m2", FLOAT16),
 ]  # fmt: skip
-"""Numbers are computed, looked up by one instruction where they are packed, or looked up in a table of all codes."""
+"""Code values are computed, looked up by one instruction if packed, or looked up in a table of all codes."""
 
 SHAPES: list[tuple[tuple[int, ...], dict[str, int]]] = [
     ((70, 64), {"axis": 1}), ((70, 63), {"axis": 1}), ((9, 600), {"axis": 1}), ((3, CACHED + 65), {"axis": 1}),
@@ -38,7 +38,7 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, int]]] = [
 def test_rows_that_share_their_scales(
     x_name: str, out: np.dtype[Any], shape: tuple[int, ...], spread: dict[str, int]
 ) -> None:
-    """Also where products of one scale alone are subnormal, which what rounds to bfloat16 takes for zeros."""
+    """Products of a single scale may be subnormal, which the bfloat16 conversion flushes."""
     x = drawn(x_name, shape, 1)
     of_scale = shape[-1:]
     if "block_size" in spread:
@@ -46,7 +46,7 @@ def test_rows_that_share_their_scales(
         of_scale = (*shape[:axis], -(-shape[axis] // spread["block_size"]), *shape[axis + 1 :])
     usual: Array = (np.random.default_rng(2).random(of_scale) + 0.5).astype(out)
     zero_point = None if x_name.startswith("float") else drawn(x_name, of_scale, 3)
-    # The first and last of a chunk, of a room, of what is done together, and of all.
+    # The first and last column of a chunk, of the cache, of a group of chunks, and of the row.
     columns = {0, 15, 63, shape[-1] // 64 * 64 - 1, shape[-1] - 1, CACHED - 1} & set(range(shape[-1]))
     for column in (None, *sorted(columns)):
         scale = usual.copy()
@@ -75,7 +75,7 @@ def kept_with(x: Array, out: Array, coding: tuple[int, ...], zero: float, table:
 @pytest.mark.parametrize("out", [np.float32, np.uint16])
 @pytest.mark.parametrize("x_name", ["uint8", "int32", "float8_e5m2"])
 def test_which_rows_are_done_together(x_name: str, out: type, real: type) -> None:
-    """Those of outputs of 16 bits, with numbers from a table where there is one, or in float32."""
+    """Outputs have 16 bits. Code values come from a table if there is one, and otherwise are float32."""
     kind = coding(dtype_of(x_name))
     x, result = np.zeros(1, str(kind.codes)), np.zeros(1, out)
     is_looked_up = lookup.looks_up_values(

@@ -1,4 +1,4 @@
-"""What threads tell each other of the pieces of one call, and who waits for whom."""
+"""The protocol by which threads share the pieces of one call and wait for each other."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_endless_wait")
 
 
 def test_each_piece_is_taken_once() -> None:
-    """By threads that take, and say what is done, at the same time."""
+    """Threads take pieces and report them as done at the same time."""
     taken, finished = (
         entry(f.py_func, (types.int64,)) for f in (threads_module.take_piece, threads_module.finish_piece)
     )
@@ -62,7 +62,7 @@ SECONDS = 1e-3
 
 
 def shortest(looks: Callable[[], None]) -> float:
-    """Seconds."""
+    """Return the shortest of several timings, in seconds."""
     took = []
     for _ in range(20):
         began = perf_counter()
@@ -75,7 +75,7 @@ def shortest(looks: Callable[[], None]) -> float:
     ("left", "inside", "is_short"), [(0, 0, True), (1, 0, False), (0, 1, False), (1, 1, False)]
 )  # fmt: skip
 def test_how_long_a_caller_looks(left: int, inside: int, is_short: bool) -> None:
-    """For pieces that others do, and for others to leave; not for long."""
+    """It waits a short time for pieces of other threads, and for the threads to leave."""
     lingers = entry(threads_module.wait_for_others.py_func, (types.int64,))
     words = np.array([9, left, 8, 0, inside, threads_module.polls_in(SECONDS)])
     took = shortest(lambda: lingers(words.ctypes.data))
@@ -141,7 +141,7 @@ def test_a_caller_that_waits_is_woken_by_the_last_that_leaves() -> None:
         assert not job.left.locked()
 
 
-def test_what_a_helper_meets_ends_the_call() -> None:
+def test_an_exception_of_a_helper_ends_the_call() -> None:
     def work(shared: int, helps: bool) -> None:
         raise MemoryError("no more")
 
@@ -152,7 +152,7 @@ def test_what_a_helper_meets_ends_the_call() -> None:
     assert job.words[:3].tolist() == [2, 2, 2], "nothing more is taken"
 
 
-def test_so_many_helpers_are_counted() -> None:
+def test_helpers_are_counted() -> None:
     assert threads_module._Helpers(2).count == 2
 
 
@@ -175,7 +175,7 @@ def test_where_no_thread_can_be_started_the_caller_does_it_all(monkeypatch: pyte
 
 
 def test_calls_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where helpers are not run no more wait than `_WAITING` for each."""
+    """If helpers do not run, at most `_WAITING` calls wait for each."""
     bell = np.zeros(1, np.int64)
     nobody = SimpleNamespace(jobs=SimpleQueue(), bell=bell.ctypes.data, looks=0, count=2)
     monkeypatch.setattr(threads_module, "_helpers", lambda count: nobody)
@@ -192,7 +192,7 @@ def test_calls_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
 def test_ctrl_c_ends_a_call_when_no_thread_writes_any_more(step: int) -> None:
-    """In a process of its own: fifty interrupts, wherever they come. Nothing is written once the call has ended."""
+    """A process of its own gets fifty interrupts. No thread writes after the call has ended."""
     code = f"""
 import os, random, signal, threading, time, numpy as np, xverify
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
@@ -228,8 +228,8 @@ print(interrupted)
 
 
 @pytest.mark.parametrize("who", ["caller", "helper"])
-def test_who_is_late_is_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For longer than anybody looks without sleeping."""
+def test_late_threads_are_waited_for(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The delay is longer than any thread spins without sleeping."""
     monkeypatch.setattr(threads_module, "threads", lambda: 2)
     for _ in range(3):
         done, both_there = [], Barrier(2, timeout=10)

@@ -1,4 +1,4 @@
-"""Results and numbers that are looked up: where, and those of each byte."""
+"""Lookup of results and of code values: where loops use it, and the entry for each byte."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_where_results_and_numbers_are_looked_up(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512vbmi")])
-def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
-    """Where the processor looks up 16 bytes at once and not 64."""
+def test_where_results_of_few_codes_are_looked_up(monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...]) -> None:
+    """The processor looks up 16 bytes at once and not 64."""
     for module in (lookup,):
         monkeypatch.setattr(module, "has", features.__contains__)
     for codes in (types.uint8, types.uint16, types.int32):
@@ -55,7 +55,7 @@ def test_where_only_results_of_few_codes_are(monkeypatch: pytest.MonkeyPatch, fe
 
 @pytest.mark.skipif(not lookup.has_byte_shuffle(), reason="this processor has no such instruction")
 def test_entries_of_few_codes() -> None:
-    """Each bit of each entry counts, wherever its code stands."""
+    """Each bit of each entry counts, at every position."""
     rng = np.random.default_rng(9)
     entries, codes = rng.integers(0, 1 << 16, 16).astype(np.uint16), rng.integers(0, 16, 1 << 10).astype(np.uint8)
 
@@ -70,11 +70,11 @@ def test_entries_of_few_codes() -> None:
 ROOM = ir.IntType(16).as_pointer()
 SIXTEENS = pytest.mark.skipif(not lookup.has_float_shuffle(), reason="this processor has no such instruction")
 FREE = (0, 1, 7)
-"""Sixteens that may have tables of their own."""
+"""Sixteens of codes that may have tables of their own."""
 
 
 def entries_at(builder: Any, address: Any, code: Any) -> Any:
-    """The entries of a vector of codes, one after the other from an array at that address."""
+    """Load the entries of a vector of codes from an array at an address."""
     start, result = builder.inttoptr(address, ROOM), ir.Constant(ir.VectorType(ir.IntType(16), 16), ir.Undefined)
     for place in (ir.Constant(ir.IntType(32), i) for i in range(16)):
         at = builder.gep(start, [builder.zext(builder.extract_element(code, place), ir.IntType(64))])
@@ -83,7 +83,10 @@ def entries_at(builder: Any, address: Any, code: Any) -> Any:
 
 
 def entries_of_floats(single: int) -> Array:
-    """Of all codes: any for a usual sixteen and for those of FREE, of others what follows; and of one code with a sign."""
+    """Return the entries of all codes, of which ``single`` differs in more than its sign.
+
+    The sixteens of FREE and one other have random entries. The rest follow from that one.
+    """
     rng = np.random.default_rng(11)
     entries = rng.integers(0, 1 << 15, (8, 16)).astype(np.uint16)
     for sixteen in set(range(8)) - {*FREE, 3}:
@@ -109,7 +112,7 @@ def test_entries_of_float_codes(single: int) -> None:
 
 
 def which_hold(variants: Array, apart: tuple[int, ...]) -> list[bool]:
-    """Of entries of all codes, one after the other, whether `lookup.shuffle_tables` gives them."""
+    """Return, for each array of entries of all codes, whether `lookup.shuffle_tables` reproduces it."""
 
     def write(builder: Any, address: Any) -> Any:
         made = lookup.shuffle_entries(builder, lambda code: entries_at(builder, address, code))
@@ -122,7 +125,7 @@ def which_hold(variants: Array, apart: tuple[int, ...]) -> list[bool]:
 
 @SIXTEENS
 def test_entries_that_do_not_follow_are_not_looked_up() -> None:
-    """Every bit of an entry that would be given counts; those of other sixteens are tables of their own, and so is one code."""
+    """Every bit of an entry counts, except in sixteens and in one code that have their own tables."""
     right = np.stack([entries_of_floats(0x80), entries_of_floats(0xFF)])
     assert all(which_hold(right, FREE))
     follows = [16 * sixteen + place for sixteen in (2, 3, 4, 5, 6) for place in range(16)] + [*range(0xF1, 0xFF)]
@@ -130,7 +133,7 @@ def test_entries_that_do_not_follow_are_not_looked_up() -> None:
     assert not any(which_hold(np.stack(other), FREE))
     own = [changed(right[0], {code: bits, code | 0x80: bits}) for code in (0, 17, 127) for bits in (1, 0x100)]
     assert all(which_hold(np.stack(own), FREE))
-    # Two codes that are something else with a sign; and steps that are not of upper bytes alone.
+    # Two codes with tables of their own are one too many. Steps must change upper bytes only.
     two = [changed(right[0], {0xFF: 1}), changed(right[1], {0x80: 1 << 15})]
     for step in (1, 0x80):
         two.append(right[0].copy())
@@ -152,7 +155,7 @@ def test_entries_that_do_not_follow_are_not_looked_up() -> None:
     ],
 )
 def test_results_of_usual_scales_are_looked_up(name: str, out: str, fields: Any, holding: list[bool]) -> None:
-    """Of such as weights have, about 2^-7, by the tables that are tried: with as few as will do, where others are as quick."""
+    """Scales of about 2^-7, as weights have. The loop tries the smallest tables first."""
     x, scale = np.arange(256, dtype=np.uint8).view(dtype_of(name)), np.array(0.0123).astype(dtype_of(out))
     entries = xverify.dequantize_linear(x, scale, backend="numba").view(np.uint16)[None]
     choices = lookup.own_blocks({"float16": types.uint16, "bfloat16": types.int16}[out], fields)
@@ -168,9 +171,11 @@ def changed(entries: Array, bits: dict[int, int]) -> Array:
 
 @pytest.mark.parametrize("out", ["float32", "float16", "bfloat16"])
 def test_an_output_of_each_byte(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From tables, of every length about one of the processor's vectors, and of those in which a thread has a part, also past
-    the caches. A loop that goes too far has as much room again, so that it is seen here and not by chance later."""
-    entries, size = drawn(out, (257,), 7)[1:], 3 << 19  # aligned as its elements are, and no more
+    """Lengths around one vector and around one thread's share, also past the caches.
+
+    The output has spare room, so that a loop that writes too far fails here and not by chance later.
+    """
+    entries, size = drawn(out, (257,), 7)[1:], 3 << 19  # aligned to its elements only
     x = drawn("uint8", (2 * size + 80,), 8)
     for streamed in (False, True):
         monkeypatch.setattr(tiles, "leaves_caches", lambda read, written, answer=streamed: answer)
@@ -192,7 +197,7 @@ def a_table(builder: Any, entries: Array) -> lookup.ByteTable:
 @pytest.mark.parametrize("part", [0, 1], ids=["lower", "upper"])
 @pytest.mark.parametrize("mirrored", [None, 0, 1])
 def test_bytes_of_entries(part: int, mirrored: int | None) -> None:
-    """Where the entries of the upper half are said to be those of the lower with a sign, they are not looked at."""
+    """With mirrored entries the loop does not read the upper half."""
     entries = np.random.default_rng(4).integers(0, 1 << 15, 256).astype(np.uint16)
     codes = np.random.default_rng(5).integers(0, 256, 1 << 10).astype(np.uint8)
     is_mirrored = None if mirrored is None else ir.Constant(ir.IntType(1), mirrored)
@@ -205,7 +210,7 @@ def test_bytes_of_entries(part: int, mirrored: int | None) -> None:
 
 @LOOKS_UP
 def test_entries_that_differ_in_their_signs() -> None:
-    """All that they hold counts, wherever it is."""
+    """Every bit of every entry counts."""
 
     def says(entries: Array) -> int:
         def write(builder: Any, code: Any) -> Any:
@@ -224,13 +229,13 @@ def test_entries_that_differ_in_their_signs() -> None:
 
 
 FEW_CODES = pytest.param("float4_e2m1fn", marks=LOOKS_UP)
-"""Where sixteen are told apart at once, their results are looked up and not their numbers."""
+"""A type whose sixteen codes one instruction selects: results are looked up, not code values."""
 
 
 @pytest.mark.skipif(not (lookup.has_byte_lookup() or lookup.has_float_shuffle()), reason="this processor computes them")
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", FEW_CODES])
 def test_numbers_of_every_code(name: str) -> None:
-    """In the order of the codes, and of as many as are looked up together."""
+    """All codes, in each group that is looked up together."""
     x = np.random.default_rng(7).permutation(np.resize(all_codes(name), 512).view(np.uint8))
     made = coding(dtype_of(name))
     fields = ir.Constant(

@@ -40,7 +40,7 @@ def test_one_element_more_than_one_thread_takes() -> None:
 @pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
 @pytest.mark.parametrize("size", [1, 1000, tiles.PIECE, tiles.PIECE + 1, tiles.THREADS_FROM // 4 + 1])
 def test_each_piece_is_given_its_elements_and_no_more(size: int, step: int) -> None:
-    """Of codes, where they are read too, and of the output."""
+    """This holds for the codes, also where a reader provides them, and for the output."""
     x = np.arange(size * step, dtype=np.uint32)[::step].view(np.int32)
     for out_step, read in ((1, None), (2, None), (1, lambda start, stop: x[start:stop].copy())):
         out = np.zeros(size * out_step, np.float64)[::out_step]
@@ -65,7 +65,7 @@ def test_several_threads_at_once() -> None:
 
 
 def on_two_threads() -> set[str]:
-    """The names of two threads that did a piece each, at the same time."""
+    """Return the names of two threads that each computed a piece at the same time."""
     names: set[str] = set()
     both_there = Barrier(2, timeout=10)
 
@@ -99,7 +99,7 @@ def test_no_more_helpers_are_woken_than_have_a_piece(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_after_a_fork() -> None:
-    """The parent's threads are not the child's, which starts its own."""
+    """The child cannot use the parent's threads. It starts its own."""
     x = drawn("uint8", (tiles.THREADS_FROM,))
     want = xverify.dequantize_linear(x, np.float32(0.1), backend="numba").tobytes()
     child = os.fork()
@@ -161,10 +161,10 @@ def test_a_helper_leaves_the_callers_core(monkeypatch: pytest.MonkeyPatch) -> No
         threads_module.avoid_core(core)
         assert os.sched_getaffinity(0) == cores - {core}
         assert threads_module._current_core()() != core
-        threads_module.avoid_core(core)  # it runs elsewhere by now
+        threads_module.avoid_core(core)  # the process already runs on another core
         assert os.sched_getaffinity(0) == cores - {core}
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: {threads_module._current_core()()})
-        threads_module.avoid_core(threads_module._current_core()())  # there is no other
+        threads_module.avoid_core(threads_module._current_core()())  # there is no other core
         monkeypatch.undo()
         assert os.sched_getaffinity(0) == cores - {core}
 
@@ -227,8 +227,10 @@ def test_pieces_become_smaller(size: int, sharers: int) -> None:
 
 
 def all_pieces(size: int, read: bool, gaps: int) -> list[tuple[int, int, int, int, bool]]:
-    """What is asked of a loop that takes pieces itself: where its codes begin, how many, whether it stores past the caches, and
-    how it was called. All codes are given once."""
+    """Return the calls of a loop that takes pieces itself: start, count, streamed, shared words, helper.
+
+    All codes together are the whole tensor.
+    """
     x = np.arange(size * gaps, dtype=np.uint32)[::gaps].view(np.int32)
     out, asked, given = np.zeros(size, np.float64), [], []
 
@@ -307,10 +309,10 @@ def test_a_last_cache_that_is_large_is_shared_with_others(
     ("cache", "read", "most"),
     [(None, 0, (24 << 20) - 1), (None, 1 << 40, (24 << 20) - 1), (1000, 0, 1600), (1000, 300, 1000), (1000, 800, 0)],
 )
-def test_of_what_is_stored_past_the_caches(
+def test_outputs_that_bypass_the_caches(
     cache: int | None, read: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """most: bytes of the largest output that is not."""
+    """``most`` is the size in bytes of the largest output that stays in the caches."""
     monkeypatch.setattr(tiles, "own_cache", lambda: cache)
     assert [tiles.leaves_caches(read, written) for written in (0, most, most + 1, 1 << 40)] == [
         False,
@@ -320,7 +322,7 @@ def test_of_what_is_stored_past_the_caches(
     ]
 
 
-def test_what_is_cut_is_stored_so_of_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_chunks_bypass_the_caches_in_outputs_twice_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "own_cache", lambda: None)
     room = 24 << 20
     sizes = (0, room - 1, room, 2 * room - 1, 2 * room, 1 << 40)

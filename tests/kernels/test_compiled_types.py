@@ -1,4 +1,4 @@
-"""The types that loops are compiled for, and in which float type a call is computed: nothing is compiled here."""
+"""The types that loops are compiled for, and the float type of a call. Nothing is compiled here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPE = (4, 64)
 
 @pytest.fixture
 def compiled_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], list[tuple[Any, ...]]]:
-    """The types for which a module has loops compiled from now on; they are not."""
+    """Record the types for which a module would compile loops, without compiling them."""
 
     def watch(module: ModuleType) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
@@ -85,7 +85,7 @@ def test_linear_loops(
 
 
 WIDE = [
-    # x, scale, zero point, out, by division; whether it is computed in float64, whether the values of zero points decide.
+    # x, scale, zero point, out, by division; computed in float64; decided by the zero points' values.
     ("uint8", "float32", "", "float32", False, False, False),
     ("uint8", "float32", "uint8", "float16", False, False, False),
     ("uint8", "float32", "int32", "float32", False, False, True),
@@ -102,7 +102,7 @@ WIDE = [
 
 
 @pytest.mark.parametrize(("x", "scale", "zero", "out", "divides", "is_wide", "decides"), WIDE)
-def test_in_which_float_type(
+def test_float_type_of_a_call(
     compiled_for: Any, x: str, scale: str, zero: str, out: str, divides: bool, is_wide: bool, decides: bool
 ) -> None:
     found, made = compiled_for(linear), formula(x, scale, zero, out, AXIS, divides)
@@ -135,7 +135,7 @@ def test_zero_points_of_many_bits_need_float64(compiled_for: Any) -> None:
 def test_where_the_parameters_of_an_axis_are_told_apart(
     compiled_for: Any, shape: tuple[int, ...], spread: Spread, expected: Any
 ) -> None:
-    """One element along some axis does not make them one, and nobody looks for those of an empty tensor."""
+    """An extent of 1 does not merge parameters. An empty tensor needs none."""
     found, made = compiled_for(linear), formula("uint8", "float32", "uint8", "float32", spread, shape=shape)
     assert made.layout == expected
     if 0 in shape:

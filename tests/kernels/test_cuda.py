@@ -1,4 +1,4 @@
-"""The CUDA kernels, their source compiled as C++ and launched by a CuPy of ours: the bits of NumPy's."""
+"""The CUDA kernels give NumPy's bits. Their source runs as C++, launched by a stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIVIDE, MULTIPLY = "onednn/DynamicDequantize-1@divide", "onednn/DynamicDequantiz
 
 
 def computed(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> Array:
-    """What the kernel writes to memory that begins ``start`` elements after a boundary, between bytes that must stay."""
+    """Compute into memory ``start`` elements after a boundary. Check that the bytes around it stay."""
     out = np.dtype(keywords.get("out_dtype") or scale.dtype)
     code = np.dtype(np.uint16) if out == ml_dtypes.bfloat16 else out
     room = np.full(x.size + 64, 0x5A, code)
@@ -42,7 +42,7 @@ def computed(x: Array, scale: Array, zero_point: Array | None, start: int = 0, *
 
 
 def check(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> None:
-    """That the kernel gives NumPy's bits."""
+    """Assert that the kernel gives the bits of NumPy's."""
     want = xverify.dequantize_linear(x, scale, zero_point, backend="numpy", **keywords)
     assert codes_of(computed(x, scale, zero_point, start, **keywords)) == codes_of(want)
 
@@ -162,7 +162,7 @@ def test_onednn_halves_and_zero_points_of_64_bits(cupy: FakeCuPy) -> None:
 
 
 def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
-    """No edition that divides has such outputs; the kernel is right for them all the same."""
+    """No edition that divides has such outputs. The kernel must be right for them too."""
     x = np.arange(-(2**15), 2**15, dtype=np.int16)
     for name in ("float16", "bfloat16"):
         for scale in np.array([3.0, 1.7e-3, -0.11], np.float32):
@@ -192,7 +192,7 @@ def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
 
 @pytest.mark.parametrize("side", [1, -1])
 def test_products_beside_midpoints_that_float64_takes_for_them(cupy: FakeCuPy, side: int) -> None:
-    """x times scale is an odd number of 25 bits times 2^30, plus or minus 1: rounded to 53 bits a midpoint of float32."""
+    """x * scale is an odd 25-bit number * 2^30, +1 or -1. float64 rounds it to a midpoint of float32."""
     rng = np.random.default_rng(side + 1)
     found = []
     while len(found) < 64:

@@ -1,4 +1,4 @@
-"""The benchmark of the CUDA kernels, on a CuPy of ours: what it prints and keeps, and that wrong bits are no figure."""
+"""The benchmark of the CUDA kernels on a stand-in for CuPy: its output, and its refusal of wrong bits."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_the_benchmark(cupy: FakeCuPy, tmp_path: Path, capsys: pytest.CaptureFix
     ]
     assert run([*options, "--json", str(file)]) == 0
     figures = json.loads(file.read_text())["figures"]
-    # Of uint8 to float32 in three granularities the three modes of ranges too.
+    # uint8 to float32 has the three range modes too, in three granularities.
     assert [one["right"] for one in figures] == [True] * (15 + 9)
     assert {one["x"]: one["packed"] for one in figures} == {"uint8": False, "uint2": True, "int32": False}
     assert [one["mode"] for one in figures[:4]] == ["", "MIN_COMBINED", "MIN_FIRST", "SCALED"]
     assert len(capsys.readouterr().out.splitlines()) == 2 + 15 + 9
     first = figures[0]
     assert (first["x"], first["granularity"], first["elements"]) == ("uint8", "per-tensor", 1000)
-    # A ratio of two times, no dequantized value: its last bit depends on the order of the operations.
+    # This is a ratio of times. Its last bit depends on the order of the operations.
     assert first["per_cent"] == pytest.approx(100 * first["kernel_bytes_per_second"] / first["copy_bytes_per_second"])
     with pytest.raises(SystemExit, match="2"):
         run([*options, "--modes", "MAX"])

@@ -1,4 +1,4 @@
-"""Calls of the CUDA kernels, on a CuPy of ours: what is launched, whose arrays are taken, what is refused, who calls them."""
+"""Calls of the CUDA kernels on a stand-in for CuPy: launches, accepted arrays, refusals and streams."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_division_by_multiplying(bits: int) -> None:
 def test_which_parameter_serves_which_element(
     x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread, expected: Geometry | None
 ) -> None:
-    """As few divisions as there can be, of which the last is by 1 where each element has a parameter of its own."""
+    """There are as few divisions as possible. The last is by 1 if each element has its own parameter."""
     found = geometry(x, parameter, spread)
     assert found == expected
     if found is not None:
@@ -84,7 +84,7 @@ def test_grid_and_head() -> None:
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
     assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
-    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors behind 3 elements
+    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors after 3 elements
     assert launch_of((1 << 30,), (), Spread()).grid(0, 660) == 660
     assert launch_of((3,), (), Spread()).grid(0, 132) == 1
     assert launch_of((3,), (), Spread()).head(0x1004) == 3
@@ -103,7 +103,7 @@ def test_grid_and_head() -> None:
     ("registers", "blocks"), [(16, 8), (32, 8), (33, 6), (40, 6), (41, 5), (46, 5), (64, 4), (74, 3), (86, 2), (255, 1)]
 )
 def test_a_card_is_given_as_many_blocks_as_it_has_room_for(registers: int, blocks: int) -> None:
-    """Those of compute capability 9.0 have 2 048 threads and 64 Ki registers in each multiprocessor."""
+    """A multiprocessor of compute capability 9.0 has 2,048 threads and 65,536 registers."""
     assert Card("90", 132, 2048, 1 << 16, 50 << 20).blocks(registers) == 132 * blocks
     assert Card("62", 2, 2048, 1 << 15, 1 << 19).blocks(255) == 2, "one at least, which the card then refuses"
 
@@ -124,7 +124,7 @@ def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
     assert len(cupy.compiled) == 1, "one kernel, compiled once"
 
 
-def test_nothing_is_launched_for_nothing(cupy: FakeCuPy) -> None:
+def test_empty_tensors_launch_nothing(cupy: FakeCuPy) -> None:
     nothing, scale = on_device(np.zeros((0, 3), np.uint8)), on_device(np.ones((), np.float32))
     assert dequantize_linear(nothing, scale).shape == (0, 3)
     assert dequantize_packed(nothing.reshape(0), scale, dtype="int4", shape=(2, 0)).shape == (2, 0)
@@ -132,7 +132,7 @@ def test_nothing_is_launched_for_nothing(cupy: FakeCuPy) -> None:
 
 
 class Exported:
-    """An array of another framework by DLPack, that says where it lies."""
+    """A foreign DLPack array that reports its device."""
 
     dtype = "another framework's"
 
@@ -147,7 +147,7 @@ class Exported:
 
 
 class Interfaced:
-    """The same by the other protocol."""
+    """A foreign array with the CUDA array interface."""
 
     def __init__(self, array: Any, readonly: bool = False) -> None:
         shape, kind = array.shape, array.view(np.ndarray).dtype.str
@@ -170,7 +170,7 @@ def test_arrays_of_other_frameworks(cupy: FakeCuPy, other: type) -> None:
 
 
 @pytest.mark.parametrize("kind", range(1, 18))
-def test_what_lies_on_a_cuda_device_by_dlpack(cupy: FakeCuPy, kind: int) -> None:
+def test_dlpack_arrays_must_lie_on_a_cuda_device(cupy: FakeCuPy, kind: int) -> None:
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     if kind in (2, 13):  # kDLCUDA, kDLCUDAManaged
         dequantize_linear(Exported(x, kind), scale)
@@ -180,7 +180,7 @@ def test_what_lies_on_a_cuda_device_by_dlpack(cupy: FakeCuPy, kind: int) -> None
 
 
 @pytest.mark.parametrize("other", [lambda array: array, Exported, Interfaced])
-def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
+def test_kernels_run_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
     x, scale, out = (on_device(np.zeros(shape, kind)) for shape, kind in ((3, "u1"), ((), "f4"), (3, "f4")))
     monkeypatch.setitem(LIES_ON, x.data.ptr, 5)
     with pytest.raises(ValueError, match=r"the operands lie on the devices \[0, 5\]; expected one device"):
@@ -193,7 +193,7 @@ def test_on_the_device_of_x(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, oth
     assert [launch.device for launch in cupy.launches] == [5]
 
 
-def test_what_is_not_aligned_is_refused(cupy: FakeCuPy) -> None:
+def test_unaligned_arrays_are_refused(cupy: FakeCuPy) -> None:
     memory, scale = on_device(np.zeros(36, np.uint8)), on_device(np.ones((), np.float32))
     with pytest.raises(ValueError, match=r"x lies at 0x[0-9a-f]*1; expected a multiple of its 2 bytes"):
         dequantize_linear(memory[1:7].view(np.int16), scale)
@@ -219,14 +219,14 @@ def test_an_output_beside_its_input_is_taken_and_one_on_it_is_not(cupy: FakeCuPy
                 dequantize_linear(x, scale, out=out)
 
 
-def test_what_does_not_lie_in_order_is_copied(cupy: FakeCuPy) -> None:
+def test_arrays_not_in_c_order_are_copied(cupy: FakeCuPy) -> None:
     x, scale = random("uint8", (6, 10), 1), scales("float32", (10,), 1)
     want = codes_of(xverify.dequantize_linear(x[::2, ::-1].T, scale[::-1].copy(), axis=0, backend="numpy"))
     got = dequantize_linear(on_device(x)[::2, ::-1].T, on_device(scale)[::-1], axis=0)
     assert codes_of(np.array(got)) == want
 
 
-def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
+def test_kernels_run_on_the_callers_stream(cupy: FakeCuPy) -> None:
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     mine = Stream(7)
     for stream, expected in ((None, None), (mine, 7), (99, 99), (SimpleNamespace(__cuda_stream__=lambda: (0, 5)), 5)):
@@ -238,7 +238,10 @@ def test_on_the_stream_of_the_caller(cupy: FakeCuPy) -> None:
 
 
 def test_the_stream_waits_for_what_is_to_be_written_first(cupy: FakeCuPy) -> None:
-    """CuPy arrays say no stream: theirs is the one that was current; a graph that is being captured can wait for none outside."""
+    """CuPy arrays name no stream, so the kernel waits for the current one.
+
+    A captured graph cannot wait for an outside stream.
+    """
     x, scale = on_device(np.zeros(3, np.uint8)), on_device(np.ones((), np.float32))
     mine, captured = Stream(7), Stream(8, captures=True)
     dequantize_linear(x, scale, stream=mine)
@@ -362,7 +365,7 @@ def test_the_oracle_with_codes_as_they_are_stored(cupy: FakeCuPy) -> None:
         zero_point[None],
         zero_point.view("uint4"),
         np.zeros(2, np.uint8),
-    ):  # the last: as many as packed bytes
+    ):  # the last has as many elements as there are packed bytes
         with pytest.raises((TypeError, ValueError), match="zero-point"):
             outcome(x, scale, wrong)
     assert cupy.launches == []

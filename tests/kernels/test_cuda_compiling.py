@@ -1,5 +1,7 @@
-"""How the CUDA kernels' source becomes a kernel: what is kept of it on disk, and what NVIDIA's compiler makes of it where CuPy is
-installed; neither needs a card."""
+"""Compilation of the CUDA kernels' source, and the cache on disk. No test needs a GPU.
+
+Where CuPy is installed, NVIDIA's compiler is checked too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from xverify.kernels.plans import Operand
 
 
 def asked(cupy: FakeCuPy) -> int:
-    """How often the compiler has been asked, after a call by a process that knows no kernel yet."""
+    """Call in a process that has no kernel loaded. Return how often the compiler ran so far."""
     compiled.cache_clear()
     loaded.cache_clear()
     got = dequantize_linear(on_device(np.arange(3, dtype=np.uint8)), on_device(np.float32([2, 4, 8])), axis=0)
@@ -32,13 +34,13 @@ def asked(cupy: FakeCuPy) -> int:
     return len(cupy.compiled)
 
 
-def test_what_was_compiled_is_kept_on_disk(cupy: FakeCuPy, tmp_path: Path) -> None:
+def test_compiled_kernels_are_cached_on_disk(cupy: FakeCuPy, tmp_path: Path) -> None:
     assert [asked(cupy), asked(cupy)] == [1, 1]
     (kept,) = tmp_path.iterdir()
     assert re.fullmatch(r"xverify-[0-9a-f]{32}\.cubin", kept.name)
 
 
-def test_it_is_kept_where_cupy_keeps_its_own(cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_cached_in_cupys_folder(cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUPY_CACHE_DIR")
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     asked(cupy)
@@ -82,13 +84,13 @@ way = f"-arch=compute_{sys.argv[1]}", "ptx"
 compiling.cupy().cuda.compiler._get_arch_for_options_for_nvrtc = lambda arch: way
 sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:])))
 """
-"""What CuPy has compiled for a card of that compute capability, which need not be there."""
+"""Prints the PTX that CuPy compiles for a compute capability. No GPU needs to be there."""
 
 
 @pytest.mark.skipif(find_spec("cupy") is None, reason="CuPy is not installed; pip install -e '.[cuda]'")
 @pytest.mark.parametrize("capability", ["75", "80", "90"])
 def test_cupy_and_nvrtc_flush_and_contract_nothing(capability: str) -> None:
-    """The instructions of products of each kind, subnormal ones among them."""
+    """The kernels contain every kind of product, subnormal ones included."""
     for x, out, formula in (
         ("float4_e2m1fn", "float32", "PRODUCT"), ("uint8", "float16", "PRODUCT"), ("int32", "bfloat16", "PRODUCT"),
         ("int16", "float32", "MIN_COMBINED"), ("int8", "float32", "SCALED_FACTOR"),

@@ -1,4 +1,4 @@
-"""What NVIDIA's compiler makes of the CUDA kernels' source, where there is one."""
+"""The instructions that nvcc generates for the CUDA kernels, where nvcc is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xverify.kernels.plans import Operand
 
 
 def ptx_of(launch: Launch, directory: Path) -> str:
-    """The instructions that nvcc makes of a launch; the test is skipped where there is none."""
+    """Return the PTX that nvcc generates for a launch. Skip the test where there is no nvcc."""
     if shutil.which("nvcc") is None:
         pytest.skip("there is no nvcc; NVRTC compiles the source where there is a card")
     file = directory / "kernel.ptx"
@@ -28,8 +28,8 @@ def ptx_of(launch: Launch, directory: Path) -> str:
     return file.read_text()
 
 
-def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
-    """Loads and stores are vectors past the caches, and no product is fused with the difference."""
+def test_nvcc_generates_vector_accesses_and_fuses_nothing(tmp_path: Path) -> None:
+    """Loads and stores are vectors that bypass the caches. No product is fused with the difference."""
     text = ptx_of(launch_of((7, 9), (9,), Spread(1)), tmp_path)
     found = set(re.findall(r"\b(?:ld\.global|st\.global|fma|mul|sub)\.[a-z0-9.]*", text))
     assert {"st.global.cs.v4.u32", "ld.global.cs.u32", "mul.rn.f32"} <= found
@@ -37,8 +37,8 @@ def test_what_nvcc_makes_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("formula", ["MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "TABLE"])
-def test_what_nvcc_makes_of_ranges(tmp_path: Path, formula: str) -> None:
-    """Their terms stay in registers, and vectors are read and written all the same."""
+def test_nvcc_keeps_the_terms_of_ranges_in_registers(tmp_path: Path, formula: str) -> None:
+    """Terms stay in registers, and loads and stores are vectors."""
     x, end = Operand(np.dtype(np.int8), (7, 9)), Operand(np.dtype(np.float32), (9,))
     table = formula == "TABLE"
     launch = Launch.of(end.dtype, x, end, None if table else end.dtype, Spread() if table else Spread(1), formula)

@@ -1,4 +1,4 @@
-"""TensorFlow's ranges on CUDA: the kernels' source compiled as C++, against NumPy's bits and rational numbers."""
+"""TensorFlow's ranges on CUDA: the source compiled as C++, against NumPy's bits and exact fractions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ENDS = (
     (-1.1, 3.3), (-7.5, 2.25), (-2.0, 2.0), (0.0, 1.0), (-0.0, -0.0), (0.0, -0.0), (-1e-39, 2e-39), (-1e-45, 0.0),
     (-3.4e38, 3.4e38), (2.0, -1.0), (0.0, np.inf), (-np.inf, 1.0), (-np.inf, np.inf), (np.nan, 1.0), (-1.0, np.nan),
 )  # fmt: skip
-"""What a range may end at, and what it may not."""
+"""Ends that a range may have, and ends that it may not."""
 
 
 def computed(x: Array, low: Any, high: Any, start: int = 0, **keywords: Any) -> Array:
-    """What the kernel writes to memory that begins ``start`` elements after a boundary, between bytes that must stay."""
+    """Compute into memory ``start`` elements after a boundary. Check that the bytes around it stay."""
     out = dtype_of(keywords.get("out_dtype", "float32"))
     room = np.full(x.size + 64, 0x5A, f"u{out.itemsize}" if out.itemsize == 2 else out)
     first = -room.ctypes.data % 64 // out.itemsize + start
@@ -43,7 +43,7 @@ def computed(x: Array, low: Any, high: Any, start: int = 0, **keywords: Any) -> 
 
 
 def check(x: Array, low: Any, high: Any, start: int = 0, **keywords: Any) -> None:
-    """That the kernel gives NumPy's bits."""
+    """Assert that the kernel gives the bits of NumPy's."""
     with np.errstate(all="ignore"):
         want = xverify.dequantize_range(x, *np.array([low, high], np.float32), backend="numpy", **keywords)
     assert codes_of(computed(x, low, high, start, **keywords)) == codes_of(want)
@@ -86,7 +86,7 @@ def test_shapes_and_starts(cupy: FakeCuPy) -> None:
 
 @pytest.mark.parametrize("name", ["uint8", "int16", "uint16"])
 def test_values_that_float64_leaves_open(cupy: FakeCuPy, name: str) -> None:
-    """Beside midpoints of float32 the sum that the value is a quotient of decides, which is then compared exactly."""
+    """Beside a midpoint of float32 the kernel compares the exact sum, of which the value is a quotient."""
     rng, count = np.random.default_rng(11), 1 << 20
     low, high = ((sign * (1 + rng.random(count))).astype(np.float32) for sign in (-1, 1))
     low *= np.exp2(rng.integers(-20, 1, count)).astype(np.float32)
@@ -103,7 +103,7 @@ def test_values_that_float64_leaves_open(cupy: FakeCuPy, name: str) -> None:
 
 
 def test_int32_near_zero_of_ranges_about_it(cupy: FakeCuPy) -> None:
-    """The two terms cancel, so that what float64 has lost of them decides."""
+    """The two terms cancel, so float64's error decides."""
     rng, count, levels = np.random.default_rng(11), 1 << 13, (1 << 32) - 1
     low, high = ((sign * (1 + rng.random(count))).astype(np.float32) for sign in (-1, 1))
     low *= np.exp2(rng.integers(-30, 0, count)).astype(np.float32)
@@ -116,7 +116,7 @@ def test_int32_near_zero_of_ranges_about_it(cupy: FakeCuPy) -> None:
 
 
 def combined(x: Array, low: Array, high: Array, out: str = "float32") -> list[int]:
-    """MIN_COMBINED in rational numbers."""
+    """Compute MIN_COMBINED in exact fractions."""
     ends = zip(low.view(np.uint32).tolist(), high.view(np.uint32).tolist(), strict=True)
     codes = x.view(f"u{x.itemsize}").tolist()
     return [exact.min_combined(x.dtype.name, code, *pair, out=out) for code, pair in zip(codes, ends, strict=True)]
@@ -124,7 +124,7 @@ def combined(x: Array, low: Array, high: Array, out: str = "float32") -> list[in
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-1.0, 0.25), (-0.25, 1.0)])
 def test_scaled_values_beside_ties(cupy: FakeCuPy, low: float, high: float) -> None:
-    """x m / highest, solved for what leaves about half of highest: float64 would round most of them to the wrong side."""
+    """The remainder of x * m / highest is about half of highest, so float64 rounds most to the wrong side."""
     highest, codes, factors, want = (1 << 31) - 1, [], [], []
     for mantissa in np.random.default_rng(8).integers(1 << 23, 1 << 24, 40).tolist():
         for above in (0, 1):
@@ -148,13 +148,13 @@ THIRDS = {
     "int16": (21845, None),
     "int32": (0x55555555, None),
 }
-"""The codes at one third of the range, and at two thirds where the type has it."""
+"""The codes at one third of the range, and at two thirds if the type has that code."""
 
 
 @pytest.mark.parametrize(("out", "bits"), [("float32", 24), ("bfloat16", 8)])
 @pytest.mark.parametrize("name", INPUTS)
 def test_exact_ties_go_to_the_even_one(cupy: FakeCuPy, name: str, out: str, bits: int) -> None:
-    """Values of one bit more than the output has."""
+    """Values have one bit more than the output."""
     rng, count = np.random.default_rng(4), 50
     middle = (1 << bits) + 1 + 2 * rng.integers(0, 1 << bits - 2, count)
     third = 1 + 2 * rng.integers(1 << bits - 3, 1 << bits - 2, count)
@@ -168,8 +168,8 @@ def test_exact_ties_go_to_the_even_one(cupy: FakeCuPy, name: str, out: str, bits
 
 
 @pytest.mark.parametrize("low", [-(2.0**127), -3.4028234663852886e38])
-def test_what_rounds_to_infinity(cupy: FakeCuPy, low: float) -> None:
-    """Signed codes of the symmetric mode reach beyond the range, and bfloat16 has less than float32's largest."""
+def test_values_that_round_to_infinity(cupy: FakeCuPy, low: float) -> None:
+    """Signed codes of the symmetric mode exceed the range. bfloat16's largest number is below float32's."""
     check(np.array([-128, -127, 127], np.int8), low, 3.4028234663852886e38, mode="SCALED", contract=SEED)
     check(np.array([-(2**31), -(2**31) + 1], np.int32), low, 3.4028234663852886e38, mode="SCALED", contract=SEED)
     for high in (3.3895313892515355e38, 3.39e38, 3.3961775292304957e38, 3.397e38, 3.4028234663852886e38):
@@ -177,7 +177,7 @@ def test_what_rounds_to_infinity(cupy: FakeCuPy, low: float) -> None:
 
 
 def test_values_beside_the_middle_of_the_largest_number_and_infinity(cupy: FakeCuPy) -> None:
-    """The last code but one of 65536: the range's lower end has a 65535th of the value, in steps of 2^-49 of it."""
+    """Code 65534 of 65535: one 65535th of the value is the lower end, which varies in steps of 2^-49."""
     unit, middle, length = 2.0**104, (1 << 24) - (1 << 15), 65534
     low = np.float32((middle - 255 * length) * unit)
     lows = np.array([low, np.nextafter(low, np.float32(0)), np.nextafter(low, np.float32(np.inf))])

@@ -1,4 +1,4 @@
-"""The in-house range kernel, bit for bit against rational arithmetic."""
+"""The in-house range kernel, bit for bit against exact fractions."""
 
 from __future__ import annotations
 
@@ -140,8 +140,8 @@ def test_ranges_that_are_infinite_are_computed_in_float64(mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["uint16", "int16"])
-def test_what_float64_would_round_wrongly(name: str) -> None:
-    """Values near zero of ranges about it: their two terms cancel, and what float64 has lost of them then counts."""
+def test_values_that_float64_would_round_wrongly(name: str) -> None:
+    """Near zero the two terms cancel, so float64's error decides."""
     rng = np.random.default_rng(5)
     low, high = (
         (sign * (1 + rng.random(1 << 22)) * np.exp2(rng.integers(-12, 3, 1 << 22))).astype(np.float32)
@@ -162,7 +162,7 @@ def test_what_float64_would_round_wrongly(name: str) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (-1.0, 0.25), (-0.25, 1.0)])
 def test_scaled_values_beside_ties(low: float, high: float) -> None:
-    """x m / highest, solved for what leaves about half of highest: float64 would round most of them to the wrong side."""
+    """The remainder of x * m / highest is about half of highest, so float64 rounds most to the wrong side."""
     highest, wrong = (1 << 31) - 1, 0
     for mantissa in np.random.default_rng(8).integers(1 << 23, 1 << 24, 40).tolist():
         for above in (0, 1):
@@ -200,7 +200,7 @@ def test_the_end_whose_shape_is_wrong_is_named() -> None:
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 def test_a_plan_says_how_ranges_spread(backend: str) -> None:
-    """Other arithmetic than its own takes it from there."""
+    """A caller with other arithmetic takes the placement from the plan."""
     if backend == "numba":
         pytest.importorskip("numba")
     for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):

@@ -1,4 +1,4 @@
-"""Each refusal of the in-house kernels, and what they do with calls that are left open."""
+"""Each refusal of the in-house kernels, and their results for calls that the documents leave open."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def refused(function: Callable[..., Any], clause: str, contract: str, kind: type
         function(*operands, **attributes, contract=contract)
     assert str(caught.value).startswith(f"{full}/{clause}: ")
     assert "; expected " in str(caught.value)
-    if clause != "attributes":  # the contract of TensorFlow's seed does not list the one that it judges by
+    if clause != "attributes":  # the contract of TensorFlow's seed does not list the attribute that it judges
         assert f"{full}/{clause}" in get(contract).clauses
 
 
@@ -187,7 +187,7 @@ def test_an_output_of_another_kind_is_refused(backend: str, out: Any, kind: type
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_what_can_be_made_an_array_is_one(backend: str) -> None:
+def test_operands_are_converted_to_arrays(backend: str) -> None:
     if backend == "numba":
         pytest.importorskip("numba")
     codes = [np.uint8(2), np.uint8(5)]
@@ -216,7 +216,7 @@ def test_a_refused_attribute_is_told_with_those_that_there_are(version: int, lis
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_what_the_texts_leave_open_has_its_natural_meaning(backend: str) -> None:
+def test_calls_that_documents_leave_open_have_their_natural_meaning(backend: str) -> None:
     if backend == "numba":
         pytest.importorskip("numba")
     dequantize = partial(xverify.dequantize_linear, backend=backend)

@@ -1,4 +1,4 @@
-"""The in-house kernels, bit for bit against rational arithmetic, and each of their refusals."""
+"""The in-house kernels, bit for bit against exact fractions, and each of their refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from xverify.kernels.blocks import BLOCK
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
 @pytest.mark.parametrize("scale_name", SCALES)
 def test_every_code_of_the_small_types(name: str, scale_name: str) -> None:
-    """Directly and by the lookup table: the table serves tensors of more than 256 elements."""
+    """The kernel computes each code, and looks it up in tensors of more than 256 elements."""
     x = all_codes(name)
     for number, scale_code in enumerate(SCALES[scale_name]):
         zero_points = some_zero_points(name)
@@ -97,7 +97,7 @@ def test_tables_that_are_kept_are_float32_and_cannot_be_written() -> None:
 
 
 def test_figures_that_went_wrong_elsewhere() -> None:
-    """57-bit products, and float16 of a product that stopped in float32."""
+    """57-bit products, and a float16 result of a product that others round to float32 first."""
     got = NUMPY.dequantize_linear(np.int32(1347502757), np.float32(16045357))
     assert codes_of(got) == [exact.round_to("float32", Fraction(1347502757 * 16045357))]
     scale = np.float32(float.fromhex("0x1.ebc2p-21"))
@@ -107,8 +107,10 @@ def test_figures_that_went_wrong_elsewhere() -> None:
 
 
 def test_products_of_41_bits_by_24_are_exact_but_for_the_last_bit() -> None:
-    """As with an int64 zero point: odd differences of all the bits that are promised, scales with all of theirs, and products
-    that are one off a float64, so that nothing less than exact partial products tells on which side."""
+    """Differences and scales use all their bits, as with an int64 zero point.
+
+    Products are one off a float64, so only exact partial products tell on which side they lie.
+    """
     generator = np.random.default_rng(3)
     difference = generator.integers(1 << 39, 1 << 40, 500) * 2.0 + generator.choice([-1, 1], 500)
     upper = generator.integers(1 << 11, 1 << 12, 500) * 4096.0
@@ -153,7 +155,7 @@ def test_onednn(xs: list[int], name: str, z_name: str, zero: int, scale: int, by
 
 @pytest.mark.parametrize("wide", [(1 << 24) + 1, -(1 << 24) - 1, (1 << 30) + 5])
 def test_one_wide_zero_point_among_narrow_ones(wide: int) -> None:
-    """What float32 cannot hold of one channel's difference counts, whatever the others hold, on each side of zero."""
+    """Only the differences of some channels need more than float32 holds."""
     src, scales = np.arange(-40, 40, dtype=np.int8).reshape(4, 20), np.float32([0.1, 0.3, 0.7, 1.1])
     zps = np.array([0, wide, 0, wide + 2], np.int32)
     for contract in (MULTIPLY, DIVIDE):
@@ -163,7 +165,7 @@ def test_one_wide_zero_point_among_narrow_ones(wide: int) -> None:
 
 
 def test_quotients_near_ties() -> None:
-    """Quotients by odd divisors of differences of 33 bits, among which float64's own rounding would decide wrongly."""
+    """Differences of 33 bits divided by odd numbers. float64's rounding would decide some of them wrongly."""
     generator = np.random.default_rng(5)
     src = generator.integers(0, 256, (1, 400), np.uint8)
     zps = generator.integers(-(2**31), 2**31, 400).astype(np.int32)
@@ -318,7 +320,7 @@ def test_out_is_checked() -> None:
         NUMPY.dequantize_linear(memory.view(np.uint8)[:4], scale, out=memory[:4])
     with pytest.raises(ValueError, match="overlaps an input"):
         NUMPY.dequantize_linear(x, memory[0:1].reshape(()), out=memory[:4])
-    # Where x and out are arrays of their own, the other operands are still looked at.
+    # The other operands are checked even if x and out share no memory.
     out = np.zeros(4, np.float32)
     with pytest.raises(ValueError, match="overlaps an input"):
         NUMPY.dequantize_linear(x, out[0:1].reshape(()), out=out)
@@ -327,7 +329,7 @@ def test_out_is_checked() -> None:
 
 
 def test_out_between_the_elements_of_an_input() -> None:
-    """Every other row of one array is read, and the others are written."""
+    """The call reads every other row of an array and writes the others."""
     memory = np.arange(48, dtype=np.int32).reshape(6, 8)
     x, out, before = memory[::2], memory[1::2].view(np.float32), memory.copy()
     want = NUMPY.dequantize_linear(x.copy(), np.float32(0.1))

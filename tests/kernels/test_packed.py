@@ -1,4 +1,4 @@
-"""Codes of four and two bits that are packed into bytes: the same bits as of unpacked ones, from every backend; and refusals."""
+"""Codes of four and two bits packed into bytes: the same bits as unpacked codes, from every backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_packed_codes(name: str) -> None:
     for shape in ((), (5,), (3, 7), (2, 0), (7, 9, 1100)):
         codes = np.asarray(np.random.default_rng(1).integers(0, 1 << bits, shape, np.uint8))
         packed = pack(codes, bits)
-        if codes.size % (8 // bits):  # what is not an element is not looked at
+        if codes.size % (8 // bits):  # bits after the last element do not matter
             packed[-1] |= np.uint8((0xFF << (codes.size * bits % 8)) & 0xFF)
         for axis in (None, *range(len(shape))):
             extents = () if axis is None else (shape[axis],)
@@ -32,7 +32,7 @@ def test_packed_codes(name: str) -> None:
                 codes.view(dtype_of(name)), scale, zeros.view(dtype_of(name)), axis=axis, backend="numpy"
             )
             for backend in ("numpy", "numba"):
-                # Loops for unpacked zero points are compiled for one type only; test_compiled_packed.py has others.
+                # Unpacked zero points are compiled for one type only; test_compiled_packed.py tests others.
                 unpacked = [zeros.view(dtype_of(name))] if backend == "numpy" or name == "int4" else []
                 for zero_point in (pack(zeros, bits), *unpacked):
                     got = xverify.dequantize_packed(
@@ -57,7 +57,7 @@ def test_zero_points_of_blocks(shape: tuple[int, int], backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecorder) -> None:
-    """Lines that begin within a byte; a scale that is a signalling NaN; no zero point, and another output."""
+    """Lines begin within a byte, and one scale is a signalling NaN, with and without a zero point."""
     shape = (3, blocks.BLOCK + 1)
     codes = np.random.default_rng(1).integers(0, 16, shape, np.uint8)
     scale = np.array([0x3E99999A, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
@@ -135,7 +135,7 @@ def test_codes_are_unpacked_with_zeros_above() -> None:
 
 @pytest.mark.parametrize("bits", [2, 4])
 def test_parts_that_compiled_loops_unpack(bits: int) -> None:
-    """No more than is asked for is given, which would be written behind the output, and no more is unpacked."""
+    """A longer part would be written behind the output. Little more than the part is unpacked."""
     in_byte = 8 // bits
     packed = np.random.default_rng(2).integers(0, 256, 40, np.uint8)
     every = unpack(packed, bits, 0, packed.size * in_byte).tolist()

@@ -71,14 +71,14 @@ def main() -> int:
 
 
 def commit() -> str:
-    """The state of the code, as git names it."""
+    """Return the state of the code, as git names it."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout.strip() or "unknown"
 
 
 def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
-    """Mutants with one of the names in ``only``, or a fixed sample of them, in their order."""
+    """Return the mutants with one of the names in ``only``, or a fixed sample of them, in their order."""
     names = only.split(",")
     named = [m for m in made if any(name in m.file or name in m.function or name == m.name for name in names)]
     if not sample or sample >= len(named):
@@ -87,7 +87,11 @@ def chosen_of(made: Sequence[Mutant], only: str, sample: int) -> list[Mutant]:
 
 
 def ask(asked: argparse.Namespace, left: Sequence[Mutant], results: dict[str, Result], kept: Kept) -> None:
-    """Try mutants in copies of the tree that are removed afterwards. Raises WrongTreeError."""
+    """Try mutants in copies of the tree that are removed afterwards.
+
+    Raises:
+        WrongTreeError: A copy or the unchanged tree fails a check.
+    """
     directory = Path(tempfile.mkdtemp(prefix="mutants-"))
     copies: list[Copy] = []
     to_try = len(left)

@@ -1,9 +1,10 @@
-"""Runs in a copy of the tree: one gate of one kernel, ended by the first fault; the last line of its output is the answer.
+"""Run one gate of one kernel in a copy of the tree until the first fault.
 
     python ask.py '{"kernel": ..., "contracts": [...], "budget": ..., "seed": ..., "narrow": [x, scale, granularity],
                     "began": ...}'
 
-began: what `time.monotonic` gave when the process was asked for, so that the time of its start counts.
+The last line of the output is the answer. ``began`` is the value of `time.monotonic` when the caller started the process, so that
+the start of the process counts.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from typing import Any
 
 
 def main(asked: dict[str, Any]) -> dict[str, Any]:
-    """outcome: "findings", "nothing" (also when the budget ended first) or "unable", with the verdict and contract of the first
-    finding, or why there is no answer; seconds: until the first fault, or all."""
+    """Run the gate. Return the answer as a dictionary.
+
+    outcome: "findings", "nothing" (also if the budget ended first) or "unable". by: verdict and contract of the first finding, or
+    the reason for no answer. seconds: time until the first fault, or the whole time.
+    """
     from xverify.engine import select
     from xverify.engine.events import FaultSeen
     from xverify.gate import gate
     from xverify.gate.options import GateOptions
     from xverify.workers.process import Limits
 
-    gate.SHRINK_SECONDS = 0.0  # whether it is stopped does not depend on how small the witness is
+    gate.SHRINK_SECONDS = 0.0  # a smaller witness does not change the answer
     fault: list[FaultSeen] = []
     seen: list[float] = []
 
@@ -56,7 +60,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
         )
     decided = report["gate"]
     first = next((f for f in report["findings"] if f["id"] in decided["failing"]), None)
-    by = decided["reason"].partition("\n")[0]  # what follows names folders of this machine
+    by = decided["reason"].partition("\n")[0]  # later lines name folders of this machine
     if first is not None:
         by = f"{first['verdict']}, {first['contract']}, {fault[0].origin if fault else 'at the end'}"
     found_nothing = decided["outcome"] == "pass" or decided["reason"].startswith("the budget")

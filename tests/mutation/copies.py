@@ -26,30 +26,32 @@ GRACE = 20.0
 """Seconds that a gate may take beyond its budget before it is ended from outside."""
 
 TEST_SECONDS = 90
-"""In which one test must end, also where it compiles everything anew beside another that does."""
+"""Seconds in which one test must end, even if it compiles everything while another test compiles too."""
 
 SHORT_TEST_SECONDS = 20
-"""The same where what is compiled is not optimised, or was compiled before."""
+"""The same limit if the code is compiled without optimisation, or was compiled before."""
 
 IMPORTED = "pytest", "_hypothesis_pytestplugin", "hypothesis", "numpy", "ml_dtypes", "numba"
-"""What tests import that no mutant changes."""
+"""Modules that tests import and that no mutant changes."""
 
 COMPILED = Path("xverify", "kernels", "compiled", "__pycache__")
-"""Where Numba keeps what it has compiled."""
+"""The folder of Numba's cache."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a question. outcome: "nothing", "findings", or how it broke: "unable", "broken", "endless". by: what was
-    found, or why there is no answer. seconds: until the first fault, or all."""
+    """The answer to a question."""
 
     outcome: str
+    """The result: "nothing", "findings", or a failure: "unable", "broken" or "endless"."""
     seconds: float
+    """Time until the first fault, or the whole time."""
     by: str
+    """The first finding, or the reason for no answer."""
 
 
 class Copy:
-    """One copy of the tree. Used by one thread at a time; closed, its processes end."""
+    """A copy of the tree for one thread at a time. `close` ends its processes."""
 
     def __init__(self, root: Path, directory: Path) -> None:
         self._root = root
@@ -60,26 +62,26 @@ class Copy:
         for part in PARTS:
             shutil.copytree(root / part, self.tree / part, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copy(root / "pyproject.toml", self.tree)
-        # Known by what the source holds, so that a mutant is never taken for the file as it was a moment before.
+        # Caches are checked by content: two versions of a file may have the same time and size.
         checked = py_compile.PycInvalidationMode.CHECKED_HASH
         compileall.compile_dir(str(self.tree), quiet=2, invalidation_mode=checked)
 
     def put(self, mutant: Mutant) -> None:
-        """Write the mutant's file."""
+        """Write the mutant's file into the copy."""
         (self.tree / mutant.file).write_text(mutant.source, encoding="utf-8")
 
     def restore(self, mutant: Mutant) -> None:
-        """Write the file as it was."""
+        """Restore the original file."""
         shutil.copy(self._root / mutant.file, self.tree / mutant.file)
 
     def take_compiled(self, other: Copy) -> None:
-        """Take the loops that another copy has compiled. Of a mutant of their sources, Numba compiles them anew."""
+        """Take the loops that another copy has compiled. Numba compiles mutants of their sources again."""
         shutil.copytree(
             other.tree / COMPILED, self.tree / COMPILED, ignore=shutil.ignore_patterns("*.pyc"), dirs_exist_ok=True
         )
 
     def ask(self, question: Question, seed: int) -> Answer:
-        """The answer of this copy, in a process of its own."""
+        """Ask this copy a question, in a process of its own."""
         return self._ask_gate(question, seed) if question.kernel else self._ask_tests(question, seed)
 
     def _ask_gate(self, question: Question, seed: int) -> Answer:
@@ -98,7 +100,7 @@ class Copy:
     def _ask_tests(self, question: Question, seed: int) -> Answer:
         forks, compiles = self._forks_for(question.is_optimised), question.budget >= COMPILING_SECONDS
         limit = TEST_SECONDS if compiles and question.is_optimised else SHORT_TEST_SECONDS
-        # What another mutant has failed with is not tried on this one.
+        # Hypothesis must not try the examples with which another mutant failed.
         shutil.rmtree(self.tree / ".hypothesis", ignore_errors=True)
         ends = "-o", f"faulthandler_timeout={limit}", "-o", "faulthandler_exit_on_timeout=true"
         options = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", f"--hypothesis-seed={seed}", *ends]
@@ -107,18 +109,18 @@ class Copy:
         seconds, lines = round(time.monotonic() - began, 2), output.splitlines()
         if status is None:
             return Answer("endless", seconds, "it did not end")
-        # Said behind the dots of those before it.
+        # The message follows the dots of earlier tests on their line.
         if any("Timeout (" in line and line.endswith("!") for line in lines):
             return Answer("endless", seconds, "a test did not end")
         if not status:
             return Answer("nothing", seconds, "")
-        # Not the last line: of a process that died it names a folder of the machine.
+        # The last line of a process that died is no answer: it names a folder of the machine.
         ended = f"they ended by signal {-status}" if status < 0 else f"they ended with status {status}"
         failed = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), ended)
         return Answer("findings", seconds, failed.partition(" - ")[0])
 
     def close(self) -> None:
-        """End the processes that are ready for more tests."""
+        """End the processes that wait for tests."""
         for forks in self._forks.values():
             forks.close()
         self._forks.clear()
@@ -131,13 +133,13 @@ class Copy:
 
     def _forks_for(self, is_optimised: bool) -> Forks:
         if is_optimised not in self._forks:
-            # What was compiled without being optimised is kept apart from the rest.
+            # Code that was compiled without optimisation has a cache of its own.
             hasty = {} if is_optimised else {"NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(self._scratch / "hasty")}
             self._forks[is_optimised] = Forks(self.tree, self._environment() | hasty, self._scratch)
         return self._forks[is_optimised]
 
     def _run(self, command: list[str], limit: float) -> tuple[int | None, str]:
-        """Exit status (None when it did not end in time) and output."""
+        """Run a command. Return its exit status, None after the time limit, and its output."""
         process = subprocess.Popen(
             command, cwd=self.tree, env=self._environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             start_new_session=True,
@@ -148,13 +150,13 @@ class Copy:
         except subprocess.TimeoutExpired:
             return None, ""
         finally:
-            # Its workers too, also where it was ended by a mistake of its own.
+            # End its workers too, also if the process failed by itself.
             end_group(process.pid)
             process.wait()
 
 
 class Forks:
-    """A process in one copy, in whose forks tests run (forks.py). Used by one thread at a time."""
+    """A process in one copy that runs tests in its forks (forks.py), for one thread at a time."""
 
     def __init__(self, where: Path, environment: dict[str, str], scratch: Path) -> None:
         self._output = scratch / "output"
@@ -162,10 +164,14 @@ class Forks:
         self._process = subprocess.Popen(
             command, cwd=where, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
-        self._number()  # It is ready.
+        self._number()  # the process is ready
 
     def run(self, options: list[str], limit: float) -> tuple[int | None, str]:
-        """Exit status (None when it did not end in time) and output of pytest. Raises RuntimeError where no process is left."""
+        """Run pytest in a fork. Return its exit status, None after the time limit, and its output.
+
+        Raises:
+            RuntimeError: The process that forks has ended.
+        """
         stream = self._process.stdin
         assert stream is not None
         stream.write(json.dumps({"options": options, "output": str(self._output)}).encode() + b"\n")
@@ -176,19 +182,24 @@ class Forks:
         except TimeoutError:
             pass
         finally:
-            # Those that it has started too, also where it has ended.
+            # End its children too, also if it has ended.
             end_group(process)
             if status is None:
                 self._number()
         return status, "" if status is None else self._output.read_text(encoding="utf-8", errors="replace")
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
     def _number(self, limit: float | None = None) -> int:
-        """What it says next. Raises TimeoutError."""
+        """Read the next number that the process prints.
+
+        Raises:
+            TimeoutError: It printed none within the limit.
+            RuntimeError: It has ended.
+        """
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], limit)[0]:
@@ -200,14 +211,16 @@ class Forks:
 
 
 def compile_once(copies: Sequence[Copy], question: Question) -> None:
-    """Have the first copy compile what the tests of a question call, for all: else a mutant that these tests do not see is
-    taken for stopped, because they do not end in time."""
+    """Let the first copy compile what the tests of a question call, for all copies.
+
+    Otherwise tests would end by the time limit, and mutants that they do not see would count as stopped.
+    """
     copies[0].ask(replace(question, budget=COMPILING_SECONDS), 1)
     for copy in copies[1:]:
         copy.take_compiled(copies[0])
 
 
 def end_group(leader: int) -> None:
-    """End a process and those that it started."""
+    """End a process and all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)

@@ -1,10 +1,10 @@
-"""Tests in forks of a process that has imported what all of them import, and nothing of the tree: a second less for each.
+"""Run tests in forks of a process that has imported their common modules, which saves a second each.
 
     python forks.py MODULE...
 
-run in a copy of the tree, with its PYTHONPATH. It says its number when it is ready. It reads a line of JSON for each
-time, {"options": pytest's, "output": a file}, says the number of the new process, and when that has ended its status; negative:
-minus the signal that ended it.
+This runs in a copy of the tree, with its PYTHONPATH, and imports nothing of the tree beforehand. It prints its process id when it
+is ready. It reads a line of JSON for each run: {"options": options of pytest, "output": a file}. It prints the id of the new
+process, and later that process's exit status, which is negative for a signal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 
 def prepare(modules: list[str]) -> None:
-    """Import, and have Numba get ready to compile."""
+    """Import modules, and make Numba ready to compile."""
     for module in modules:
         importlib.import_module(module)
     if "numba" in sys.modules:
@@ -27,7 +27,7 @@ def prepare(modules: list[str]) -> None:
 
 
 def run(asked: dict[str, Any]) -> NoReturn:
-    """In the new process, which leads a group so that it can be ended with those that it starts."""
+    """Run pytest in the new process. It leads a group, so that the caller can end everything it starts."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -35,7 +35,7 @@ def run(asked: dict[str, Any]) -> NoReturn:
     os.dup2(output, 2)
     import pytest
 
-    sys.exit(pytest.main(asked["options"]))  # and not os._exit: threads that do not end are a fault
+    sys.exit(pytest.main(asked["options"]))  # os._exit would hide threads that do not end
 
 
 def main() -> None:

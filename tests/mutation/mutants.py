@@ -1,11 +1,12 @@
-"""The mutants of a file, always in the same order. A mutant's name depends on its change, not on line numbers.
+"""Generate the mutants of a file, always in the same order.
 
-A comment marks changes that are equivalent, on a line of the statement (of a compound statement: of its header):
+A mutant's name depends on its change, not on line numbers. A comment marks equivalent changes, on a line of the statement or of
+a compound statement's header:
 
     low = scale * 0  # mutant: equal, because no scale is infinite here
     if a < b:  # mutant: constant, comparison equal, because a is never b
 
-The second form marks the changes of those operators only.
+The second form marks only the changes of the named operators.
 """
 
 from __future__ import annotations
@@ -41,29 +42,31 @@ WORDS = {
     "by",
 }
 DESCRIPTIONS = ("Discrepancy", "Key", "Attribution")
-"""Variables that hold texts for people, and what is made of such texts."""
+"""Variables that hold texts for people, and the types of objects that are made of such texts."""
 
 MARK = re.compile(r"# mutant:\s*(?P<operators>[\w, ]*?)\s*\bequal, because (?P<why>.+)")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed statement of one function ("" for the module itself).
-
-    file: relative to the repository. before, after: the statement's first line as `ast.unparse` writes it. number: which of
-    several mutants that are equal in all of these. source: the whole changed file. mark: why it is equivalent, if a comment
-    says so.
-    """
+    """One changed statement."""
 
     file: str
+    """Path relative to the repository."""
     function: str
+    """The function or method; "" for the module itself."""
     operator: str
     before: str
+    """The statement's first line before the change, as `ast.unparse` writes it."""
     after: str
+    """The statement's first line after the change."""
     number: int = 0
+    """Index among mutants that are equal in all fields above."""
     line: int = field(default=0, compare=False)
     source: str = field(default="", compare=False, repr=False)
+    """The whole changed file."""
     mark: str = field(default="", compare=False)
+    """The reason why the change is equivalent, if a comment gives one."""
 
     @property
     def identity(self) -> tuple[str, str, str, str, str, int]:
@@ -71,13 +74,16 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """A short name that does not change with what stands around the statement."""
+        """A short name that does not change with the code around the statement."""
         return hashlib.sha256("\n".join(map(str, self.identity)).encode()).hexdigest()[:10]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a node is: ``getattr(parent, field)``, or that list's item ``index``; and in which function and statement."""
+    """The position of a node in a syntax tree, with its function and statement.
+
+    It is ``getattr(parent, field)``, or item ``index`` of that list.
+    """
 
     node: ast.AST
     parent: ast.AST
@@ -95,20 +101,23 @@ class _Place:
 
 
 def unchanged(root: Path, file: str) -> Mutant:
-    """A Python file below ``root`` written as its mutants are, with nothing changed: what stops it is no mutation."""
+    """Return a file below ``root`` written as its mutants are, but unchanged.
+
+    A question that stops it does not see a mutation.
+    """
     parts = [ast.unparse(module) for module in _alone(root, file)]
     return Mutant(file, "", "", "", "", source="\n".join([*parts, ""]))
 
 
 def _alone(root: Path, file: str) -> list[ast.Module]:
-    """Each statement of a file's module."""
+    """Return each statement of a file as a module."""
     return [ast.Module([statement], []) for statement in ast.parse((root / file).read_text(encoding="utf-8")).body]
 
 
 def mutants_of(root: Path, file: str) -> list[Mutant]:
-    """All mutants of a Python file below ``root``, in the order of the text."""
+    """Return all mutants of a Python file below ``root``, in the order of the text."""
     alone, marks = _alone(root, file), marks_of((root / file).read_text(encoding="utf-8"))
-    parts = [ast.unparse(module) for module in alone]  # the others need not be written anew for each change
+    parts = [ast.unparse(module) for module in alone]  # a change needs only its own part written again
     seen = set(enumerate(parts))
     equal: Counter[Mutant] = Counter()
     found = []
@@ -133,7 +142,7 @@ def mutants_of(root: Path, file: str) -> list[Mutant]:
 
 
 def marks_of(text: str) -> dict[int, tuple[frozenset[str], str]]:
-    """The marks of a source by line: the operators (none: all of them) and the reason."""
+    """Return the marks of a source by line: their operators (none for all) and their reason."""
     marks = {}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         match = MARK.search(token.string) if token.type == tokenize.COMMENT else None
@@ -144,7 +153,7 @@ def marks_of(text: str) -> dict[int, tuple[frozenset[str], str]]:
 
 
 def _mark(marks: dict[int, tuple[frozenset[str], str]], statement: ast.stmt, operator: str) -> str:
-    """The reason that a comment gives for this change of a statement, or ""."""
+    """Return the reason that a comment gives for this change of a statement, or ""."""
     body = getattr(statement, "body", None)
     last = max(statement.lineno, body[0].lineno - 1) if body else statement.end_lineno or statement.lineno
     for line in range(statement.lineno, last + 1):
@@ -155,7 +164,7 @@ def _mark(marks: dict[int, tuple[frozenset[str], str]], statement: ast.stmt, ope
 
 
 def _header(statement: ast.AST) -> str:
-    """The statement, of a compound one its first line."""
+    """Return a statement's text, of a compound statement the first line."""
     blocks = {name: [] for name in BLOCKS if hasattr(statement, name)}
     if blocks:
         statement = type(statement)(**({name: getattr(statement, name) for name in statement._fields} | blocks))

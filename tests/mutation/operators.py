@@ -1,7 +1,7 @@
-"""What a mutant changes: for a node of a syntax tree, the nodes that may stand in its place.
+"""The changes of mutants: for a node of a syntax tree, the nodes that may replace it.
 
-Left alone: texts for people (f-strings, the arguments of exceptions and of ``refuse``), annotations, decorators (they cache),
-``zip``'s ``strict`` (an assertion), and code that decides about time alone (``only_costs_time``).
+These stay unchanged: texts for people (f-strings, the arguments of exceptions and of ``refuse``), annotations, decorators (they
+cache), ``zip``'s ``strict`` (an assertion), and code that affects only the run time (``only_costs_time``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPARISONS: dict[type, tuple[type, ...]] = {
     ast.Is: (ast.IsNot,),
     ast.IsNot: (ast.Is,),
 }
-"""Of orders the neighbour and the opposite; of others the opposite."""
+"""Replacements: for an order its neighbour and its opposite, for other comparisons the opposite."""
 
 ARITHMETIC: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -48,17 +48,17 @@ TYPES = {
     "isnan": "isfinite", "isfinite": "isnan", "logical_or": "logical_and", "multiply": "divide", "divide": "multiply",
     "shape": "size", "ndim": "size",
 }  # fmt: skip
-"""Names that are easily taken for one another."""
+"""Pairs of names that are easily confused."""
 
 SYMMETRIC = {
     "max", "min", "maximum", "minimum", "multiply", "add", "logical_or", "logical_and", "may_share_memory", "cast", "gcd",
     "and_", "or_", "xor", "fadd", "fmul",
 }  # fmt: skip
-"""Functions, and instructions of LLVM, whose swapped arguments mean the same; ``typing.cast`` gives back what it is given."""
+"""Functions and LLVM instructions whose arguments may be swapped. ``typing.cast`` returns its argument."""
 
 
 TEXTS = {"refuse", "Discrepancy", "Key", "Attribution"}
-"""Functions of several texts, which say the same to a program in another order."""
+"""Functions whose arguments are texts, so that their order does not matter to a program."""
 
 
 COSTS = {
@@ -67,7 +67,7 @@ COSTS = {
 """Constants that are sizes of work: another value gives the same bits in another time."""
 
 COSTING = {"fetch_ahead", "leaves_caches"}
-"""Functions that decide about time alone."""
+"""Functions that affect only the run time."""
 
 
 def only_costs_time(node: ast.AST) -> bool:
@@ -82,7 +82,11 @@ def only_costs_time(node: ast.AST) -> bool:
 
 
 def changes(node: ast.AST, parent: ast.AST, bound: Counter[str]) -> Iterator[Change]:
-    """Every change of this node itself, not of those below it. bound: how often each name is bound in the function."""
+    """Yield every change of this node itself, not of its children.
+
+    Args:
+        bound: Number of bindings of each name in the function.
+    """
     if isinstance(node, ast.stmt):
         yield from _statement(node, parent, bound)
     elif isinstance(node, ast.Compare):
@@ -117,7 +121,7 @@ def _statement(node: ast.stmt, parent: ast.AST, bound: Counter[str]) -> Iterator
     elif isinstance(node, ast.Raise | ast.AugAssign):
         yield "statement", ast.Pass()
     elif isinstance(node, ast.Assign):
-        # A name that is bound nowhere else would only be missing.
+        # If a name is bound only here, its absence is no interesting mutation.
         if all(bound[name] > 1 for name in names_bound(node)):
             yield "statement", ast.Pass()
     elif isinstance(node, ast.Continue):
@@ -182,7 +186,7 @@ def _name(node: ast.Name | ast.Attribute) -> Iterator[Change]:
 
 
 def _is_condition(node: ast.expr, parent: ast.AST) -> bool:
-    """Whether something is decided by the node, and no change of the node itself is its negation already."""
+    """True if the node decides a branch and no other change of it is its negation."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return False
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -193,12 +197,12 @@ def _is_condition(node: ast.expr, parent: ast.AST) -> bool:
 
 
 def _is_value(node: ast.expr) -> bool:
-    """Whether an argument is a value that is taken from somewhere, and no type, number or text."""
+    """True if an argument is a value from a variable, not a type, number or text."""
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not ast.unparse(node).startswith("np.")
 
 
 def names_bound(node: ast.AST) -> Iterator[str]:
-    """The names that a function's body, a statement or a signature binds, as often as it does."""
+    """Yield each name that a function's body, a statement or a signature binds, once for each binding."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             yield inner.id
@@ -207,12 +211,12 @@ def names_bound(node: ast.AST) -> Iterator[str]:
 
 
 def called(node: ast.Call) -> str:
-    """The name of what is called, without what it is an attribute of."""
+    """Return the name of the called function, without the object that it belongs to."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_assertion(node: ast.Call, keyword: ast.keyword) -> bool:
-    """Whether the keyword is ``zip``'s ``strict``."""
+    """True if the keyword is ``zip``'s ``strict``."""
     return called(node) == "zip" and keyword.arg == "strict"
 
 

@@ -1,6 +1,7 @@
-"""Questions that must stop a mutant: tests of the changed file, then gates. The sound tree's answers are known.
+"""Select the questions that must stop a mutant: tests of the changed file, then gates.
 
-The rule for tests: those named after the source file run first, then all tests of the folder that mirrors its folder.
+The answers of the unchanged tree are known. The rule for tests: those named after the source file run first, then all tests of
+the folder that mirrors its folder.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ GROUPS = {
         "xverify/contracts/*.py",
     ),
 }  # fmt: skip
-"""The files that `make mutants GROUP=...` changes. "reference": the comparator, and the code that says which values are legal."""
+"""The files of each group of `make mutants GROUP=...`. "reference": the comparator and the legal sets."""
 
 MIRRORED = {
     "xverify/kernels/compiled/*.py": ("tests/kernels", "compiled_"),
     "xverify/kernels/cuda/*.py": ("tests/kernels", "cuda_"),
     "xverify/arithmetic/*.py": ("tests/arithmetic", ""),
 }
-"""Exceptions from the rule for folders: the folder of the tests, and how their names begin."""
+"""Exceptions from the rule for folders: the tests' folder and the beginning of their names."""
 
 FIRST = {
     "xverify/core/bits.py": ("tests/core/test_codes.py",),
@@ -59,7 +60,7 @@ LEFT_OUT = ("tests/verify/test_compare_mutants.py",)
 
 NEWEST, RANGES = "ai.onnx/DequantizeLinear-25", "tensorflow/*"
 TESTS_SECONDS, COMPILING_SECONDS = 300.0, 600.0
-"""Time limits of tests; the second where Numba compiles everything anew."""
+"""Time limits of tests in seconds. The second holds if Numba compiles everything again."""
 
 GATE_SECONDS, SOUND_SECONDS, FLAWED_SECONDS = 23.0, 6.0, 12.0
 
@@ -99,7 +100,7 @@ class Question:
         return f"{self.kernel.rpartition('/')[2]} on {' '.join(self.contracts)}"
 
     def asked(self, seed: int) -> dict[str, Any]:
-        """The argument of ask.py."""
+        """Return the argument of ask.py."""
         return {
             "kernel": self.kernel, "contracts": list(self.contracts), "budget": self.budget, "seed": seed,
             "narrow": list(self.narrow),
@@ -113,7 +114,7 @@ def files_of(root: Path, group: str) -> tuple[str, ...]:
 
 
 def mirrored_tests(root: Path, file: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The test files that run first, and all others."""
+    """Return the test files that run first, and all others."""
     source = Path(file)
     folder, prefix = _matching(MIRRORED, file) or (Path("tests", *source.parts[1:-1]).as_posix(), "")
     mirrored = [path.relative_to(root).as_posix() for path in sorted(root.glob(f"{folder}/test_*.py"))]
@@ -132,7 +133,7 @@ def _matching(entries: dict[str, Any], file: str) -> Any:
 
 
 def questions_for(root: Path, mutant: Mutant) -> tuple[Question, ...]:
-    """The questions for a mutant, the cheapest first."""
+    """Return the questions for a mutant, the cheapest first."""
     file = mutant.file
     anew = fnmatch(file, "xverify/kernels/compiled/*")
     limit = COMPILING_SECONDS if anew else TESTS_SECONDS
@@ -145,7 +146,7 @@ def questions_for(root: Path, mutant: Mutant) -> tuple[Question, ...]:
 
 
 def gates_for(file: str) -> tuple[Question, ...]:
-    """Gates that see a mistake of the file; without a card the CUDA kernels have none."""
+    """Return gates that see a mistake of the file. Without a GPU, the CUDA kernels have none."""
     contracts = (RANGES,) if "range" in Path(file).stem else (NEWEST,)
     if fnmatch(file, "xverify/kernels/compiled/*"):
         return (Question("xverify-numba", contracts, GATE_SECONDS),)

@@ -67,8 +67,13 @@ def distinct(questions: Iterable[Question]) -> list[Question]:
 def check_sound(
     copies: Sequence[Copy], questions: Iterable[Question], seed: int, unchanged: Sequence[Mutant] = ()
 ) -> None:
-    """The tree as it is, with its files written as mutants are, must give every answer that is expected: else what stops a
-    mutant may be how it is written. Raises WrongTreeError."""
+    """Check that the unchanged tree, written as mutants are, gives every expected answer.
+
+    Otherwise the way in which mutants are written might stop them.
+
+    Raises:
+        WrongTreeError: An answer differs.
+    """
 
     def check(copy: Copy, question: Question) -> str:
         answer = copy.ask(question, seed)
@@ -90,7 +95,11 @@ def check_sound(
 
 
 def check_copy(copy: Copy, mutant: Mutant, question: Question) -> None:
-    """A file that cannot be imported must be noticed: else the copy runs other files than its own. Raises WrongTreeError."""
+    """Check that the copy runs its own files: it must notice a file that cannot be imported.
+
+    Raises:
+        WrongTreeError: The copy does not notice it.
+    """
     broken = Mutant(mutant.file, "", "", "", "", source="raise RuntimeError('this copy runs its own files')\n")
     copy.put(broken)
     try:
@@ -143,7 +152,7 @@ class Kept:
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def read(self) -> dict[str, Result]:
-        """The newest results of this tree and seed, by mutant."""
+        """Return the newest results of this tree and seed, by mutant."""
         results: dict[str, Result] = {}
         for line in self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else ():
             entry = json.loads(line)
@@ -158,7 +167,7 @@ class Kept:
 
 
 def digest(root: Path) -> str:
-    """A digest of every Python file that a result may depend on."""
+    """Return a digest of every Python file that a result may depend on."""
     every = hashlib.sha256()
     for path in sorted(path for part in PARTS for path in (root / part).rglob("*.py")):
         every.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())

@@ -1,4 +1,4 @@
-"""The page reports/mutants.md: for each file how many mutants there are, and what became of them."""
+"""The page reports/mutants.md: the number of mutants of each file, and their results."""
 
 from __future__ import annotations
 

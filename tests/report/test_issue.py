@@ -111,7 +111,7 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
     ],
 )
 def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
-    """A short script would run the default setting, so it exists only for settings that are no variable."""
+    """A short script runs the default setting, so variants have no short script."""
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")
     ours = name.partition("[")[2].removesuffix("]")
@@ -272,7 +272,7 @@ def test_a_large_tensor_is_short() -> None:
 
 
 def made(name: str, options: str = "", x: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
-    """A finding on 3 * 0.5 in float32."""
+    """Return a finding on 3 * 0.5 in float32."""
     given = call(
         ONNX, {"x": x or tensor("int8", [1], ["3"], ["0x03"]), "scale": tensor("float32", [], ["0.5"], ["0x3f000000"])}
     )
@@ -320,7 +320,7 @@ def test_short_scripts_take_the_path_through_onnxruntime(options: str, sign: str
 
 
 def test_a_short_script_reads_bfloat16_from_memory() -> None:
-    """ONNX Runtime's CPU provider has no such output yet; where it has, NumPy cannot take it."""
+    """ONNX Runtime's CPU provider has no such output yet, and NumPy could not take it."""
     one = made("onnxruntime")
     one["witness"]["got"] = gave("bfloat16", [1], ["1.5"], ["0x3fc0"])
     script = str(short_script(one))

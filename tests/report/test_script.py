@@ -1,4 +1,4 @@
-"""Reproduction scripts: they run alone, tell whether the discrepancy is there, and take text as data."""
+"""Reproduction scripts: they run alone, tell if the discrepancy is there, and treat text as data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_types_that_numpy_lacks(name: str, dtype: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("around", [None, {"around": ["y>identity:0"]}])
 @pytest.mark.parametrize("contract", ["onednn/Dequantize-1@3.0", "onednn/DynamicDequantize-1@3.0"])
 def test_onednn_alone_and_in_a_graph(contract: str, around: dict[str, Any] | None, tmp_path: Path) -> None:
-    """The library's functions are brought along, and what is right and wrong is told."""
+    """The script contains the library's functions, and tells right from wrong."""
     for given, expected in (("1.5", 0), ("2.0", 1)):
         one = scaled("onednn", given)
         one["contract"] = contract
@@ -77,7 +77,7 @@ def test_onednn_alone_and_in_a_graph(contract: str, around: dict[str, Any] | Non
 
 @pytest.mark.parametrize(("given", "expected"), [("1.5", 0), ("2.0", 1)])
 def test_an_onnxruntime_that_does_not_say_the_size_of_a_tensor(given: str, expected: int, tmp_path: Path) -> None:
-    """As that of 1.15, whose OrtValue has no tensor_size_in_bytes."""
+    """The OrtValue of ONNX Runtime 1.15 has no tensor_size_in_bytes."""
     one = scaled("onnxruntime", given)
     one["witness"]["call"]["around"], one["subject"]["options"] = ["y>identity:0"], "graph optimization=off"
     imported = "    import onnxruntime as ort\n    from onnxruntime.capi import onnxruntime_pybind11_state as binding\n"
@@ -90,7 +90,7 @@ def test_an_onnxruntime_that_does_not_say_the_size_of_a_tensor(given: str, expec
     "verdict", ["wrongly-accepted", "wrongly-rejected", "hang", "nondeterministic", "memory", "ambiguity"]
 )
 def test_each_verdict_is_told_in_its_own_way(verdict: str, tmp_path: Path) -> None:
-    """The call is computed, in time, with the same bits, and writes to nothing."""
+    """This call is computed, in time, with equal bits, and writes to no input."""
     one = scaled("onnxruntime", "2.0", verdict=verdict)
     if verdict in ("wrongly-rejected", "hang"):
         one["witness"].update(
@@ -103,7 +103,7 @@ def test_each_verdict_is_told_in_its_own_way(verdict: str, tmp_path: Path) -> No
 
 
 def test_a_process_that_dies_and_one_that_does_not_answer_are_seen(tmp_path: Path) -> None:
-    """Loading the framework aborts, or sleeps."""
+    """Loading the framework aborts or sleeps."""
     text = script_for(scaled("onnxruntime", "2.0", verdict="crash"))
     head, tail = text.split("    import onnxruntime as ort\n", 1)
     assert run(head + "    __import__('os').abort()\n" + tail, tmp_path)[0] == 1
@@ -217,7 +217,7 @@ def test_hostile_text_becomes_data_only(tmp_path: Path) -> None:
 
 
 def undefined(text: str) -> set[str]:
-    """The names that a source text uses and neither defines nor imports."""
+    """Return the names that a source text uses and neither defines nor imports."""
     nodes = list(ast.walk(ast.parse(text)))
     names = {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))} | set(dir(builtins))
     names |= {

@@ -1,4 +1,4 @@
-"""Scripts of findings on a user's own kernel: they find it, call it by its signature, and tell whether the fault is there."""
+"""Scripts of findings on a user's kernel: they find it, call it, and tell if the fault is there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(directory: Path, one: dict[str, Any], *arguments: str, at: Path | None =
 
 
 def doubled(name: str, verdict: str = "violation", notes: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
-    """A finding on [3, 4] * 0.5 where 4.0 came out for 2.0, the second value."""
+    """Return a finding on [3, 4] * 0.5 whose second result is 4.0 instead of 2.0."""
     tensors = {
         "x": tensor("int8", [2], ["3", "4"], ["0x03", "0x04"]),
         "scale": tensor("float32", [], ["0.5"], ["0x3f000000"]),
@@ -212,7 +212,7 @@ def library(directory: Path, name: str, flaw: str, loop: str = "rows * columns; 
 
 
 def native(verdict: str, notes: tuple[str, ...] = (), layout: str = "C", **changes: Any) -> dict[str, Any]:
-    """A finding on [[1, 1, 1], [-2, -2, -2]] * 0.5, where 7.0 came out for -1.0."""
+    """Return a finding on [[1, 1, 1], [-2, -2, -2]] * 0.5 with 7.0 instead of -1.0."""
     codes = ["0x01"] * 3 + ["0xfe"] * 3
     x = {**tensor("int8", [2, 3], ["1"] * 3 + ["-2"] * 3, codes), "layout": layout}
     tensors = {"x": x, "scale": tensor("float32", [], ["0.5"], ["0x3f000000"])}
@@ -318,7 +318,7 @@ def short(directory: Path, one: dict[str, Any]) -> str:
 
 
 def test_a_short_script_imports_the_kernel(tmp_path: Path) -> None:
-    """Also from a file that is named like an operand."""
+    """The kernel's file may have an operand's name."""
     for name in ("kernels", "x"):
         (tmp_path / f"{name}.py").write_text(kernel(RIGHT))
         text = short(tmp_path, doubled(f"{name}.py:dequantize"))

@@ -96,7 +96,7 @@ def test_a_byte_written_into_the_memory_of_an_input_is_noted(layout: str) -> Non
 
 
 def call_of(contract: str, x: str, scale: str, zero_point: str | None, **attributes: Any) -> Call:
-    """A call per axis whose operands all have a constant axis: equal rows, equal scales, equal zero points."""
+    """Return a call per axis whose operands are constant along an axis: equal rows, scales, zero points."""
     tensors = {"x": tensor(x, [[1, 2, 3], [1, 2, 3]]), "scale": tensor(scale, [0.5] * 3)}
     if zero_point is not None:
         tensors["zero_point"] = tensor(zero_point, [2] * 3)

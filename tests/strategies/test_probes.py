@@ -46,7 +46,7 @@ def described(types: Types) -> str:
 
 
 def truths(types: Types) -> tuple[Stepwise, ...]:
-    """The readings that must differ from all near ones."""
+    """Return the readings that must differ from all near ones."""
     if types.zero_point and types.x not in INTEGERS:
         # Texts call such zero points unusual; what is asserted is that their use is seen.
         return (Stepwise("ignored"),)
@@ -68,7 +68,7 @@ def test_probes_leave_one_class(types: Types) -> None:
 
 @pytest.mark.parametrize("types", SAMPLE[::20], ids=described)
 def test_probes_leave_one_class_of_the_neighbourhood(types: Types) -> None:
-    """The same without the search: every near reading is evaluated."""
+    """The test evaluates every near reading instead of searching."""
     operands = probes(types, ADMITTED).operands(types)
     for truth in truths(types):
         left = surviving(near(types, ADMITTED), operands, truth.evaluate(operands))

@@ -1,4 +1,4 @@
-"""Readings of ranges at ties, closer to ties than float64 can tell, at special ends and with narrow_range."""
+"""Readings of ranges at ties, very close to ties, at special ends and with narrow_range."""
 
 from __future__ import annotations
 

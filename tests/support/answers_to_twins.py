@@ -1,4 +1,4 @@
-"""Linear calls made by hand, and answers that a call and its twins have in common: a fingerprint, and the first reading."""
+"""Hand-made linear calls, and two answers on which a call and its twins agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def linear(contract: str, x, scale, zero_point=None, dtype="int8", scale_dtype="
 
 
 def of_value(call: Call, role: str) -> np.ndarray:
-    """The parameter's code for every value of x, by what the documents say of shapes, axis and block size."""
+    """Return the parameter's code for every value of x, by the documents' rules for axes and blocks."""
     codes, x = call.tensors[role].codes, call.data.codes
     if codes.size == 1 and codes.ndim <= 1:
         return np.full(x.shape, codes.reshape(-1)[0])
@@ -33,7 +33,7 @@ def of_value(call: Call, role: str) -> np.ndarray:
 
 
 def fingerprint(call: Call) -> Outcome:
-    """An answer that depends on nothing but each value's own operands and the types: what every reading has in common."""
+    """Answer with a hash of each value's own operands and of the dtypes. All readings share only these."""
     if "x" in call.tensors:
         operands = [call.data.codes, of_value(call, "scale")]
         operands += [of_value(call, "zero_point")] if "zero_point" in call.tensors else []

@@ -22,7 +22,7 @@ def tensor(dtype: str, values: Any, layout: str = "C") -> Tensor:
 
 
 def some_codes(dtype: str, shape: tuple[int, ...], layout: str = "C") -> Tensor:
-    """Codes that all differ from their neighbours, every bit in use."""
+    """Return codes that differ from their neighbours and use every bit."""
     count = int(np.prod(shape))
     codes = (np.arange(count, dtype=np.uint64) * 0x9E3779B97F4A7C15) >> np.uint64(64 - BITS[dtype])
     return Tensor(dtype, codes.astype(code_dtype(dtype)).reshape(shape), layout)
@@ -45,7 +45,7 @@ def values(outcome: Outcome) -> np.ndarray[Any, Any]:
 
 
 def halves(x: Tensor) -> np.ndarray[Any, Any]:
-    """What x times 0.5 is, exactly."""
+    """Return the exact x * 0.5."""
     return to_array(x).astype(np.float64) * 0.5
 
 

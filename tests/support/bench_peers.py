@@ -1,4 +1,4 @@
-"""Peers for tests of the bench: each does right but for what its process's environment says."""
+"""Peers for tests of the bench. They are right, except as an environment variable says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SLEEP = 0.004
 
 
 def peer(behaviour: str, role: str = "peer") -> Peer:
-    """A peer of that name and behaviour."""
+    """Return a peer of this name and behaviour."""
     environment = (("BEHAVIOUR", behaviour),)
     return Peer(behaviour, __name__, role, environment=environment, search_path=(os.path.dirname(__file__),))
 
@@ -52,7 +52,7 @@ def _solve(behaviour: str, problem: Problem) -> list[Way]:
 
 
 def compute(problem: Problem) -> None:
-    """The formula, which float64 holds exactly for integers of 8 bits and scales of 24."""
+    """Compute the formula, which float64 holds exactly for integers of 8 bits and scales of 24."""
     difference = problem.x.astype(np.float64)
     if problem.zero_point is not None:
         difference -= problem.along(problem.zero_point).astype(np.float64)

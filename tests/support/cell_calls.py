@@ -1,4 +1,4 @@
-"""Calls of one cell of ONNX's DequantizeLinear-21 in several shapes, and an answer that was asked for them."""
+"""Calls of one cell of ONNX's DequantizeLinear-21 in several shapes, and a tally of an answer to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IGNORES, WRAPS = Stepwise("ignored"), Stepwise("wrap-x")
 
 
 def calls(x_dtype: str, granularity: str, count: int, rng: random.Random, scale: str = "float32") -> Iterator[Call]:
-    """Calls of one cell in several shapes, with zero points that are seldom 0."""
+    """Yield calls of one cell in several shapes. Few zero points are 0."""
     for number in range(count):
         shape = ((257,), (90,), (40,)) if granularity == "per_tensor" else ((4, 80), (3, 110), (17, 33))
         block = (32, 16, 20)[number % 3] if granularity == "blocked" else 0
@@ -30,7 +30,7 @@ def calls(x_dtype: str, granularity: str, count: int, rng: random.Random, scale:
 
 
 def asked_in(answer: Answer, x_dtype: str = "int8", granularity: str = "per_axis", scale: str = "float32") -> Asked:
-    """After the lap's calls of the cell and some others."""
+    """Ask the cell's probe calls and some others. Return the implementation with its tally."""
     asked = Asked(ONNX, answer)
     shape = (2,) if granularity == "per_tensor" else (4, 80)
     block = 32 if granularity == "blocked" else 0

@@ -1,4 +1,7 @@
-"""Kernels for the tests of certify, of ONNX's signature, with NumPy alone: a sound one, wrong ones, and ones that misbehave."""
+"""Kernels for the tests of certify, with ONNX's signature: right, wrong and misbehaving ones.
+
+They need NumPy only.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ import time
 import numpy as np
 
 FATAL = 0x4321
-"""The float16 scale that some do not survive."""
+"""A float16 scale on which some kernels end the process."""
 
 
 def sound(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
-    """Per tensor, per axis, and one block a row; exact for types of 4 bits or fewer with a scale of 16 bits."""
+    """Right for types of 4 bits or fewer with a 16-bit scale: per tensor, per axis, one block a row."""
     shape = [1] * x.ndim
     if scale.ndim == 1:
         shape[axis] = -1
@@ -26,14 +29,14 @@ def sound(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
 
 
 def wraps(x, scale, zero_point=None, **attributes):
-    """Differences below -2 come out as if they had wrapped, from a scale of 3 on."""
+    """Wrong: differences below -2 change their sign, as if they had wrapped, for scales of 3 or more."""
     y = sound(x, scale, zero_point, **attributes)
     wrong = (x.astype(int) - zero_point.astype(int)[:, None] < -2) & (scale.astype(np.float32)[:, None] >= 3)
     return np.where(wrong, -y, y)
 
 
 def drops_the_tail(x, scale, zero_point=None, **attributes):
-    """The last value of the second half of a call of more than 64 rows is left 7."""
+    """Wrong: in a call of more than 64 rows, the last value is 7."""
     y = sound(x, scale, zero_point, **attributes)
     if len(x) > 64:
         y[-1, -1] = 7
@@ -47,7 +50,10 @@ def flushes(x, scale, zero_point=None, **attributes):
 
 
 def by_turns(x, scale, zero_point=None, **attributes):
-    """Rounds the difference to the output type in every other row: each value is admitted, but by no reading all."""
+    """Wrong: rounds the difference to the output type in every second row.
+
+    Each value is legal, but no reading gives all of them.
+    """
     y = np.array(sound(x, scale, zero_point, **attributes))
     away = x.astype(np.float32) - zero_point.astype(np.float32)[:, None]
     rounded = away.astype(y.dtype).astype(np.float64) * scale.astype(np.float64)[:, None]

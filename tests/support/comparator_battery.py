@@ -1,4 +1,4 @@
-"""A battery of hand-made legal sets and results, to be asked of the comparator as it is and of mutants of it."""
+"""Hand-made legal sets and results for tests of the comparator and of mutants of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from xverify.core.call import Tensor, code_dtype
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """A reading that gives these codes."""
+    """A reading with fixed codes."""
 
     name: str
     codes: np.ndarray
@@ -50,15 +50,19 @@ NOT_A_NUMBER = (NAN, 0xFFC00000, 0x7F800001, 0xFFFFFFFF, 0x7FFFFFFF)
 
 @dataclass(frozen=True)
 class Case:
-    """What compare must say. readings: codes by reading; wrong, flushed: places; max_ulp of the wrong ones."""
+    """The expected answer of the comparator for one result."""
 
     name: str
     readings: tuple[tuple[int, ...], ...]
+    """Codes by reading."""
     got: tuple[int, ...]
     wrong: tuple[int, ...] = ()
+    """Indices of wrong values."""
     flushed: tuple[int, ...] = ()
+    """Indices of flushed values."""
     explains: tuple[bool, ...] = (True,)
     max_ulp: int = 0
+    """The largest distance of a wrong value; -1 if a NaN makes it undefined."""
     dtype: str = "float32"
 
 
@@ -85,7 +89,7 @@ CASES = [
     Case("NaN, and one step", ((ONE, ONE),), (NAN, NEXT), (0, 1), (), (False,), -1),
     Case("infinity for the largest number", ((INF - 1,),), (INF,), (0,), (), (False,), 1),
     Case("minus infinity for infinity", ((INF,),), (INF | MINUS,), (0,), (), (False,), 2 * INF + 1),
-    # Two readings: legal is what either gives, value by value; each is asked whether it explains all.
+    # With two readings, each value may follow either. Each reading says if it explains all values.
     Case("the first reading", ((ONE, ONE), (NEXT, NEXT)), (ONE, ONE), explains=(True, False)),
     Case("the second reading", ((ONE, ONE), (NEXT, NEXT)), (NEXT, NEXT), explains=(False, True)),
     Case("now one, now the other", ((ONE, ONE), (NEXT, NEXT)), (ONE, NEXT), explains=(False, False)),
@@ -100,7 +104,7 @@ CASES = [
     Case("one reading has NaN", ((NAN, ONE), (ONE, ONE)), (0xFFFFFFFF, ONE), explains=(True, False)),
     Case("readings of different NaN", ((NAN, ONE), (0xFFFFFFFF, ONE)), (0x7F800001, ONE), explains=(True, True)),
     Case("NaN against one number", ((NAN,), (ONE,)), (NEXT,), (0,), (), (False, False), 1),
-    # Subnormal results that came out as zeros are flushed, and nothing else is.
+    # A subnormal result that became zero is flushed. Nothing else is.
     Case("kept", ((SMALLEST, LARGEST_SUBNORMAL),), (SMALLEST, LARGEST_SUBNORMAL)),
     Case("flushed", ((SMALLEST, LARGEST_SUBNORMAL),), (PLUS_0, PLUS_0), (), (0, 1), (True,)),
     Case("flushed to either zero", ((SMALLEST, SMALLEST | MINUS),), (MINUS_0, MINUS_0), (), (0, 1), (True,)),
@@ -133,7 +137,7 @@ CASES = [
 
 
 def check_case(suite: SimpleNamespace, case: Case, shape: tuple[int, ...]) -> None:
-    """Compare in one shape, and hold every part of the answer against the case."""
+    """Compare in one shape. Check every part of the answer."""
     legal = legal_of(suite, case.dtype, shape, case.readings)
     given = Tensor(case.dtype, np.array(case.got, code_dtype(case.dtype)).reshape(shape))
     answer = suite.compare.compare(legal, given)
@@ -159,7 +163,7 @@ def check_wrong_kind(suite: SimpleNamespace) -> None:
 
 
 def check_layouts(suite: SimpleNamespace) -> None:
-    """The result of an implementation may lie in memory as it likes."""
+    """A result may have any memory layout."""
     codes = np.array([[ONE, NEXT, MANY], [INF, PLUS_0, NAN]], np.uint32)
     legal = legal_of(suite, "float32", (2, 3), (codes.reshape(-1).tolist(),))
     wide = np.zeros((2, 7), np.uint32)
@@ -173,7 +177,10 @@ def check_layouts(suite: SimpleNamespace) -> None:
 
 
 def check_every_code(suite: SimpleNamespace) -> None:
-    """A code of float16 against itself is right; against the next it is wrong, unless both are NaN or it is flushed."""
+    """Every float16 code is right against itself, and wrong against the next code.
+
+    Exceptions are two NaNs and flushed subnormals.
+    """
     codes = np.arange(1 << 16, dtype=np.uint16)
     magnitude = codes & 0x7FFF
     nan = magnitude > 0x7C00
@@ -191,7 +198,7 @@ def check_every_code(suite: SimpleNamespace) -> None:
 
 
 def check_large(suite: SimpleNamespace) -> None:
-    """One wrong value, wherever it lies among the blocks that are compared together."""
+    """One wrong value is detected at every position of the blocks that are compared together."""
     block = suite.large.BLOCK
     codes = np.arange(2 * block + 1, dtype=np.uint32)
     reading, none = Fixed("r", codes), np.zeros(codes.shape, np.bool_)
@@ -205,14 +212,14 @@ def check_large(suite: SimpleNamespace) -> None:
 
 
 def check_shared_arrays(suite: SimpleNamespace) -> None:
-    """Readings that agree share one array, also when they differ in NaN payloads; each keeps its own number."""
+    """Readings that agree share one array, also if they differ in NaN payloads. Each keeps its index."""
     legal = legal_of(suite, "float32", (2,), ((ONE, NAN), (NEXT, NAN), (ONE, 0xFFFFFFFF)))
     assert (len(legal.distinct), legal.index) == (2, (0, 1, 0))
     assert [int(legal.codes(n)[0]) for n in range(3)] == [ONE, NEXT, ONE]
 
 
 def check_kept_subnormals(suite: SimpleNamespace) -> None:
-    """Where subnormals are to be kept, a flushed one is wrong, and they are known to be subnormal all the same."""
+    """If a contract keeps subnormals, a flushed one is wrong. The legal set still marks it."""
     legal = legal_of(suite, "float32", (2,), ((SMALLEST, ONE),), keeps=True)
     assert legal.subnormal.tolist() == [True, False]
     flushed = suite.compare.compare(legal, Tensor("float32", np.array([PLUS_0, ONE], np.uint32)))
@@ -221,7 +228,7 @@ def check_kept_subnormals(suite: SimpleNamespace) -> None:
 
 
 def check_given(suite: SimpleNamespace) -> None:
-    """Where a result is given nothing else is legal: any NaN for a NaN, no zero for a subnormal, no sign lost."""
+    """A fixed result admits nothing else: any NaN for a NaN, no zero for a subnormal, no lost sign."""
     for dtype, codes in (("float32", [ONE, NAN, SMALLEST, MINUS_0]), ("float16", [0x3C00, 0x7E00, 1, 0x8000])):
         result = FixedResult(dtype, np.array(codes, code_dtype(dtype)))
         legal = suite.legal.legal_set(SimpleNamespace(fixed_result=lambda _, result=result: result), None)
@@ -236,7 +243,7 @@ def check_given(suite: SimpleNamespace) -> None:
 
 
 def battery(suite: SimpleNamespace) -> None:
-    """Everything that is asked of the comparator; raises when an answer is wrong."""
+    """Run every check. Raise an exception if an answer is wrong."""
     for case in CASES:
         for shape in shapes_of(case):
             check_case(suite, case, shape)

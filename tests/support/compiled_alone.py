@@ -1,4 +1,7 @@
-"""What writes LLVM instructions, compiled alone by Numba's own code generator: one function over arrays, in milliseconds."""
+"""Functions that write LLVM instructions, each compiled alone with Numba's code generator.
+
+The result is a function over arrays. Compilation takes milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 Array = np.ndarray[Any, Any]
 Write = Callable[..., Any]
-"""write(builder, *values): the instructions for one element of each operand, or for vectors of them; it returns the result."""
+"""``write(builder, *values)`` emits instructions for elements or vectors of the operands. It returns the result."""
 
 TYPES = {
     "b": ir.IntType(1), "u1": ir.IntType(8), "u2": ir.IntType(16), "u4": ir.IntType(32), "u8": ir.IntType(64),
@@ -28,9 +31,13 @@ _numbers = count()
 
 
 def applied(write: Write, result: str, *operands: Array, lanes: int = CHUNK) -> Array:
-    """The results, as an array of NumPy's dtype ``result``, of instructions for so many elements at once; 1: not as vectors.
+    """Compile and run instructions on arrays.
 
-    operands: arrays of one length, a multiple of ``lanes``.
+    Args:
+        write: Emits the instructions.
+        result: NumPy's dtype of the result.
+        operands: Arrays of one length, a multiple of ``lanes``.
+        lanes: Elements at once; 1 for no vectors.
     """
     size = operands[0].size
     out = np.zeros(size, result)
@@ -46,7 +53,11 @@ def applied(write: Write, result: str, *operands: Array, lanes: int = CHUNK) -> 
 
 
 def written(write: Write, lanes: int, *names: str) -> ir.Function:
-    """The function, not compiled. names: of NumPy's dtypes of operands and, as the last, results."""
+    """Return the function without compiling it.
+
+    Args:
+        names: NumPy's dtypes of the operands, then of the result.
+    """
     kinds = [TYPES[name] if lanes == 1 else ir.VectorType(TYPES[name], lanes) for name in names]
     module, pointer = ir.Module(f"alone{next(_numbers)}"), ir.IntType(8).as_pointer()
     function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(64), *[pointer] * len(kinds)])

@@ -1,4 +1,4 @@
-"""What the CUDA kernels' tests share: the CuPy of ours that the package imports, arrays on its device, codes and scales."""
+"""Arrays, codes, scales and launches for tests of the CUDA kernels on a stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xverify.kernels.plans import Operand
 
 
 def on_device(array: Array, start: int = 0) -> Any:
-    """A copy of the array's codes, that many elements after a multiple of 64 bytes, in an array of a dtype that CuPy has."""
+    """Copy codes to the device, ``start`` elements after a multiple of 64 bytes, in a dtype that CuPy has."""
     code = array.dtype if array.dtype.isbuiltin == 1 else f"u{array.itemsize}"
     room = np.zeros(array.nbytes + 128, np.uint8)
     first = -room.ctypes.data % 64 + start * array.itemsize
@@ -27,19 +27,19 @@ def on_device(array: Array, start: int = 0) -> Any:
 def launch_of(
     shape: tuple[int, ...], scale: tuple[int, ...], spread: Spread, x: str = "uint8", out: str = "float32"
 ) -> Launch:
-    """The launch for a tensor and one scale, or as many as the spread wants."""
+    """Return the launch for a tensor and its scales."""
     return Launch.of(dtype_of(out), Operand(dtype_of(x), shape), Operand(np.dtype(np.float32), scale), None, spread)
 
 
 def random(name: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Any codes of a type; those of 4 and 2 bits as ml_dtypes has them."""
+    """Draw any codes of a type; 4-bit and 2-bit codes take a byte each, as in ml_dtypes."""
     rng = np.random.default_rng(seed)
     width = dtype_of(name).itemsize
     return coded(name, rng.integers(0, 1 << WIDTHS.get(name, 8 * width), shape))
 
 
 def scales(name: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Ordinary scales, all different for the most part, so that one of a wrong place shows."""
+    """Draw ordinary scales. Almost all differ, so that a scale at a wrong index shows."""
     rng = np.random.default_rng(seed)
     if name == "float8_e8m0fnu":
         return coded(name, rng.integers(100, 150, shape))
@@ -47,7 +47,7 @@ def scales(name: str, shape: tuple[int, ...], seed: int) -> Array:
 
 
 def refused_alike(here: Any, there: Any, operands: Any, keywords: Any) -> None:
-    """A call of the CUDA kernel ``there`` is refused with the type of error and the words of NumPy's form, ``here``."""
+    """Assert that the CUDA kernel ``there`` refuses a call with the same exception as NumPy's ``here``."""
     arrays = [np.asarray(a) for a in operands]
     with pytest.raises((TypeError, ValueError)) as expected:
         here(*arrays, backend="numpy", **keywords)

@@ -1,4 +1,4 @@
-"""A CuPy whose device memory is NumPy's, and whose compiler and launches are `cuda_on_cpu.cpp`."""
+"""A stand-in for CuPy with NumPy's memory. `cuda_on_cpu.cpp` is its compiler and runs its launches."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ FLAGS = (
 
 @cache
 def built() -> ctypes.CDLL:
-    """The kernels' source as a library for this machine, kept beside what Python compiles; the test is skipped where there is no
-    compiler."""
+    """Compile the kernels' source for this machine into a cache. Skip the test without a compiler."""
     command = compiler()
     if command is None:
         pytest.skip("there is no C++ compiler: pip install ziglang")
@@ -59,11 +58,11 @@ def built() -> ctypes.CDLL:
 
 
 LIES_ON: dict[int, int] = {}
-"""The devices of arrays that lie on another than 0, by their addresses."""
+"""Device number by address, for arrays on another device than 0."""
 
 
 class DeviceArray(np.ndarray[Any, Any]):
-    """What CuPy's arrays have and NumPy's have otherwise, or not."""
+    """A NumPy array with the attributes of CuPy's arrays that xverify reads."""
 
     @property
     def data(self) -> Any:  # type: ignore[override]
@@ -76,20 +75,24 @@ class DeviceArray(np.ndarray[Any, Any]):
 
 @dataclass(frozen=True)
 class Launched:
-    """A launch: macros by name, the numbers that follow the arrays, what the kernel counted, the stream and the device."""
+    """One recorded launch."""
 
     macros: dict[str, str]
+    """Macros by name."""
     grid: int
     block: int
     numbers: tuple[int, ...]
+    """The numbers after the arrays."""
     streamed: int
+    """Vectors that bypassed the caches, counted by the kernel."""
     misaligned: int
+    """Misaligned accesses, counted by the kernel."""
     stream: Any
     device: int
 
 
 class Entered:
-    """What can be made the current one."""
+    """A device or stream that a ``with`` statement makes the current one."""
 
     def __enter__(self) -> Any:
         CURRENT.entered = [*entered(), self]
@@ -116,11 +119,12 @@ class Device(Entered):
 
 @dataclass
 class Stream(Entered):
-    """waited_for: the streams on which what it has to wait for was recorded."""
+    """A CUDA stream."""
 
     ptr: int
     captures: bool = False
     waited_for: list[int] = field(default_factory=list)
+    """The streams whose recorded events this stream waited for."""
 
     def is_capturing(self) -> bool:
         return self.captures
@@ -146,13 +150,15 @@ CURRENT = threading.local()
 
 
 def entered() -> list[Any]:
-    """The devices and streams that this thread has entered, the current ones last."""
+    """Return the devices and streams that this thread has entered, the current ones last."""
     return getattr(CURRENT, "entered", [])
 
 
 def current() -> tuple[int, Any]:
-    """The device that was entered last, and its stream: CuPy keeps one for each device, so that one which was entered before the
-    device is another's. None is the one that is there at first."""
+    """Return the current device and its current stream, None for the default stream.
+
+    CuPy has a current stream for each device. A stream that was entered before the device belongs to another device.
+    """
     device, streams = 0, {}
     for one in entered():
         if isinstance(one, Device):
@@ -163,7 +169,7 @@ def current() -> tuple[int, Any]:
 
 
 class Event:
-    """A moment, which on a CPU is the one of the call."""
+    """A moment. On a CPU it is the moment of the call."""
 
     time = 0.0
 
@@ -176,10 +182,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Kernel:
-    """num_regs: registers of a thread."""
+    """A compiled kernel."""
 
     launch: Callable[..., None]
     num_regs: int = 41
+    """Registers of a thread."""
 
     def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
         self.launch(grid, block, arguments)
@@ -187,10 +194,11 @@ class Kernel:
 
 @dataclass
 class FakeCuPy:
-    """As much of the module as xverify uses. threads: a block's, fewer than are asked for, so that strides are taken."""
+    """The part of the module ``cupy`` that xverify uses."""
 
     library: ctypes.CDLL
     threads: int | None = None
+    """Threads of a block, if not as many as a launch asks for. Few threads make the kernel take several strides."""
     launches: list[Launched] = field(default_factory=list)
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
@@ -215,7 +223,7 @@ class FakeCuPy:
         self.copyto = np.copyto
 
     def _compile(self, code: str, options: tuple[str, ...], *, filename: str) -> tuple[bytes, None]:
-        """The macros, in the place of what NVRTC would make of the source with them."""
+        """Return the macros instead of compiled code."""
         assert code == source()
         assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS

@@ -1,4 +1,7 @@
-"""How soon the gate stops flawed kernels, and that it stops no sound one, as tables: see `make detection`, `make alarms`."""
+"""Tables of how soon the gate stops flawed kernels, and of its gates of sound kernels.
+
+`make detection` and `make alarms` run this.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +36,27 @@ from xverify.workers.worker import Worker  # noqa: E402
 KERNELS = HERE.parent / "flawed_kernels"
 
 CALL_SECONDS = 3.0
-"""A call of a flawed kernel that takes longer hangs; a gate by itself gives 10."""
+"""Seconds after which a call of a flawed kernel hangs. The gate's own default is 10."""
 
 
 @dataclass(frozen=True)
 class Detection:
-    """What one gate made of one flawed kernel. seconds: from the start of the gate to the first fault, None for never;
-    verdicts: of what it fails on; calls: that the kernel answered until the gate ended."""
+    """The outcome of one gate of one flawed kernel."""
 
     name: str
     seed: int
     seconds: float | None
+    """From the start of the gate to the first fault; None without a fault."""
     verdicts: frozenset[str]
+    """Verdicts of the failing findings."""
     calls: int
+    """Calls that the kernel answered until the gate ended."""
     wall: float
+    """Seconds of the whole gate."""
 
 
 def target_of(target: str, folder: Path, flags: Sequence[str] = ()) -> str:
-    """A kernel of the table as the gate's command line names it; native ones are compiled into the folder."""
+    """Return a kernel's name on the gate's command line. Compile native kernels into the folder."""
     file, _, function = target.rpartition(":")
     path = KERNELS / file
     return f"{library(path, folder, *flags) if path.suffix == '.c' else path}:{function}"
@@ -58,7 +64,7 @@ def target_of(target: str, folder: Path, flags: Sequence[str] = ()) -> str:
 
 @cache
 def library(source: Path, folder: Path, *flags: str) -> Path:
-    """A source compiled into the folder, once for all of its functions."""
+    """Compile a source into the folder, once for all of its functions."""
     return compiled(source, Path(tempfile.mkdtemp(dir=folder)), flags)
 
 
@@ -78,7 +84,7 @@ def options_of(target: str, contract: str, seed: int, folder: Path, budget: floa
 
 
 def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker: MakeWorker = Worker) -> Detection:
-    """Run the gate on a flawed kernel until the first fault. worker: what makes the worker that calls the kernel."""
+    """Run the gate on a flawed kernel until the first fault. ``worker`` makes the worker that calls it."""
     target = target_of(flawed.target, folder, flawed.flags)
     began = time.monotonic()
     options = replace(options_of(target, flawed.contract, seed, folder, budget), fail_fast=True, worker=worker)
@@ -92,20 +98,22 @@ def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker
 def until_walked(
     sound: Sound, seed: int, folder: Path, scales: Sequence[str] = (), budget: float = 120.0
 ) -> dict[str, Any]:
-    """The report of a gate of a sound kernel that ends with the walk, on what it takes. scales: types of scale, of all when none
-    is named."""
+    """Run a gate of a sound kernel that ends after the coverage walk. Return its report.
+
+    The walk has the kernel's types of x, and the named types of scale, or all if none is named.
+    """
     options = options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget)
     within = {contract.id: narrowed(contract.domain, sound.x_dtypes, scales, ()) for contract in options.contracts}
     return gate(replace(options, draw=nothing_more, within=within), lambda event: None)
 
 
 def until_the_end(sound: Sound, seed: int, folder: Path, budget: float) -> dict[str, Any]:
-    """The report of a whole gate of a sound kernel."""
+    """Run a whole gate of a sound kernel. Return its report."""
     return gate(options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget), lambda event: None)
 
 
 def table(found: Sequence[Detection], startup: float, command: str) -> str:
-    """The detections as Markdown, the slowest first."""
+    """Format detections as Markdown, the slowest first."""
     by_name: dict[str, list[Detection]] = {}
     for one in found:
         by_name.setdefault(one.name, []).append(one)
@@ -155,7 +163,7 @@ def _expected(name: str) -> frozenset[str]:
 
 
 def start_of_command() -> float:
-    """Seconds from the start of `xverify gate` until it begins to work."""
+    """Return the seconds from the start of `xverify gate` until it begins to work."""
     import subprocess
 
     program = "import xverify.gate.gate, xverify.gate.ledger_file, xverify.engine.select, xverify.report.console"
@@ -175,7 +183,7 @@ def start_of_command() -> float:
 @click.option("--budget", default=30.0, show_default=True, help="Seconds of each gate.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 def main(seeds: int, only: str, sound: bool, jobs: int, budget: float, output: Path | None) -> None:
-    """How soon the gate stops each flawed kernel."""
+    """Measure how soon the gate stops each flawed kernel."""
     command = "python " + " ".join(["tests/support/detection.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as scratch:
         if sound:
@@ -205,19 +213,21 @@ def say(one: Detection) -> None:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a whole gate made of a sound kernel. reason: why it could not be run to its end. found: a line for each finding."""
+    """The outcome of a whole gate of a sound kernel."""
 
     target: str
     seed: int
     outcome: str
     reason: str
+    """The reason why the gate did not run to its end, if it did not."""
     calls: int
     values: int
     found: tuple[str, ...]
+    """A line for each finding."""
 
 
 def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int, command: str, output: Path | None) -> int:
-    """Run whole gates of sound kernels; how many of them found something, or could not be run to their end."""
+    """Run whole gates of sound kernels. Return how many did not pass, at most 100."""
     ended: list[Whole] = []
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         gates = [
@@ -229,7 +239,7 @@ def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int, comman
         for done in as_completed(gates):
             one = done.result()
             ended.append(one)
-            if output is not None:  # as far as it is: all of them take more than an hour
+            if output is not None:  # write what there is: all gates take more than an hour
                 output.write_text(table_of_alarms(ended, len(gates), command), encoding="utf-8")
             print(
                 f"{one.outcome:8} {one.target} seed {one.seed}, {one.calls} calls, {one.values} values {one.reason}",
@@ -243,7 +253,7 @@ def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int, comman
 
 
 def alarm(one: Sound, seed: int, folder: Path, budget: float) -> Whole:
-    """One whole gate of a sound kernel."""
+    """Run one whole gate of a sound kernel."""
     report = until_the_end(one, seed, folder, budget)
     made, values = report["gate"], report["coverage"]["values"]
     found = tuple(f"{f['verdict']}: {f['summary']} {f['line'][:400]}" for f in report["findings"])
@@ -251,7 +261,7 @@ def alarm(one: Sound, seed: int, folder: Path, budget: float) -> Whole:
 
 
 def table_of_alarms(ended: Sequence[Whole], of: int, command: str) -> str:
-    """What whole gates found, as Markdown, a row for each kernel."""
+    """Format whole gates as Markdown, a row for each kernel."""
     rows = []
     for sound in SOUND:
         runs = [one for one in ended if one.target == sound.target]

@@ -1,4 +1,4 @@
-"""Calls of an implementation that doubles, and does what else it is told."""
+"""Calls of an implementation that doubles x, and that misbehaves if the call says so."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ OUTPUTS = ("float32", "float16", "bfloat16")
 
 
 def as_value(number: float) -> exact.Value:
-    """A float as a value of `exact`, with the sign of zero."""
+    """Return a float as a value of `exact`, with the sign of zero."""
     if math.isnan(number):
         return "nan"
     if math.isinf(number):
@@ -25,7 +25,7 @@ def as_value(number: float) -> exact.Value:
 
 @st.composite
 def float64s(draw: st.DrawFn) -> float:
-    """Any float64, or one within a few steps of a number or midpoint of an output type."""
+    """Draw any float64, or one within a few steps of a number or midpoint of an output type."""
     if draw(st.integers(0, 3)) == 0:
         return draw(st.floats(width=64))
     dtype = draw(st.sampled_from(OUTPUTS))

@@ -1,6 +1,6 @@
-"""Implementations of oneDNN's formula that are sound but for calls that they do not survive, one for each way of dying.
+"""Implementations of oneDNN's formula that fail in one way each on certain calls.
 
-They die of more than 20 values of uint8 in 3 dimensions without a zero point.
+These calls have more than 20 values of uint8 in 3 dimensions and no zero point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xverify.oracles.onednn_formulas import load_multiply
 from xverify.oracles.protocol import Loaded
 
 SURVIVED = 20
-"""Values of a call at most that is answered."""
+"""The largest number of values in such a call that is answered."""
 
 
 def _check() -> None:
@@ -27,7 +27,7 @@ def _check() -> None:
 
 
 def _throw() -> None:
-    """What happens when a C function lets an exception of C++ out."""
+    """Let a C++ exception out of a C function."""
     ctypes.CDLL("libstdc++.so.6")._ZSt20__throw_out_of_rangePKc(b"thrown on purpose")
 
 
@@ -35,13 +35,13 @@ _HOARD: list[np.ndarray] = []
 
 
 def _leak() -> None:
-    """Memory that is never given back."""
+    """Keep memory forever."""
     _HOARD.append(np.ones(320 << 20, np.uint8))
     time.sleep(1000)
 
 
 def _garble() -> None:
-    """Writes to every pipe that the process has, so to the one that its answers come through."""
+    """Write to every pipe of the process, also to the one for its answers."""
     for name in os.listdir("/proc/self/fd"):
         try:
             if stat.S_ISFIFO(os.fstat(int(name)).st_mode):
@@ -62,7 +62,7 @@ DEATHS: dict[str, Callable[[], object]] = {
 
 
 def load(how: str) -> Loaded:
-    """Sound, but for calls of more than `SURVIVED` values of uint8 in 3 dimensions without a zero point."""
+    """Return an implementation that dies in the way ``how`` on the calls that this module describes."""
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:

@@ -98,13 +98,13 @@ def round_to(dtype: str, value: Value) -> int:
     whole, rest = divmod(units, unit)
     if 2 * rest > unit or (2 * rest == unit and whole % 2 == 1):
         whole += 1
-    # A whole of 2^mantissa_bits or more carries into the exponent by itself: codes are in the order of the values.
+    # A significand of 2^mantissa_bits or more carries into the exponent by itself: codes have the order of the values.
     code = ((exponent - lowest) << form.mantissa_bits) + whole
     return (sign if value < 0 else 0) | min(code, infinity)
 
 
 def is_negative(value: Value) -> bool:
-    """The sign bit of a value that is not NaN."""
+    """True if the sign bit of a value is set. NaN is not allowed."""
     return value.startswith("-") if isinstance(value, str) else value < 0
 
 
@@ -246,7 +246,7 @@ def added(a: Value, b: Value) -> Value:
     return subtract(a, negated(b))
 
 
-# -- the admitted recipes of y = (x - zero point) * scale; `exact_stages` has every composition ----------
+# -- admitted recipes of y = (x - zero point) * scale; `exact_stages` has every composition ----------
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class TypedTriple:
 def by_stages(reading: Any, triple: TypedTriple) -> int:
     """The output code of a recipe that is composed of stages. ``reading`` has the options by name."""
     out = triple.out
-    # Two products need a zero point, and a subtraction that x * scale - zero point * scale can do.
+    # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation in ("folded", "fused")
         and triple.zero_point is not None
@@ -52,7 +52,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     else:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
-        # A formula without a difference rounds none, also without a zero point.
+        # A formula without a difference rounds none.
         if reading.difference != "exact" and not (reading.operation in ("folded", "fused") and folds):
             difference = rounded(named(reading.difference, out), difference)
         if reading.operation == "divide":
@@ -73,7 +73,7 @@ def scale_of(reading: Any, triple: TypedTriple) -> Value:
     kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
     scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):
-        # The arithmetic on float8_e8m0fnu is in float32, where 2^-127 is subnormal.
+        # float8_e8m0fnu is computed in float32, where 2^-127 is subnormal.
         scale = without_subnormals("float32" if kind == "float8_e8m0fnu" else kind, scale)
     return scale
 

@@ -1,4 +1,4 @@
-"""Implementations that misbehave as the call asks, loaded by a worker as an oracle is. They double the codes of x."""
+"""Implementations that double the codes of x, and that misbehave as the call asks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _flood() -> None:
 
 
 def _cut() -> None:
-    """Close every pipe of the process, so that through which its answers go."""
+    """Close every pipe of the process, also the one for its answers."""
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if stat.S_ISFIFO(os.fstat(int(name)).st_mode):

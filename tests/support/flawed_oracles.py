@@ -1,4 +1,4 @@
-"""Implementations of oneDNN's formula with one mistake each, to see that a sweep finds, names and shrinks it."""
+"""Implementations of oneDNN's formula with one mistake each, for sweeps to find, name and shrink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _formula(call: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _answering(flawed) -> Loaded:
-    """Refusals are those of the sound formula; values are what ``flawed(x, scale, zero_point)`` gives."""
+    """Return an implementation that refuses like the sound formula and computes with ``flawed``."""
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -42,7 +42,7 @@ def load_ignoring() -> Loaded:
 
 
 def load_tail() -> Loaded:
-    """The last element of a row of more than 16 that 16 does not divide is left 0."""
+    """Leave the last element of a row 0, if the row has more than 16 elements and 16 does not divide it."""
 
     def flawed(x, scale, zero_point):
         result = (x.astype(np.float64) - zero_point).astype(np.float32) * scale
@@ -55,7 +55,7 @@ def load_tail() -> Loaded:
 
 
 def load_dying() -> Loaded:
-    """Ends the process on an empty tensor; otherwise sound."""
+    """End the process on an empty tensor."""
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -69,7 +69,7 @@ def load_dying() -> Loaded:
 
 
 def load_fickle() -> Loaded:
-    """Every other call of the process gives 1 ULP more."""
+    """Give 1 ULP more in every second call of the process."""
     turn = iter(range(2**62))
 
     def flawed(x, scale, zero_point):

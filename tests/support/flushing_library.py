@@ -1,4 +1,4 @@
-"""A C library that has subnormals flushed."""
+"""A C library that makes the processor flush subnormals."""
 
 from __future__ import annotations
 

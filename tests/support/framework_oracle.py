@@ -1,4 +1,4 @@
-"""An implementation by the fake framework of `package_index`, which multiplies codes."""
+"""An implementation that multiplies codes, by the fake framework of `package_index`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Freeze what a refactoring must not change, and compare it afterwards: ``make frozen``, see CONTRIBUTING.md.
+"""Record behaviour that a refactoring must not change, and compare it later: ``make frozen``.
 
-``record DIR`` runs xverify and writes into DIR, without times, ids, paths and process ids: the report of a sweep, the exit
-codes of its scripts, a ledger, a certificate, call lines, and the gate's decision on every flawed kernel. ``compare A B``
-prints the differences and exits 1 if there are any; ``--facts`` leaves out sentences, which may be reworded.
+See CONTRIBUTING.md. ``record DIR`` runs xverify and writes into DIR: the report of a sweep, the exit codes of its scripts, a
+ledger, a certificate, call lines, and the gate's decision on every flawed kernel. It leaves out times, ids, paths and process
+ids. ``compare A B`` prints the differences and exits 1 if there are any; ``--facts`` leaves out sentences.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ SENTENCES = frozenset(
         "phases",
     ]
 )
-"""Fields that hold prose of ours."""
+"""Fields that hold prose."""
 
 WORKERS = 2
-"""Processes at once: scripts and gates."""
+"""Number of processes at once, for scripts and gates."""
 
 
 def facts(data: Any, dropped: frozenset[str]) -> Any:
-    """JSON without the fields of those names and the line numbers of traces, at any depth."""
+    """Return JSON without the named fields and without line numbers of traces, at any depth."""
     if isinstance(data, dict):
         return {name: facts(value, dropped) for name, value in data.items() if name not in dropped}
     if isinstance(data, str):
@@ -82,14 +82,14 @@ def facts(data: Any, dropped: frozenset[str]) -> Any:
 
 
 def xverify(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of xverify in a folder; its output as text."""
+    """Run a command of xverify in a folder. Its output is text."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "xverify", *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def script_statuses(run: Path) -> dict[str, int]:
-    """The exit code of each script of a run, by its finding's id."""
+    """Run each script of a run. Return the exit code by the finding's id."""
 
     def status(script: Path) -> int:
         return subprocess.run([sys.executable, str(script)], capture_output=True, timeout=300, check=False).returncode
@@ -100,7 +100,7 @@ def script_statuses(run: Path) -> dict[str, int]:
 
 
 def record_sweep(folder: Path, cases: int) -> dict[str, Any]:
-    """The report of a sweep, its call lines and the exit codes of its scripts; scripts by verdict, subject and contract."""
+    """Run a sweep. Return its report, and its scripts' exit codes by verdict, subject and contract."""
     done = xverify("sweep", "--cases", str(cases), "--seed", "7", "--runs", "runs", folder=folder)
     run = next((folder / "runs").iterdir())
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def record_sweep(folder: Path, cases: int) -> dict[str, Any]:
 
 
 def record_gate(folder: Path) -> dict[str, Any]:
-    """The decision on a wrong kernel, the ledger that accepts it, and the decision with that ledger."""
+    """Gate a wrong kernel, accept its findings in a ledger, and gate it again with that ledger."""
     kernel = "bad.py:dequantize"
     (folder / "bad.py").write_text(
         "def dequantize(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):\n"
@@ -149,7 +149,7 @@ def record_gate(folder: Path) -> dict[str, Any]:
 
 
 def record_certificate(folder: Path) -> Any:
-    """The certificate of an exhaustive proof."""
+    """Certify a kernel by an exhaustive proof."""
     done = xverify(
         "certify", "--kernel", "xverify-numpy", "--domain", "int4-float8_e8m0fnu", "-o", "c.json", folder=folder
     )
@@ -159,7 +159,7 @@ def record_certificate(folder: Path) -> Any:
 
 
 def record_flawed(folder: Path) -> dict[str, list[str]]:
-    """The verdicts that the gate gives each flawed kernel until its first fault."""
+    """Gate each flawed kernel until its first fault. Return the verdicts."""
     for place in (Path(__file__).parent, Path(__file__).parents[1]):
         sys.path.insert(0, str(place))
     from detection import detect

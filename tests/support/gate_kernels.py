@@ -1,4 +1,4 @@
-"""Kernels for the gate's own tests, of oneDNN's signature: sound ones, wrong ones, and ones that misbehave."""
+"""Kernels for the gate's own tests, with oneDNN's signature: right, wrong and misbehaving ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sound(src, scales, zps=None, **attributes):
 
 
 def wraps(src, scales, zps=None, **attributes):
-    """Subtracts in the type of src where the zero points have it too."""
+    """Wrong: subtracts in the type of src, if the zero points have that type."""
     y = sound(src, scales, zps, **attributes)
     if zps is not None and zps.dtype == src.dtype and attributes.get("qtype", "per_tensor") == "per_tensor":
         with np.errstate(all="ignore"):
@@ -27,7 +27,7 @@ def wraps(src, scales, zps=None, **attributes):
 
 
 def wraps_and_drops_tails(src, scales, zps=None, **attributes):
-    """The same, and the last element of a long row is left 0."""
+    """Wrong: like `wraps`, and the last element of a long row is 0."""
     y = np.array(wraps(src, scales, zps, **attributes))
     if y.ndim and y.shape[-1] > 16 and y.shape[-1] % 16:
         y[..., -1] = 0
@@ -41,7 +41,7 @@ def flushes(src, scales, zps=None, **attributes):
 
 
 def alternates(src, scales, zps=None, **attributes):
-    """Rounds every other difference to float32 before the product; the text admits both, but not by turns."""
+    """Wrong: rounds every second difference to float32. Each value is legal, but by no single reading."""
     y = np.array(sound(src, scales, zps, **attributes))
     if zps is not None and attributes.get("qtype", "per_tensor") == "per_tensor":
         with np.errstate(all="ignore"):
@@ -96,7 +96,7 @@ turn = 0
 
 
 def forgets(src, scales, zps=None, **attributes):
-    """Every third call is as if there were no zero points."""
+    """Wrong: ignores the zero points in every third call."""
     global turn
     turn += 1
     return sound(src, scales, None if turn % 3 == 0 else zps, **attributes)

@@ -1,4 +1,4 @@
-"""Who reads what a gate prints: a console that keeps it, and CI services, each by its own syntax."""
+"""Readers of the gate's output: a console that keeps it, and parsers of three CI services' commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text_of(made: Console) -> str:
 
 
 def github(line: str) -> tuple[str, dict[str, str], str]:
-    """A command as GitHub's runner reads it."""
+    """Parse a command as GitHub's runner does."""
     found = re.fullmatch("::([a-z]+) ([^:]*)::(.*)", line)
     assert found, line
     properties = dict(part.split("=", 1) for part in found[2].split(","))
@@ -31,7 +31,7 @@ def github(line: str) -> tuple[str, dict[str, str], str]:
 
 
 def azure(line: str) -> tuple[str, dict[str, str], str]:
-    """A command as Azure's agent reads it: from the first prefix to the first bracket."""
+    """Parse a command as Azure's agent does: from the first prefix to the first bracket."""
     found = re.fullmatch(r"##vso\[task\.logissue ([^\]]*)\](.*)", line)
     assert found, line
     properties = dict(part.split("=", 1) for part in found[1].rstrip(";").split(";"))
@@ -40,7 +40,7 @@ def azure(line: str) -> tuple[str, dict[str, str], str]:
 
 
 def teamcity(line: str) -> tuple[str, dict[str, str], str]:
-    """A message as TeamCity reads it."""
+    """Parse a message as TeamCity does."""
     value = r"'((?:[^'|\[\]\n\r]|\|0x[0-9A-F]{4}|\|[nrx'|\[\]])*)'"
     found = re.fullmatch(rf"##teamcity\[(buildProblem) description={value} identity={value}\]", line) or re.fullmatch(
         rf"##teamcity\[(message) text={value} status='(WARNING)'\]", line

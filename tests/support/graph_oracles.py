@@ -1,4 +1,4 @@
-"""Oracles of `test_surroundings_elsewhere`: implementations whose framework is imported in the worker only."""
+"""Implementations for `test_surroundings_elsewhere`. Only the worker imports their frameworks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from xverify.report.short_script import short_script
 
 
 def load_tensorflow() -> Loaded:
-    """Both oracles of `xverify.oracles.tensorflow_graph`. A path is "function" or "xla", a blank, and its own path. Before it may
-    stand "script" or "short", to ask the text of that script, or "count", for how many nodes the optimiser left."""
+    """Load both oracles of `xverify.oracles.tensorflow_graph`.
+
+    A path is "function" or "xla", a blank, and the oracle's own path. A prefix selects another answer: "script" or "short" runs
+    that script, and "count" returns how many nodes the optimiser left.
+    """
     import tensorflow as tf
 
     loaded = {"function": load_function(), "xla": load_xla()}
@@ -46,7 +49,7 @@ def load_tensorflow() -> Loaded:
 
 
 def load_openvino() -> Loaded:
-    """`xverify.oracles.openvino_cpu`; after "script " a path is asked of the script."""
+    """Load `xverify.oracles.openvino_cpu`. The prefix "script " of a path runs the script instead."""
     loaded = load_openvino_cpu()
 
     def answer(call: Call, path: str) -> Tensor | Outcome:
@@ -58,7 +61,7 @@ def load_openvino() -> Loaded:
 
 
 def load_onednn() -> Loaded:
-    """`xverify.oracles.onednn_library`; after "script " a path is asked of the script."""
+    """Load `xverify.oracles.onednn_library`. The prefix "script " of a path runs the script instead."""
     loaded = load_onednn_library()
 
     def answer(call: Call, path: str) -> Tensor | Outcome:
@@ -70,7 +73,7 @@ def load_onednn() -> Loaded:
 
 
 def counted(run: Any) -> Tensor:
-    """How many nodes that move or dequantize are in what is run."""
+    """Return the number of Transpose and Dequantize nodes in the optimised graph of a run."""
     from tensorflow.python.eager import context
 
     context.enable_run_metadata()
@@ -84,7 +87,7 @@ def counted(run: Any) -> Tensor:
 
 
 def scripted(way: str, name: str, options: str, call: Call) -> Tensor:
-    """What the text of a script gives for a call, run in this process."""
+    """Return the result of a script for a call. The script runs in this process."""
     out = str(call.attributes.get("output_dtype", call.attributes.get("dtype", "float32")))
     bits = tensor_to_json(Tensor(out, np.zeros(call.data.shape, code_dtype(out))))
     got = {"kind": "tensor", "error": "", "message": "", "notes": [], "tensor": bits}
@@ -97,7 +100,7 @@ def scripted(way: str, name: str, options: str, call: Call) -> Tensor:
             exec(compile(str(short_script(finding)), "short", "exec"), known)
             return surround(call).back(from_array(known["y"]))
         for module in [module for module in sys.modules if module.partition(".")[0] == "standalone"]:
-            del sys.modules[module]  # of the script before
+            del sys.modules[module]  # the previous script put it there
         known["__file__"] = "script"
         exec(compile(script_for(finding), "script", "exec"), known)
         outcome = known["run"](known["read_call"](known["FINDING"]["call"]))

@@ -1,4 +1,4 @@
-"""Implementations that answer the same question differently when it is asked in another way."""
+"""Implementations whose answer depends on the granularity, the edition or the position of a value."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def _operands(call: Call) -> tuple[Any, Any, Any]:
 
 
 def _exact(x: Any, scale: Any, zero_point: Any) -> Any:
-    """Rounded once: 34 bits of a difference times 24 of a scale fit the 64 of a long double."""
+    """Round once: a long double holds the product of a 34-bit difference and a 24-bit scale."""
     with np.errstate(all="ignore"):
         difference = x.astype(np.int64) - zero_point.astype(np.int64)
         return (difference.astype(np.longdouble) * scale.astype(np.longdouble)).astype(np.float32)
 
 
 def _float32(x: Any, scale: Any, zero_point: Any) -> Any:
-    """The difference rounded to float32 before the product is."""
+    """Round the difference to float32 before the product."""
     with np.errstate(all="ignore"):
         difference = x.astype(np.int64) - zero_point.astype(np.int64)
         return np.float32(difference) * np.float32(scale)
 
 
 def _by_onednn(compute: Any) -> Loaded:
-    """Refusals are those of the sound formula; values are ``compute(call)``."""
+    """Return an implementation with the sound formula's refusals and the values of ``compute(call)``."""
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -63,7 +63,7 @@ def load_exact() -> Loaded:
 
 
 def load_tail() -> Loaded:
-    """What is left over of a row after pieces of 16 is computed by the other reading."""
+    """Compute the elements after the last whole group of 16 in a row by the other reading."""
 
     def compute(call: Call) -> Any:
         x, scale, zero_point = _operands(call)
@@ -78,7 +78,7 @@ def load_tail() -> Loaded:
 
 
 def load_wrong_per_channel() -> Loaded:
-    """Legal per tensor; per channel one more."""
+    """Right per tensor. Adds 1 per channel."""
     return _by_onednn(lambda call: _exact(*_operands(call)) + np.float32(_per_channel(call)))
 
 
@@ -108,13 +108,13 @@ def load_hanging() -> Loaded:
 
 
 def load_both_documents() -> Loaded:
-    """Each document of oneDNN followed as it stands."""
+    """Follow each document of oneDNN as it stands."""
     loaded = {"multiply": load_multiply(), "divide": load_divide()}
     return Loaded(lambda call, path: loaded[call.contract.partition("@")[2]].answer(call, path))
 
 
 def load_by_version() -> Loaded:
-    """ONNX per tensor, without a zero point, int32 to float32: exact from version 13 on, by float32 before."""
+    """int32 to float32 per tensor without a zero point: exact from ONNX version 13 on, in float32 before."""
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)
@@ -128,7 +128,7 @@ def load_by_version() -> Loaded:
 
 
 def load_onnx_by_granularity() -> Loaded:
-    """ONNX with no zero point or one of 0, int32 to float32: by float32 per tensor, exact per axis and in blocks."""
+    """int32 to float32 with zero points of 0: in float32 per tensor, exact per axis and in blocks."""
 
     def answer(call: Call, path: str) -> Outcome:
         arrays = hand_out(call)

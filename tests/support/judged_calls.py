@@ -1,4 +1,4 @@
-"""Judged calls made by hand, answers to them, and what a run concludes from such observations."""
+"""Hand-made judged calls, answers to them, and the findings of a run with these observations."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CRASH, HANG = Outcome("crash", message="Fatal: died\nmore"), Outcome("hang")
 
 
 def asked(contract: Contract, x_dtype: str, size: int = 64, number: int = 0, **other: object) -> Judged:
-    """An allowed call with drawn values."""
+    """Return an allowed call with drawn values."""
     structure = Linear(x_dtype, str(other.pop("scale", "float32")), "per_tensor", (size,), seed=number + 7)
     return judge(contract, build(contract, replace(structure, **other)), number)
 
 
 def open_call(number: int = 0) -> Judged:
-    """A call that the clause on zero points of int32 leaves open."""
+    """Return a call that the clause on zero points of int32 leaves open."""
     tensors = {"x": tensor("int32", [1, 2]), "scale": tensor("float32", 0.1), "zero_point": tensor("int32", 5)}
     return judge(ONNX_13, Call(ONNX_13.id, tensors), number)
 
@@ -43,14 +43,14 @@ def forbidden_call(number: int = 0) -> Judged:
 
 
 def by(judged: Judged, reading: str) -> Outcome:
-    """What an implementation that follows a reading, legal or not, answers."""
+    """Answer as an implementation that follows a reading, legal or not."""
     operands = judged.contract.operands(judged.call)
     codes = np.ascontiguousarray(named(judged.contract, reading).evaluate(operands))
     return Outcome("tensor", Tensor(operands.output_dtype, codes))
 
 
 def shifted(outcome: Outcome, place: int = -1, steps: int = 3) -> Outcome:
-    """The answer with one value some steps away."""
+    """Change one value of an answer by some steps."""
     assert outcome.tensor is not None
     codes = outcome.tensor.codes.copy()
     codes[place] += codes.dtype.type(steps)
@@ -61,7 +61,7 @@ Observation = tuple[Judged, Subject, Outcome]
 
 
 def concluded(observations: list[Observation], is_judged: bool = True) -> tuple[Tally, dict[str, Finding]]:
-    """What a run makes of observations: those found at once, and those found when all are in; by verdict."""
+    """Return the tally of observations, and a run's findings by verdict, immediate and final ones."""
     tally, findings = Tally(), Findings()
     for judged, subject, outcome in observations:
         for found in tally.observe(judged, subject, outcome, is_judged):

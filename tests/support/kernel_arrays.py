@@ -24,7 +24,7 @@ SCALES = {
     "bfloat16": (0x3DCD, 0xBF9A, 0x0001, 0x8003, 0x7F7F, 0x0081, 0, 0x8000, 0x7F80, 0x7FC0),
     "float8_e8m0fnu": (0, 1, 126, 127, 130, 254, 255),
 }
-"""Ordinary, negative, subnormal, huge, zero, infinite, NaN, in each type's codes."""
+"""Ordinary, negative, subnormal, huge, zero, infinite and NaN scales, as codes of each type."""
 
 NEWEST = "ai.onnx/DequantizeLinear-25"
 MULTIPLY, DIVIDE = "onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"
@@ -36,7 +36,7 @@ NUMPY = SimpleNamespace(
     dequantize_range=partial(xverify.dequantize_range, backend="numpy"),
     dynamic_dequantize=partial(xverify.dynamic_dequantize, backend="numpy"),
 )
-"""The in-house kernels as NumPy computes them, whether Numba is installed or not."""
+"""The in-house kernels with NumPy's arithmetic, whether Numba is installed or not."""
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -50,7 +50,7 @@ def coded(name: str, codes: Any) -> Array:
 
 
 def codes_of(array: Array) -> list[int]:
-    """The codes of float results in C order, with every NaN made the exact oracle's."""
+    """Return the codes of float results in C order. Every NaN becomes the exact oracle's NaN."""
     name = array.dtype.name
     canonical = np.where(np.isnan(array.astype(np.float64)), coded(name, exact.NAN[name]), array)
     return [int(code) for code in canonical.astype(array.dtype).view(f"u{array.itemsize}").ravel()]
@@ -61,7 +61,7 @@ def all_codes(name: str) -> Array:
 
 
 def expected(x: Array, scale: Array, zero_point: Array | None, out: str, by_division: bool = False) -> list[int]:
-    """The exact oracle's codes; scale and zero point are broadcast to x."""
+    """Return the exact oracle's codes. Scale and zero point are broadcast to x."""
 
     def listed(array: Array) -> list[int]:
         return [int(code) for code in np.broadcast_to(array.view(f"u{array.itemsize}"), x.shape).ravel()]
@@ -81,14 +81,16 @@ def some_zero_points(name: str) -> tuple[int | None, ...]:
 
 def both(x: Array, *operands: Array | None, **keywords: object) -> None:
     """Assert that the two backends give the same bits; any NaN is any NaN."""
-    # Numba's first: else it may write, or not, where NumPy has just computed the same.
+    # Numba first: its output could otherwise reuse memory in which NumPy has just computed the same values.
     got, want = (xverify.dequantize_linear(x, *operands, backend=b, **keywords) for b in ("numba", "numpy"))
     same_bits(want, got)
 
 
 def shared_words(taken: int, ends: Sequence[int], bell: int, inside: int = 0) -> Array:
-    """What threads share of pieces with these ends, of which so many are taken, as `xverify.kernels.compiled.threads` has it; one
-    that has nothing to do sleeps at once. bell: an address."""
+    """Return the words that threads share about pieces with these ends, ``taken`` of them taken.
+
+    The layout is that of `xverify.kernels.compiled.threads`. An idle thread sleeps at once. ``bell`` is an address.
+    """
     pieces = len(ends) - 1
     return np.array([taken, pieces, pieces, bell, inside, 0, *ends])
 
@@ -100,6 +102,6 @@ def same_bits(want: Array, got: Array) -> None:
 
 
 def drawn(name: str, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Any codes of a dtype."""
+    """Draw any codes of a dtype."""
     bits = 8 * dtype_of(name).itemsize
     return coded(name, np.random.default_rng(seed).integers(0, 1 << bits, shape, np.uint64))

@@ -1,5 +1,4 @@
-"""Implementations that answer in this process: each follows a recipe, or one recipe here and another one there; and a cell
-in which one of them is asked, judged and tallied as a run would."""
+"""Implementations in this process that follow one recipe, or two, and a cell that tallies them."""
 
 from __future__ import annotations
 
@@ -28,22 +27,22 @@ from xverify.verify.tally import CellTally, Tally
 from xverify.verify.verdicts import Judged, judge
 
 Answer = Callable[[Call], Outcome]
-"""An implementation: what it answers to a call."""
+"""An implementation: a function from a call to its answer."""
 
 Mask = Callable[[Call], Any]
-"""For a call, which of its values are meant; broadcasts to the output's shape."""
+"""A function from a call to a mask of its values, which broadcasts to the output's shape."""
 
 SUBJECT = Subject("synthetic", "1", "oracle")
 
 ROUNDS = 6
-"""How often calls are sought on which the readings that are left differ from the truth."""
+"""Rounds of the search for calls on which the remaining readings differ from the truth."""
 
 
 # -- implementations --------------------------------------------------------------------------------------
 
 
 def follows(contract: Contract, recipe: Recipe) -> Answer:
-    """Every value by one recipe. A mistake that cannot be made in a call is not made."""
+    """Follow one recipe. A mistake that a call does not allow is not made."""
 
     def answer(call: Call) -> Outcome:
         operands, reading = contract.operands(call), recipe
@@ -56,12 +55,12 @@ def follows(contract: Contract, recipe: Recipe) -> Answer:
 
 
 def in_part(first: Answer, second: Answer, where: Mask) -> Answer:
-    """As ``second`` on the values that ``where`` holds, as ``first`` on all others."""
+    """Follow ``second`` on the values of the mask ``where``, and ``first`` on all others."""
     return changed(first, lambda call, codes: np.where(where(call), second(call).tensor.codes, codes))
 
 
 def changed(first: Answer, change: Callable[[Call, NDArray[Any]], NDArray[Any]]) -> Answer:
-    """As ``first``, with its codes changed by ``change(call, codes)``."""
+    """Follow ``first``, with its codes changed by ``change(call, codes)``."""
 
     def answer(call: Call) -> Outcome:
         given = first(call).tensor
@@ -75,7 +74,7 @@ def changed(first: Answer, change: Callable[[Call, NDArray[Any]], NDArray[Any]])
 
 
 class Asked:
-    """One implementation asked in one cell."""
+    """One implementation and its tally in one cell."""
 
     def __init__(self, contract: Contract, answer: Answer) -> None:
         self.contract, self.answer = contract, answer
@@ -85,7 +84,7 @@ class Asked:
         self.last: Judged | None = None
 
     def ask(self, *calls: Call | Probe) -> None:
-        """Calls of the lap know which of their values were chosen; others do not."""
+        """Ask calls. A probe of the lap knows which of its values were chosen."""
         for one in calls:
             call, places, more = (one, None, False) if isinstance(one, Call) else (one.call, one.places, one.more)
             judged = replace(judge(self.contract, call, self.number), places=places, more=more)
@@ -101,14 +100,16 @@ class Asked:
         return self.tally.cells[SUBJECT, self.cell]
 
     def left(self) -> list[Reading]:
-        """The readings that the values have not excluded: those that the text admits, and others. Where subnormals were
-        flushed only the others say so."""
+        """Return the readings that no value has excluded, admitted ones first.
+
+        If subnormals were flushed, only readings that are not admitted are left.
+        """
         assert self.last is not None
         admitted = [r for r in self.contract.readings(self.last.call) if r.name in (self.row.alive or ())]
         return [*([] if self.row.flushed else admitted), *(self.row.evidence.others or ())]
 
     def violation(self) -> Discrepancy | None:
-        """What is said of the cell's wrong values at the run's end."""
+        """Return the finding on the cell's wrong values at the end of a run."""
         self.tally.settle()
         found = [violation for _, _, _, violation, _, _ in self.tally.violations()]
         assert len(found) <= 1
@@ -119,17 +120,17 @@ class Asked:
 
 
 def lap_of(contract: Contract, structure: Linear) -> list[Probe]:
-    """The lap's calls of a structure's cell."""
+    """Return the lap's calls of a structure's cell."""
     return list(cell_probes(contract, small(contract, structure), structure, None))
 
 
 def small(contract: Contract, structure: Linear) -> Call:
-    """A small call of the cell."""
+    """Return a small call of the cell."""
     return build(contract, replace(structure, shape=(2,) if structure.granularity == "per_tensor" else (2, 2)))
 
 
 def triples(contract: Contract, structure: Linear, rng: np.random.Generator, count: int = 256) -> Probes:
-    """Scales by every recipe and of any bits, each with values of x of which a third lies about the zero point."""
+    """Draw scales by every recipe and of any bits, with values of x. A third lie near the zero point."""
     call = small(contract, structure)
     types = types_of(contract.operands(call))
     each = count // 16
@@ -142,7 +143,7 @@ def triples(contract: Contract, structure: Linear, rng: np.random.Generator, cou
     zero_point = codes(types.zero_point, count, rng)
     zero_point[: count // 4] = values.data(types.zero_point, (count // 4,), rng)
     if types.zero_point == "int32":
-        # Of int32 the text of ONNX wants 0, that of oneDNN a difference within int32.
+        # For int32, ONNX wants a zero point of 0, and oneDNN a difference within int32.
         outside = np.clip(zero_point.view(np.int32), -(2**31) + 512, 2**31 - 512).view(np.uint32)
         zero_point = outside if contract.id.startswith("onednn") else np.zeros_like(zero_point)
     near = zero_point[:, None].astype(np.int64) + rng.integers(-2, 3, (count, 4))
@@ -153,19 +154,21 @@ def triples(contract: Contract, structure: Linear, rng: np.random.Generator, cou
 
 
 def codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Any codes of a type."""
+    """Draw any codes of a type."""
     return rng.integers(0, 1 << BITS[dtype], count, dtype=np.uint64).astype(code_dtype(dtype))
 
 
 def ask_triples(asked: Asked, structure: Linear, some: Probes) -> None:
-    """Calls of the structure's cell with these triples, at least two of them."""
+    """Ask calls of the structure's cell with these triples. At least two triples are needed."""
     calls = cell_probes(asked.contract, small(asked.contract, structure), structure, some)
     asked.ask(*(probe.call for probe in calls))
 
 
 def tell_apart(asked: Asked, structure: Linear, truth: Reading, rng: np.random.Generator) -> None:
-    """Ask calls on which the readings that are left differ from one another or from the truth, as far as drawn triples show
-    it: what the values do not exclude cannot be told."""
+    """Ask calls on which the remaining readings differ from one another or from the truth.
+
+    Only drawn triples are tried, so some readings may remain.
+    """
     types = types_of(asked.contract.operands(small(asked.contract, structure)))
     for turn in range(ROUNDS):
         some = triples(asked.contract, structure, rng, 256 if turn < 2 else 2048)
@@ -175,7 +178,7 @@ def tell_apart(asked: Asked, structure: Linear, truth: Reading, rng: np.random.G
 
 
 def _differing(readings: list[Reading], some: Probes, types: Types) -> NDArray[np.bool_]:
-    """For which scales some reading gives another value than the first."""
+    """Return a mask of the scales on which some reading differs from the first."""
     operands = some.operands(types)
     first, *others = (given(reading, operands).reshape(len(some), -1) for reading in readings[:32])
     differ = np.zeros(len(some), np.bool_)
@@ -185,11 +188,11 @@ def _differing(readings: list[Reading], some: Probes, types: Types) -> NDArray[n
 
 
 def given(reading: Reading, operands: Operands) -> NDArray[Any]:
-    """A reading's codes, any NaN equal to any other."""
+    """Return a reading's codes with one code for all NaNs."""
     return canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype)
 
 
 def surviving(readings: Iterable[Stepwise], operands: Operands, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
-    """Those of the readings that give these codes too."""
+    """Return the readings that give these codes too."""
     wanted = canonical(np.broadcast_to(codes, operands.shape), operands.output_dtype)
     return tuple(r for r in readings if np.array_equal(canonical(r.evaluate(operands), operands.output_dtype), wanted))

@@ -1,4 +1,4 @@
-"""An entry of a ledger, what it was seen with, and a finding that it covers."""
+"""A ledger entry, its observation, and a finding that it covers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SEEN = ObservedFinding("kernels.py:dequantize", ONNX, "violation", f"{ONNX}/form
 
 
 def violation() -> dict[str, Any]:
-    """A violation of int32 x with a single recipe, in three granularities."""
+    """Return a violation of int32 x with a single recipe, in three granularities."""
     found = next(finding for finding in findings() if finding["verdict"] == "violation")
     del found["attribution"]["elsewhere"]
     return {**found, "detail": "wraps-int32", "region": {"name": "|y| < 0.5", "words": "|y| < 0.5"}}

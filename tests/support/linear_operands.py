@@ -35,7 +35,7 @@ MIXED = (
 
 
 def drawn_reading(rng: np.random.Generator, plain: float = 0.4) -> Stepwise:
-    """A random composition. ``plain`` is the probability of the plain option of a stage."""
+    """Draw a composition. ``plain`` is the probability of the plain option of a stage."""
     return Stepwise(
         **{
             name: options[0] if rng.random() < plain else options[rng.integers(len(options))]
@@ -45,7 +45,7 @@ def drawn_reading(rng: np.random.Generator, plain: float = 0.4) -> Stepwise:
 
 
 def drawn_types(rng: np.random.Generator, mixed: float = 0.2) -> Types:
-    """Random types of a linear call. ``mixed`` is the probability of a zero point of another type."""
+    """Draw types of a linear call. ``mixed`` is the probability of a zero point of another type."""
     if rng.random() < mixed:
         x, zero_point = MIXED[rng.integers(len(MIXED))]
     else:
@@ -55,12 +55,12 @@ def drawn_types(rng: np.random.Generator, mixed: float = 0.2) -> Types:
 
 
 def some_codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Codes of x: all codes of a small type, or codes near ends and powers of two, and random ones."""
+    """Return all codes of a small type, or else codes near ends and powers of two, and random ones."""
     return values.data(dtype, (count,), rng)
 
 
 def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Special scales, scales of every recipe, and random codes, shuffled."""
+    """Return special scales, scales of every recipe, and random codes, shuffled."""
     special = values.special_scales(dtype)
     each = count // (len(values.SCALE_RECIPES) + 3) + 1
     drawn = [values.scales(dtype, (each,), recipe, rng) for recipe in values.SCALE_RECIPES]
@@ -69,7 +69,7 @@ def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any
 
 
 def triples(types: Types, count: int, seed: int) -> Operands:
-    """``count`` triples, 1-D. Some zero points are next to x, so that differences are small."""
+    """Return ``count`` triples, 1-D. Some zero points are next to x, so that differences are small."""
     rng = np.random.default_rng(seed)
     codes = {"x": some_codes(types.x, count, rng), "scale": some_scales(types.scale, count, rng)}
     dtypes = {"x": types.x, "scale": types.scale}
@@ -85,7 +85,7 @@ def triples(types: Types, count: int, seed: int) -> Operands:
 
 
 def crossed(types: Types, count: int, seed: int) -> Operands:
-    """Every special scale with ``count`` pairs of x and zero point, 1-D."""
+    """Return every special scale with ``count`` pairs of x and zero point, 1-D."""
     special = values.special_scales(types.scale)
     pairs = triples(types, count, seed)
     codes = {role: np.repeat(listed, len(special)) for role, listed in pairs.codes.items() if role != "scale"}

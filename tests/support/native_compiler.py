@@ -13,24 +13,25 @@ import pytest
 from folders import ROOT
 
 NATIVE = ROOT / "oracles" / "native"
-"""Where the header for kernels is, and the example."""
+"""The folders of the header for kernels and of the example."""
 
 
 def ziglang() -> list[str] | None:
-    """The command of ziglang's C compiler, if it is installed."""
+    """Return the command of ziglang's C compiler, if it is installed."""
     return [sys.executable, "-m", "ziglang", "cc"] if importlib.util.find_spec("ziglang") else None
 
 
 def compiler() -> list[str] | None:
-    """The command of a C compiler: the first that is found."""
+    """Return the command of the first C compiler that this machine has."""
     found = (shutil.which(name) for name in ("cc", "gcc", "clang"))
     return next(([path] for path in found if path), None) or ziglang()
 
 
 def compiled(source: Path, directory: Path, flags: Sequence[str] = (), command: Sequence[str] | None = None) -> Path:
-    """The shared library that a C source gives, in ``directory``; the test is skipped where there is no compiler.
+    """Compile a C source into a shared library in ``directory``. Skip the test without a compiler.
 
-    AssertionError with the compiler's words when it finds anything to say, warnings included.
+    Raises:
+        AssertionError: The compiler printed an error or a warning.
     """
     command = command or compiler()
     if command is None:

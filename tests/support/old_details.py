@@ -1,4 +1,4 @@
-"""Details of findings as versions before format 2 of the ledger wrote them, and the tokens that stand for them now."""
+"""Details of findings as ledgers before format 2 wrote them, and their present tokens."""
 
 from __future__ import annotations
 

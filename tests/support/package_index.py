@@ -1,4 +1,4 @@
-"""Wheels made on the spot, in a directory that stands for the package index: no test of environments needs the network."""
+"""Wheels in a directory that stands for the package index. No test of environments needs the network."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ FACTOR = 3
 if int(version("numpy").split(".")[0]) >= 2:
     sys.stderr.write("A module that was compiled using NumPy 1.x cannot be run in NumPy 2 as it may crash.\\n")
 """
-"""What an extension module of before NumPy 2 does: it complains, and is imported."""
+"""Acts like an extension module built before NumPy 2: its import prints a complaint and succeeds."""
 
 
 def package_index(directory: Path) -> Path:
-    """Releases 1.5 (which needs NumPy 1), 2.0, 2.1rc1, 3.0 (which does not import) and 4.0 (for another machine), and what stands
-    for NumPy: a name, a version, and the way to where the NumPy of this Python is."""
+    """Write the wheels of the fake framework and stand-ins for NumPy. Return the directory.
+
+    The framework has releases 1.5 (needs NumPy 1), 2.0, 2.1rc1, 3.0 (its import fails) and 4.0 (for another machine).
+    The wheels for NumPy point to the NumPy of this Python.
+    """
     framework(directory, "1.5", OLD)
     framework(directory, "2.0", "FACTOR = 2\n")
     framework(directory, "2.1rc1", "FACTOR = 2\n")

@@ -1,4 +1,4 @@
-"""Oracles of `test_peers`."""
+"""Implementations for `test_peers`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from xverify.oracles.tensorflow_graph import load_function, load_xla
 
 
 def load() -> Loaded:
-    """Both oracles of `xverify.oracles.tensorflow_graph` in one worker, since TensorFlow takes seconds to import.
+    """Load both oracles of `xverify.oracles.tensorflow_graph` in one worker, since the import is slow.
 
-    A path is "function" or "xla" and, after a blank, its own path.
+    A path is "function" or "xla", a blank, and the oracle's own path.
     """
     loaded = {"function": load_function(), "xla": load_xla()}
     answers: dict[str, Answer] = {name: one.answer for name, one in loaded.items()}
@@ -24,7 +24,10 @@ def load() -> Loaded:
 
 
 def load_unsigned() -> Loaded:
-    """oneDNN's formula of unsigned integers; signed ones are refused, by an exception that is no NotImplementedError."""
+    """Load oneDNN's formula for unsigned integers only.
+
+    Signed ones raise an exception that is no NotImplementedError.
+    """
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Tensor | Outcome:

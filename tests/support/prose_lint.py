@@ -54,7 +54,7 @@ def _of_call(node: ast.Call) -> Iterator[tuple[int, str, str]]:
 
 
 def _leading(node: ast.expr) -> str:
-    """The literal text that a string or an f-string begins with, or nothing."""
+    """Return the literal text that a string or an f-string begins with, or nothing."""
     if isinstance(node, ast.JoinedStr) and node.values:
         node = node.values[0]
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -63,7 +63,7 @@ def _leading(node: ast.expr) -> str:
 
 
 def complaint(kind: str, text: str) -> str:
-    """What to change in a text, or nothing."""
+    """Say what to change in a text. Return nothing if it is fine."""
     first = text.partition("\n")[0]
     opening = _OPENING.match(first)
     if opening:

@@ -1,4 +1,4 @@
-"""Calls of Python functions under test: made by hand; a function that is right; what one is given, and what is noted of it."""
+"""Calls of Python functions under test, a function that is right, and the notes on a call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_call(
 
 
 def plain(x: Any, scale: Any, zero_point: Any = 0, *, axis: int = 1, block_size: int = 0, out_dtype: Any = None) -> Any:
-    """Right for what these tests ask: x of int8, one scale of float32."""
+    """Right function for the calls of these tests: int8 x and one float32 scale."""
     return (x.astype(np.int32) - np.int32(zero_point)).astype(np.float32) * scale
 
 
@@ -39,7 +39,7 @@ def notes_of(function: Any, *calls: Call, path: str = "") -> list[tuple[str, ...
 
 
 def given_to(call: Call) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Types of the positional arguments, and the keywords."""
+    """Return the types of the positional arguments, and the keywords, that a function gets."""
     seen: list[Any] = []
 
     def function(*operands: Any, **keywords: Any) -> Any:

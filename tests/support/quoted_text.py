@@ -8,14 +8,14 @@ from xverify.contracts.model import Contract
 
 
 def folded(text: str) -> str:
-    """The text with plain white space, bullets and quotation marks."""
+    """Return the text with plain white space, bullets and quotation marks."""
     for odd, plain in (("‘", "'"), ("’", "'"), ("`", ""), ("•", " "), ("::", ":")):
         text = text.replace(odd, plain)
     return re.sub(r"\( | (?=\))", lambda match: match.group().strip(), re.sub(r"\s+", " ", text)).strip()
 
 
 def quoted_but_absent(contract: Contract, document: str) -> list[str]:
-    """Quotations that are not in the document. " ... " in a quotation skips words."""
+    """Return quotations that are not in the document. " ... " in a quotation skips words."""
     whole = folded(document)
     absent = []
     for clause in contract.clauses.values():

@@ -40,7 +40,7 @@ RANGES = (
 
 
 def codes_of(dtype: str, count: int, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:
-    """All 256 codes of 8 bits. For wider types, codes at the ends, near zero, and random ones."""
+    """Return all 256 codes of 8 bits. For wider types, codes at the ends, near zero, and random ones."""
     kind = code_dtype(dtype)
     bits = 8 * kind.itemsize
     if bits == 8:
@@ -51,7 +51,7 @@ def codes_of(dtype: str, count: int, rng: np.random.Generator) -> NDArray[np.uns
 
 
 def ends_of(ranges: tuple[tuple[float, float], ...]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """The codes of min and max."""
+    """Return the codes of min and max."""
     low, high = (np.array(side, np.float32).view(np.uint32) for side in zip(*ranges, strict=True))
     return low, high
 
@@ -64,7 +64,7 @@ def operands_of(dtype: str, codes: Codes, low: Codes, high: Codes, narrow_range:
 
 
 def elements_of(operands: Operands) -> list[exact_ranges.RangeElement]:
-    """The elements of a call."""
+    """Return the elements of a call."""
     x, low, high = np.broadcast_arrays(*(operands.codes[role] for role in ("input", "min_range", "max_range")))
     dtype, narrow_range, out = operands.dtypes["input"], bool(operands.options["narrow_range"]), operands.output_dtype
     return [
@@ -74,7 +74,7 @@ def elements_of(operands: Operands) -> list[exact_ranges.RangeElement]:
 
 
 def compositions(recipe: Any, count: int, seed: int) -> list[Any]:
-    """Random recipes of a class, also some that no search tries."""
+    """Draw recipes of a class, also some that no search tries."""
     rng = np.random.default_rng(seed)
     choices = {stage: get_args(literal) for stage, literal in get_type_hints(recipe).items()}
     return [recipe(**{stage: of[rng.integers(len(of))] for stage, of in choices.items()}) for _ in range(count)]

@@ -1,4 +1,7 @@
-"""A gate's report made by hand from the sample of a sweep's: a kernel with new, expired, changed, known and harmless findings."""
+"""A hand-made gate report with new, expired, changed, known and harmless findings.
+
+It is made from the sample report of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ STATES = {
 
 
 def gate_report(outcome: str = "findings", reason: str = "", **gate: Any) -> dict[str, Any]:
-    """The findings of `STATES`; those fail that are faults and not known. With another outcome, none but the known."""
+    """Return a report with the findings of `STATES`. Faults fail unless they are known.
+
+    With another outcome the report has the known finding only.
+    """
     report = sample_report()
     cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] == "xverify-numpy"]
     report["coverage"]["cells"] = [{**cell, "subject": KERNEL} for cell in cells if cell["contract"] == ONNX]
@@ -72,11 +78,11 @@ def finding_of(report: dict[str, Any], verdict: str) -> dict[str, Any]:
 COMMANDS = (
     "\n::error::first\r\n##vso[task.setvariable variable=a]b\n##teamcity[buildStop]\x1b]0;title\x07\u202e%0A::error::x"
 )
-"""Text that is a command of every CI service and of a terminal, where it stands as it is."""
+"""Text that is a command of every CI service and of a terminal if it is not escaped."""
 
 
 def hostile_gate_report() -> dict[str, Any]:
-    """The same with hostile text wherever a kernel, or who wrote the ledger, can put some."""
+    """Return the report with hostile text wherever a kernel or a ledger's author can put text."""
     report = gate_report()
     harm = HOSTILE + COMMANDS + "\n```\n| cell |\n"
     for finding in report["findings"]:

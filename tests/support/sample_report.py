@@ -27,7 +27,7 @@ def call(contract: str, tensors: Mapping[str, Any], **attributes: Any) -> dict[s
 
 
 def linear_call(**attributes: Any) -> dict[str, Any]:
-    """(-2^31 - 1) * 1 in float32: x and zero point are int32, the scale is 1."""
+    """Return a call of (-2^31 - 1) * 1 in float32: x and zero point are int32, the scale is 1."""
     return call(
         ONNX,
         {
@@ -40,7 +40,7 @@ def linear_call(**attributes: Any) -> dict[str, Any]:
 
 
 def small_call(x: str = "3", code: str = "0x03", **attributes: Any) -> dict[str, Any]:
-    """x * 0.5 of one int8."""
+    """Return a call of x * 0.5 with one int8."""
     return call(
         ONNX,
         {
@@ -131,7 +131,7 @@ def finding(
 
 
 def hash_of(text: str) -> int:
-    """A small hash that is the same in every process."""
+    """Return a small hash that is the same in every process."""
     value = 5381
     for character in text:
         value = (value * 33 + ord(character)) & 0xFFFFFFFFFF
@@ -244,7 +244,7 @@ def cells() -> list[dict[str, Any]]:
                                    "values": values, "legal": False}  # fmt: skip
             cell["remaining"] = {"equal": 0, "others": [f"wraps-{n}" for n in range(8)], "more": 3}
         if subject.startswith("onnxruntime["):
-            # As reports were before recipes were named for every cell.
+            # Reports had this form before every cell named its recipe.
             del cell["attribution"], cell["remaining"]
         made.append(cell)
 

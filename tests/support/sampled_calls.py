@@ -20,7 +20,7 @@ Predicate = Callable[[Call, np.ndarray], Any]
 
 
 def sample_of(call: Call, predicate: Predicate) -> Sample:
-    """wrong: where the predicate of (call, legal result as float64) holds."""
+    """Return a sample whose wrong values are where ``predicate(call, legal result as float64)`` holds."""
     contract = contracts.get(call.contract)
     legal = legal_set(contract, call)
     y = legal.codes(0).view(numpy_dtype(legal.dtype)).astype(np.float64)
@@ -30,12 +30,12 @@ def sample_of(call: Call, predicate: Predicate) -> Sample:
 
 
 def numbers(given: Tensor) -> np.ndarray:
-    """The numbers of a tensor of at least 8 bits."""
+    """Return the numbers of a tensor of at least 8 bits."""
     return given.codes.view(numpy_dtype(given.dtype)).astype(np.float64)
 
 
 def per_tensor(count: int, **changes: Any) -> list[Call]:
-    """Calls of several shapes and scales; int8 to float32 unless changed."""
+    """Return calls of several shapes and scales, from int8 to float32 unless changed."""
     shapes = ((64,), (3, 50), (257,), (5, 3, 17), (100,))
     made = []
     for seed in range(count):
@@ -47,7 +47,7 @@ def per_tensor(count: int, **changes: Any) -> list[Call]:
 
 
 def blocked(count: int) -> list[Call]:
-    """Blocked calls along the last axis, whose blocks divide it in every second one."""
+    """Return calls blocked along the last axis. Blocks divide it in every second call."""
     made = []
     for seed in range(count):
         shape, size = ((3, 96), 16) if seed % 2 else ((4, 50), 13)

@@ -1,4 +1,4 @@
-"""Scripts of a report run alone, and findings for them."""
+"""Runs of a report's scripts in a process of their own, and findings for such scripts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sample_report import (
 
 
 def run(text: str, directory: Path) -> tuple[int, str]:
-    """Run a script elsewhere and with nothing of ours on the path; its exit status and what it printed."""
+    """Run a script in another folder without xverify on the path. Return its exit status and output."""
     path = directory / "reproduce.py"
     path.write_text(text, encoding="utf-8")
     done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, cwd=directory, timeout=120)
@@ -29,7 +29,7 @@ def run(text: str, directory: Path) -> tuple[int, str]:
 def scaled(
     name: str, given: str, x: dict[str, Any] | None = None, verdict: str = "violation", **changes: Any
 ) -> dict[str, Any]:
-    """A finding on 3 * 0.5 that holds ``given`` for the one legal result: the truth is 1.5, 0x3fc00000."""
+    """Return a finding on 3 * 0.5 that states ``given`` as the only legal result. The truth is 1.5."""
     x = x or tensor("int8", [1], ["3"], ["0x03"])
     called = call(ONNX, {"x": x, "scale": tensor("float32", [], ["0.5"], ["0x3f000000"])})
     code = {"1.5": "0x3fc00000", "2.0": "0x40000000"}[given]

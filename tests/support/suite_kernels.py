@@ -1,4 +1,4 @@
-"""Kernels and Hypothesis settings for the gate inside a test suite, and a domain that it walks in seconds."""
+"""Kernels and Hypothesis settings for the gate inside a test suite, and a small domain."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ NARROW = {"x_dtypes": ["uint8"], "granularity": ["per_tensor"]}
 """A domain whose walk takes seconds."""
 
 TO_128 = f"{EDITION} x=uint8[]:80 scale=float32[]:3f800000"
-"""What a kernel that is wrong at 128 gets wrong."""
+"""The call that a kernel with a mistake at 128 gets wrong."""
 
 
 def sound(x, scale, zero_point=None, **attributes):
-    """The in-house kernel."""
+    """Call the in-house kernel."""
     return xverify.dequantize_linear(x, scale, zero_point, contract=EDITION, backend="numpy", **attributes)
 
 
 def wrong_at(code: int, counted: list | None = None):
-    """A sound kernel but for one code of uint8, which gives 77."""
+    """Return a kernel that gives 77 for one code of uint8 and is right otherwise."""
 
     def kernel(x, scale, zero_point=None, **attributes):
         if counted is not None:
@@ -36,15 +36,15 @@ def wrong_at(code: int, counted: list | None = None):
 
 
 def profile(**changes) -> settings:
-    """Few examples, always the same, and none remembered."""
+    """Return settings with few examples, always the same, and no memory."""
     return settings(**{"max_examples": 25, "database": None, "derandomize": True, **changes})
 
 
 def remembering(**changes) -> settings:
-    """The same with a database, which is empty."""
+    """Return the same settings with an empty database."""
     return profile(derandomize=False, **{"database": InMemoryExampleDatabase(), **changes})
 
 
 def kept(profile: settings) -> set[str]:
-    """The lines that are in the settings' database."""
+    """Return the lines in the settings' database."""
     return {line.decode() for lines in profile.database.data.values() for line in lines}

@@ -1,4 +1,4 @@
-"""Implementations that are right but for what stands around a call, by the path that is asked."""
+"""Implementations that are right or wrong according to a call's surroundings and the path."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ LEVELS = ("graph none", "graph some", "graph all")
 
 
 def _flawed(broken) -> Loaded:
-    """Right values, unless ``broken(around, level)``, which gets the words without numbers: then 0."""
+    """Return an implementation that gives 0 if ``broken(around, level)`` is true, and is right otherwise.
+
+    ``around`` has the words of the surroundings without their numbers.
+    """
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -29,12 +32,12 @@ def _flawed(broken) -> Loaded:
 
 
 def load_transposing() -> Loaded:
-    """Gives 0 where a Transpose follows and the scale is a constant, from the second level of optimisation on."""
+    """Give 0 if a Transpose follows and the scale is a constant, from the second optimisation level on."""
     return _flawed(lambda around, level: level > 0 and "y>transpose" in around and "constant" in around)
 
 
 def load_optimising() -> Loaded:
-    """Gives 0 from the second level of optimisation on, whatever stands around."""
+    """Give 0 from the second optimisation level on, in any surroundings."""
     return _flawed(lambda around, level: level > 0)
 
 

@@ -1,4 +1,4 @@
-"""Calls of one cell of ONNX's DequantizeLinear-13, answers made by hand, and what a tally counts of them."""
+"""Calls of one cell of ONNX's DequantizeLinear-13, hand-made answers, and their tally."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ REJECTED, UNSUPPORTED = Outcome("rejected", error="ValueError"), Outcome("unsupp
 CRASH, HANG = Outcome("crash", message="Fatal: died"), Outcome("hang")
 
 SINGLE, EXACT = 16777217, 16777219
-"""Times 3 they differ by whether they are rounded to float32 first: of the first truncation gives what the reading float32
-gives, of the second what the exact one gives."""
+"""Times 3, both results depend on whether x is rounded to float32 first.
+
+Truncation gives the result of the reading float32 for the first and of the reading exact for the second.
+"""
 TRUNCATED = Stepwise(final="truncated").name
 
 
 def asked(
     values: Sequence[int], number: int = 0, scale: float = 3.0, dtype: str = "int32", shape: tuple[int, ...] = (-1,)
 ) -> Judged:
-    """An allowed call per tensor, without a zero point."""
+    """Return an allowed call per tensor, without a zero point."""
     x = tensor(dtype, np.reshape(values, shape))
     return judge(ONNX, Call(ONNX.id, {"x": x, "scale": tensor("float32", scale)}), number)
 
 
 def open_call() -> Judged:
-    """A call that the clause on zero points of int32 leaves open."""
+    """Return a call that the clause on zero points of int32 leaves open."""
     tensors = {"x": tensor("int32", [1, 2]), "scale": tensor("float32", 3.0), "zero_point": tensor("int32", 5)}
     return judge(ONNX, Call(ONNX.id, tensors))
 
@@ -51,7 +53,7 @@ def by(judged: Judged, reading: str = "exact") -> Outcome:
 
 
 def moved(judged: Judged, steps: int, values: int = 1) -> Outcome:
-    """The exact answer with its last values so many steps away."""
+    """Return the exact answer with its last values changed by some steps."""
     codes = by(judged).tensor.codes.copy()
     codes.reshape(-1)[-values:] += codes.dtype.type(steps)
     return Outcome("tensor", Tensor("float32", codes))
@@ -62,7 +64,7 @@ def numbers(*values: float) -> Outcome:
 
 
 def tallied(*seen: tuple[Judged, Outcome], is_judged: bool = True) -> tuple[Tally, CellTally]:
-    """What is counted of outcomes of one cell."""
+    """Tally outcomes of one cell."""
     tally = Tally()
     for judged, outcome in seen:
         tally.observe(judged, ONE, outcome, is_judged)

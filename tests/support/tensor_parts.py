@@ -1,4 +1,4 @@
-"""Parts of a tensor that a compiled loop is asked for, and the parameters that serve them."""
+"""Parts of a tensor that a compiled loop computes, and the parameters that serve them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 def parameters(places: Layout | None, size: int) -> Array:
-    """The parameter of each element, as `xverify.kernels.compiled.loops` says it."""
+    """Return the parameter of each element by the formula of `xverify.kernels.compiled.loops`."""
     element = np.arange(size)
     if places is None:
         return 0 * element
@@ -25,11 +25,11 @@ def parameters(places: Layout | None, size: int) -> Array:
 
 
 def some_parts(size: int) -> list[tuple[int, int]]:
-    """Where they start and stop: all, all but a few, what is short or long, and what begins and ends at any chunk."""
+    """Return starts and stops: nearly all elements, few, many, and parts that begin and end at chunks."""
     rng = np.random.default_rng(1)
     anywhere = np.sort(rng.integers(0, size + 1, (12, 2)))
     of_chunks = np.sort(rng.integers(0, size // 16 + 1, (6, 2))) * 16
     short = np.add.outer(rng.integers(0, size - 40, 6), (0, 40))
     drawn_parts = np.concatenate([anywhere, of_chunks, short])
-    # 29 elements of 16 bits are what an output three elements off has before its first cache line: two end before that.
+    # An output three 16-bit elements off has 29 elements before its first cache line; two parts end before that.
     return [*((start, size) for start in (0, 1, 29)), (7, 9), *((int(start), int(stop)) for start, stop in drawn_parts)]

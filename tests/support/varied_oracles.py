@@ -1,4 +1,4 @@
-"""An implementation of oneDNN's formula whose answers depend on how it is run."""
+"""An implementation of oneDNN's formula whose answers depend on its settings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TINY = np.finfo(np.float32).tiny
 
 
 def load(*settings: str) -> Loaded:
-    """How it is run makes its answers.
+    """Load the implementation.
 
-    The instruction set "old" has other last bits where x is 7; 3 threads refuse where there is nothing to do, 8 change
+    The instruction set "old" has other last bits where x is 7. 3 threads refuse empty tensors, and 8 change
     nothing. "denormals=zero" gives zero for subnormal numbers, "denormals=wrong" for infinity too. "unsteady" has other last
     bits where x is 9, every second time.
     """

@@ -1,4 +1,4 @@
-"""Versions of one implementation of oneDNN's formula, which differ as versions do."""
+"""Versions of one implementation of oneDNN's formula, with the differences that real versions have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_sound() -> Loaded:
 
 
 def load_wrong() -> Loaded:
-    """Ignores the zero point."""
+    """Ignore the zero point."""
     return load_ignoring()
 
 
@@ -34,12 +34,12 @@ def load_without_uint8() -> Loaded:
 
 
 def load_picky() -> Loaded:
-    """Refuses rows of more than one value, where it should not."""
+    """Refuse allowed calls with rows of more than one value."""
     return _refusing(load_multiply(), lambda call: bool(call.data.shape) and call.data.shape[-1] > 2)
 
 
 def load_lax() -> Loaded:
-    """Computes a call with a scale of another type, which is forbidden."""
+    """Compute a forbidden call, with a scale of another type."""
     sound = load_multiply()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -52,7 +52,7 @@ def load_lax() -> Loaded:
 
 
 def load_dying() -> Loaded:
-    """Ends the process on tensors without values."""
+    """End the process on tensors without values."""
 
     def answer(call: Call, path: str) -> Outcome:
         if call.values == 0:
@@ -64,5 +64,5 @@ def load_dying() -> Loaded:
 
 
 def load_refusing() -> Loaded:
-    """Refuses everything."""
+    """Refuse every call."""
     return _refusing(load_multiply(), lambda call: True)

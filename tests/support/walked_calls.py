@@ -21,12 +21,12 @@ EVERY = settings(max_examples=30, deadline=None, suppress_health_check=list(Heal
 
 @cache
 def walked(identity: str) -> list[Call]:
-    """An edition's walk, made once for all tests of a file."""
+    """Return an edition's walk, made once for all tests of a file."""
     return list(walk(contracts.get(identity)))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def forgotten() -> Iterator[None]:
-    """Free the walks after the tests of each file that imports this, as they are large."""
+    """Free the walks after the tests of each file that imports this fixture. They are large."""
     yield
     walked.cache_clear()

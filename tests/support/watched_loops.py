@@ -1,4 +1,4 @@
-"""What compiled loops are called with, beside what they were compiled for."""
+"""The arguments of compiled loops, compared with the types that the loops were compiled for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 
 def calls_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """A list that grows with each call of a loop of the module: pairs of the type that it was compiled for and the argument."""
+    """Record calls of a module's loops: pairs of the type that a loop was compiled for and the argument."""
     calls: list[tuple[Any, ...]] = []
     entry = module.entry
 
@@ -29,7 +29,7 @@ def calls_given(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[tup
 
 
 def fit(calls: list[tuple[Any, ...]]) -> bool:
-    """Whether each array is what its loop was compiled for: elements of that size, and one alone where its rank is 0."""
+    """True if each array has the element size that its loop was compiled for, and one element for rank 0."""
     given = [(kind, array) for call in calls for kind, array in call if isinstance(array, np.ndarray)]
     assert given, "no loop was given an array"
     return all(kind.dtype.bitwidth == 8 * array.itemsize and (kind.ndim or array.size == 1) for kind, array in given)

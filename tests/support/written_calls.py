@@ -23,7 +23,7 @@ ROLES = {"zp": "zero_point", "min": "min_range", "max": "max_range"}
 
 
 def call_of(identity: str, text: str) -> Call:
-    """A call from a line such as "x=int8[2,3] scale=float32[3] axis=1".
+    """Return a call from a line such as "x=int8[2,3] scale=float32[3] axis=1".
 
     "=5" after a shape fills the tensor with 5.
     """
@@ -69,7 +69,7 @@ def pick(rng: np.random.Generator, *options: object) -> object:
 
 
 def random_call(version: int, rng: np.random.Generator) -> Call:
-    """A random call. About half of them are allowed."""
+    """Draw a call. About half of them are allowed."""
     x_types, scale_types = TYPES[version]
     shape = tuple(int(e) for e in rng.choice([0, 1, 2, 3, 5], rng.integers(0, 4)))
     x_dtype = str(rng.choice(x_types if rng.random() < 0.92 else list(BITS)))
@@ -97,7 +97,7 @@ def random_call(version: int, rng: np.random.Generator) -> Call:
 
 
 def changed_calls(contract: Contract) -> list[Call]:
-    """Forbidden and unspecified calls of each kind, made from some calls of the walk."""
+    """Return forbidden and unspecified calls of each kind, made from some calls of the walk."""
     changed = []
     for seed, call in enumerate(list(walk(contract))[::37]):
         for names, change in ((breakable(contract), spoiled), (openable(contract), opened)):

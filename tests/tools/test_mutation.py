@@ -1,4 +1,4 @@
-"""The mutation tool: copies run their own files, questions exist, marks are read, the page counts."""
+"""The mutation tool: copies run their own files, questions exist, marks are read, results are counted."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ MUTANT = Mutant("package.py", "f", "constant", "return 1", "return 2", source="d
 
 
 class Pretended:
-    """A copy that answers with what its file holds."""
+    """A copy whose answers are the text of its file."""
 
     def __init__(self, found="nothing"):
         self.found, self.file, self.asked = found, "sound", []
@@ -195,7 +195,7 @@ def test_a_copy_runs_its_own_file_at_once(small_copy):
     assert small_copy.ask(Question("any"), 5).outcome == "1"
 
 
-def test_what_breaks_or_never_ends_is_said(small_copy, monkeypatch):
+def test_broken_and_endless_runs_are_reported(small_copy, monkeypatch):
     monkeypatch.setattr(copies, "GRACE", 0.5)
     assert small_copy.ask(Question("broken"), 1).outcome == "broken"
     assert "a mistake" in small_copy.ask(Question("broken"), 1).by

@@ -1,4 +1,4 @@
-"""Which mutants are made of a line."""
+"""The mutants of single lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_operators(tmp_path, line, expected):
         "fetch_ahead(given, 1)",
     ],
 )
-def test_what_decides_nothing_is_left_alone(tmp_path, line):
+def test_code_that_decides_nothing_is_not_changed(tmp_path, line):
     assert {mutant.after for mutant in mutants(tmp_path, f"def f(given):\n    {line}\n")} <= {"pass"}
 
 

@@ -27,7 +27,7 @@ from xverify.strategies.walk import cell_structures
 from xverify.verify.attribute import Misread, Recipe, gives, named
 
 KERNELS = int(os.environ.get("XVERIFY_SYNTHETIC_KERNELS", "160"))
-"""How many synthetic implementations are asked, of all kinds together."""
+"""Number of synthetic implementations of all kinds together."""
 
 SEED = int(os.environ.get("XVERIFY_SYNTHETIC_SEED", "1"))
 
@@ -39,14 +39,14 @@ OPTIONS: dict[str, tuple[Any, ...]] = {
     stage.name: get_args(get_type_hints(Stepwise)[stage.name]) for stage in fields(Stepwise)
 }
 INDEPENDENT = 4
-"""How often the recipe that is named is held against triples that were not asked."""
+"""Number of comparisons of the named recipe with triples that the test did not ask."""
 
 CELLS_EACH = 18
-"""Cells that a test asks in; each costs its probes once."""
+"""Cells of a test. Each costs its probes once."""
 
 
 def drawn(rng: random.Random, near: tuple[Stepwise, ...]) -> Stepwise:
-    """An admitted reading, one that differs from it in a stage or two, or any composition at all."""
+    """Draw an admitted reading, one that differs from it in a stage or two, or any composition."""
     kind = rng.choice(("admitted", "near", "near", "far", "far"))
     if kind == "far":
         return Stepwise(**{n: o[0] if rng.random() < 0.4 else rng.choice(o) for n, o in OPTIONS.items()})
@@ -55,7 +55,7 @@ def drawn(rng: random.Random, near: tuple[Stepwise, ...]) -> Stepwise:
 
 
 def cells(contract: Contract, rng: random.Random) -> list[Linear]:
-    """Structures of some cells."""
+    """Return structures of some cells."""
     by_cell: dict[Cell, Linear] = {}
     for structure in cell_structures(contract):
         assert isinstance(structure, Linear)
@@ -65,7 +65,7 @@ def cells(contract: Contract, rng: random.Random) -> list[Linear]:
 
 
 def mistaken(contract: Contract, structure: Linear, truth: Stepwise, seed: int) -> str | None:
-    """The mistake in the attribution of a reading in a cell; None if it is right."""
+    """Return the mistake in the attribution of a reading in a cell, or None."""
     asked = Asked(contract, follows(contract, truth))
     asked.ask(*lap_of(contract, structure))
     rng = np.random.default_rng(seed)
@@ -84,13 +84,13 @@ def mistaken(contract: Contract, structure: Linear, truth: Stepwise, seed: int) 
         apart = (given(named, operands) != given(truth, operands)).reshape(len(independent), -1).any(axis=1)
         if not apart.any():
             return None
-        # So rare that no call before had shown it: then these must.
+        # No earlier call has shown the mistake, so these calls must.
         ask_triples(asked, structure, independent.chosen(np.resize(np.flatnonzero(apart), 2).tolist()))
     return f"{where} is named {named.name} again and again, of {[r.name for r in asked.left()][:6]}"
 
 
 def _named(asked: Asked, truth: Stepwise, types: Types) -> Stepwise | str:
-    """The recipe that is named, or what is wrong."""
+    """Return the named recipe, or the mistake in its naming."""
     assert asked.last is not None
     said, row = asked.violation(), asked.row
     legal = [r for r in asked.contract.readings(asked.last.call) if simplified(r, types) == simplified(truth, types)]
@@ -103,7 +103,7 @@ def _named(asked: Asked, truth: Stepwise, types: Types) -> Stepwise | str:
             return f"is not attributed: {said}"
         named = row.explained.recipe
     else:
-        # No value contradicts the text: the truth is among the readings that are left.
+        # No value contradicts the text, so the truth is among the remaining readings.
         named = next(iter(asked.left()), None)
     return named if isinstance(named, Stepwise) else f"is {named}"
 
@@ -130,7 +130,7 @@ SHAPES = ((4, 80), (3, 110), (17, 33), (6, 7), (2, 3, 24), (5, 4, 9), (2, 3, 4, 
 
 
 def indexed(x_dtype: str, scale: str, granularity: str, rng: random.Random, shape: tuple[int, ...] = ()) -> Call:
-    """A call of one cell: any of the shapes, axes, blocks and layouts."""
+    """Draw a call of one cell, of any shape, axis, block size and layout."""
     shape = shape or rng.choice(SHAPES)
     axis = rng.randrange(len(shape))
     block = rng.choice([b for b in (2, 3, 5, 16, 32) if b < shape[axis]] or [2]) if granularity == "blocked" else 0
@@ -157,7 +157,7 @@ def test_indexing_mistakes_are_named(granularity: str) -> None:
 
 
 def misplaced(truth: Misread, first: Call, another: Callable[[], Call]) -> str | None:
-    """The mistake in the attribution of an indexing mistake; None if it is right."""
+    """Return the mistake in the attribution of an indexing mistake, or None."""
     answer = follows(ONNX, truth)
     calls = [first, *(another() for _ in range(15))]
     for _ in range(INDEPENDENT):
@@ -171,7 +171,7 @@ def misplaced(truth: Misread, first: Call, another: Callable[[], Call]) -> str |
         apart = [call for call in independent if not answer(call).same(follows(ONNX, recipe)(call))]
         if not apart:
             return None
-        # First, since only so many calls with wrong values are kept.
+        # This comes first, since the tally keeps few calls with wrong values.
         calls = [*apart[:4], *calls]
     return f"{truth.name} is named {recipe.name} again and again, other in {len(apart)} of {len(independent)} calls"
 
@@ -207,7 +207,7 @@ def ranged(contract: Contract, structure: Range, rng: random.Random) -> Call:
 def misranged(
     contract: Contract, structure: Range, probes: list[Probe], truth: Reading, rng: random.Random
 ) -> str | None:
-    """The mistake in the attribution of a range recipe; None if it is right."""
+    """Return the mistake in the attribution of a range recipe, or None."""
     answer = follows(contract, truth)
     asked = Asked(contract, answer)
     cell = contract.cell(build(contract, structure))
@@ -236,5 +236,5 @@ def misranged(
 
 
 def same(contract: Contract, call: Call, recipe: Recipe, truth: Reading) -> bool:
-    """Whether two recipes give equal bits, any NaN equal to any other."""
+    """True if two recipes give equal bits. All NaNs are equal."""
     return gives(contract, call, follows(contract, truth)(call).tensor, recipe)

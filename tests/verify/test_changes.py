@@ -51,7 +51,7 @@ def run(tmp_path: Path, *oracles: Oracle, cases: int = 150) -> dict[str, Any]:
 
 
 def explored(tmp_path: Path, *oracles: Oracle, cases: int) -> list[Finding]:
-    """The findings of a run, neither shrunk nor written."""
+    """Return the findings of a run, before shrinking and writing."""
     options = Options((contracts.get(MULTIPLY),), oracles, tmp_path, "t", "xverify sweep", 3, 60.0, cases)
     state = new_run(options, lambda event: None)
     try:
@@ -64,7 +64,7 @@ def explored(tmp_path: Path, *oracles: Oracle, cases: int) -> list[Finding]:
 
 
 def changes(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Older and newer version, kind, and of what, of every change."""
+    """Return the older and newer version, the kind and the object of every change."""
     found = (finding["change"] for finding in report["findings"] if finding["verdict"] == "changed")
     return sorted((one["older"], one["newer"], one["kind"], one["what"]) for one in found)
 
@@ -170,7 +170,7 @@ def test_a_version_that_does_not_run_is_no_neighbour_and_a_missing_answer_is_no_
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """A bug comes and goes; the versions are given in another order than theirs."""
+    """Run versions in which a bug comes and goes, in another order than theirs."""
     directory = tmp_path_factory.mktemp("history")
     numbers = {"1.10": "load_sound", "1.8": "load_sound", "1.9": "load_wrong", "1.9.1": "load_wrong"}
     return directory, run(directory, *(version(number, load) for number, load in numbers.items()))

@@ -1,4 +1,4 @@
-"""The comparator as it is passes the battery, whose cases are about what they say."""
+"""The comparator passes the battery, and the battery's cases test what their names say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xverify.core.call import BITS
 
 @pytest.fixture(scope="module")
 def real() -> SimpleNamespace:
-    """The modules as they are installed."""
+    """Return the installed modules."""
     from xverify.core import bits, rounding
     from xverify.verify import compare, legal
 
@@ -46,7 +46,7 @@ def test_checks(check: Callable[[SimpleNamespace], None], real: SimpleNamespace)
 
 
 def test_the_cases_are_about_what_they_say() -> None:
-    """Each case's expectation follows from the definition, code by code: a third statement of it."""
+    """Each case's expectation follows from the definition, code by code, as a third author states it."""
     for case in CASES:
         sign = 1 << (BITS[case.dtype] - 1)
         mantissa = {"float32": 23, "float16": 10, "bfloat16": 7}[case.dtype]

@@ -35,14 +35,14 @@ WIRING = {
     },
     "compare": {"bits": ("canonical", "ulp_distance")},
 }
-"""Which names of a module come from which other one, so that a mutant of `bits` reaches `compare`."""
+"""The names that a module takes from each other module, so that a mutant of `bits` reaches `compare`."""
 
 LATEST = itertools.count()
 
 
 @contextmanager
 def loaded(mutated: str = "", old: str = "", new: str = "") -> Iterator[SimpleNamespace]:
-    """The modules compiled from their source, with one text in one of them replaced."""
+    """Compile the modules from their sources, with one text in one of them replaced."""
     made: dict[str, ModuleType] = {}
     names = []
     try:
@@ -161,7 +161,7 @@ MUTANTS = [
 
 @pytest.mark.parametrize(("module", "old", "new"), MUTANTS)
 def test_mutants_are_killed(module: str, old: str, new: str) -> None:
-    """Each breaks the comparator in one place, and the battery must see it; the place must exist."""
+    """Each mutant changes one text, which must exist, and the battery must fail."""
     with loaded(module, old, new) as mutant, np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
         try:
             battery(mutant)
@@ -171,7 +171,7 @@ def test_mutants_are_killed(module: str, old: str, new: str) -> None:
 
 
 def test_the_battery_passes_what_is_not_mutated() -> None:
-    """Compiled the same way, so that a mutant dies of its mutation and of nothing else."""
+    """The modules are compiled in the same way as mutants."""
     with loaded() as suite:
         battery(suite)
 

@@ -1,4 +1,4 @@
-"""Details: every prose of earlier versions becomes the token that replaced it."""
+"""Details: every text of earlier versions maps to its present token."""
 
 from __future__ import annotations
 

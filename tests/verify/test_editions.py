@@ -36,7 +36,7 @@ def test_which_of_two_documents_is_followed() -> None:
 
 
 def conflicts(identity: str, sample: int, keep: Callable[[Call], bool] = lambda _: True) -> tuple[set[str], int]:
-    """Ids of the conflicts between an edition and its rivals, on a sample of the walk."""
+    """Return ids of the conflicts between an edition and its rivals, on a sample of the walk."""
     contract = contracts.get(identity)
     asked_calls = [call for call in walk(contract) if call.values < 2000 and keep(call)][::sample]
     found = set()

@@ -40,7 +40,7 @@ def drawn(call: Call) -> np.random.Generator:
 
 
 def one_more(call: Call, codes: Any) -> Any:
-    """One ULP more, or less at negative values, at random places."""
+    """Add one ULP, or subtract it at negative values, at random places."""
     finite = (codes & 0x7F800000) != 0x7F800000
     return codes + (finite & (drawn(call).random(codes.shape) < 0.1))
 
@@ -52,7 +52,7 @@ def swapped(call: Call, codes: Any) -> Any:
 
 
 def constant(call: Call, codes: Any) -> Any:
-    """A wrong number for one code of x."""
+    """Give a wrong number for one code of x."""
     return np.where(call.data.codes == 37, np.float32(1.5).view(np.uint32), codes)
 
 
@@ -61,7 +61,7 @@ def noise(call: Call, codes: Any) -> Any:
 
 
 def left_over(call: Call, codes: Any) -> Any:
-    """The last values of a row are those of the row before."""
+    """Give the last values of the row before as those of a row."""
     return np.where(np.arange(codes.shape[-1]) >= codes.shape[-1] - 3, np.roll(codes, 1, 0), codes)
 
 
@@ -169,7 +169,7 @@ def test_an_indexing_mistake_in_a_piece_is_named() -> None:
 
 
 def test_a_few_wrong_values_are_not_named() -> None:
-    """Some recipe gives a value or two by luck."""
+    """Several recipes give a value or two by chance."""
     answer = in_part(follows(ONNX, EXACT), follows(ONNX, IGNORES), lambda call: np.arange(call.data.shape[-1]) == 3)
     asked = Asked(ONNX, answer)
     asked.ask(*calls("int8", "per_tensor", 5, random.Random(3)))
@@ -199,7 +199,7 @@ def test_a_recipe_that_a_right_call_refutes_makes_room_for_the_search_of_all() -
 
 
 def test_what_is_known_does_not_depend_on_how_the_calls_are_cut() -> None:
-    """One call of many values, or many calls of few."""
+    """The same values come in one call of many or in many calls of few."""
     rng = np.random.default_rng(3)
     x, truth = rng.integers(-128, 128, 600), Stepwise("wrap-x", scale_cast="bfloat16")
     left = []
@@ -239,7 +239,7 @@ def test_an_implementation_that_is_seldom_asked_is_followed_once_it_is_wrong() -
 
 
 def by_kernel(call: Call) -> Outcome:
-    """The in-house kernel."""
+    """Answer as the in-house kernel."""
     arrays = {role: one.codes.view(numpy_dtype(one.dtype)) for role, one in call.tensors.items()}
     given = xverify.dequantize_linear(
         arrays["x"],
@@ -247,7 +247,7 @@ def by_kernel(call: Call) -> Outcome:
         arrays.get("zero_point"),
         axis=int(call.attributes.get("axis", 1)),
         block_size=int(call.attributes.get("block_size", 0)),
-        backend="numpy",  # which compiles nothing
+        backend="numpy",  # this backend compiles nothing
     )
     dtype = call.tensors["scale"].dtype
     return Outcome("tensor", Tensor(dtype, np.ascontiguousarray(given).view(call.tensors["scale"].codes.dtype)))
@@ -307,7 +307,7 @@ def test_ten_thousand_values_are_attributed_within_a_second(contract, structure,
     assert seen.wrong.any()
     best = np.inf
     for turn in range(2):
-        # Another zero place each time: what was searched once is remembered.
+        # The zero is at another index each time, because searches are cached.
         again = seen_of(contract, truth, replace(structure, seed=turn + 1))
         begun = time.perf_counter()
         found = attribute.search(contract, [again], whole=True)

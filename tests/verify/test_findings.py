@@ -1,4 +1,4 @@
-"""Findings: what is folded into one, what is added up, and whose call becomes the witness."""
+"""Findings: how discrepancies fold into one finding, what adds up, and which call is the witness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cell_of(x_dtype: str) -> Cell:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One call's share of a finding, and what it comes with."""
+    """One call's contribution to a finding."""
 
     discrepancy: Discrepancy
     subject: Subject
@@ -52,7 +52,7 @@ def share(subject: Subject, number: int, *shape: int, **fields: object) -> Share
 
 
 def folded(shares: Iterable[Share], **given: object) -> Finding:
-    """The one finding of shares of one key."""
+    """Return the single finding of shares with one key."""
     findings = Findings()
     for one in shares:
         findings.add(
@@ -94,7 +94,7 @@ def test_what_is_not_given_counts_nothing_but_the_case() -> None:
 
 
 def test_a_finding_without_a_call() -> None:
-    """A document that contradicts itself has none."""
+    """A document that contradicts itself gives a finding without a call."""
     findings = Findings()
     for _ in range(2):
         findings.add(Discrepancy(KEY, "it contradicts itself"), replace(PLAIN, role="edition"), None, None, None, 0)
@@ -103,7 +103,7 @@ def test_a_finding_without_a_call() -> None:
 
 
 def test_findings_share_nothing() -> None:
-    """Neither with each other nor with the lists that they were given."""
+    """Findings do not share lists with each other or with the caller."""
     findings, others = Findings(), [("two", "agrees")]
     for detail in ("wrap", "other"):
         findings.add(
@@ -164,9 +164,9 @@ def test_attributions_add_up() -> None:
 BEST_FIRST = [
     share(PLAIN, 3, 0, 1, 5), share(PLAIN, 7, 2), share(PLAIN, 8, 2), share(PLAIN, 1, 1, 2), share(PLAIN, 2, 3),
 ]  # fmt: skip
-"""By values, then by rank, then by number."""
+"""Ordered by values, then by rank, then by number."""
 PATHS = [share(PLAIN, 9, 4), share(LEVEL_1, 5, 1), share(LEVEL_3, 5, 1), share(LEVEL_1, 6, 1), share(LEVEL_1, 0, 2)]
-"""A plain path's call before any other, though larger; of two paths on the same call the name decides."""
+"""A plain path's call comes before any other, even if it is larger. For the same call the path's name decides."""
 
 
 def test_witness_order_is_by_values_then_rank_then_number() -> None:
@@ -178,7 +178,7 @@ def test_witness_order_is_by_values_then_rank_then_number() -> None:
 
 @pytest.mark.parametrize("ranking", [BEST_FIRST, PATHS])
 def test_the_witness_is_the_same_in_whatever_order_calls_come(ranking: list[Share]) -> None:
-    """And all that is said of it comes from the same share."""
+    """All other facts of the finding come from the witness's share."""
     for first in range(len(ranking)):
         best = ranking[first]
         for seed in range(20):
@@ -242,7 +242,7 @@ def test_findings_are_sorted_by_implementation_contract_and_verdict() -> None:
 
 
 def test_what_is_known_stands_apart_from_what_is_new_of_the_same_kind() -> None:
-    """Every ledger entry has a part of its own; new, expired and changed ones share a finding."""
+    """Every ledger entry has its own finding. New, expired and changed ones share a finding."""
     findings, found = Findings(), Discrepancy(KEY, "", values=1)
     other = Standing("known", "entry-2")
     standings = [NEW, KNOWN, KNOWN, other, Standing("expired", "entry-1"), Standing("changed", "entry-2"), KNOWN]

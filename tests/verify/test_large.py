@@ -1,4 +1,4 @@
-"""Readings evaluated once for each code, or a block at a time, give what they give value by value."""
+"""Readings evaluated once for each code or a block at a time: the same values as one by one."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_block_at_a_time_is_all_at_once(contract: Contract, structure: Structu
 
 
 def test_subnormal_numbers_are_found_in_each_block() -> None:
-    """By float32's own comparison, of results that are subnormal in the second and the last block only."""
+    """Only the second and the last block have subnormals. The expectation compares in float32."""
     shape = (2 * BLOCK + 5,)
     scale = np.ones(shape, np.float32)
     scale[[BLOCK + 7, -1]] = 2.0**-149

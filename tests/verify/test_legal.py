@@ -1,4 +1,4 @@
-"""The legal set: what the readings of an edition give for a call, and what is given in their place."""
+"""The legal set: the results of an edition's readings for a call, or a fixed result instead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from xverify.verify.verdicts import judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
 SINGLE = 16777217
-"""Times 3 the two readings that the text admits differ on it."""
+"""Times 3, the two admitted readings differ on this number."""
 
 
 def call_of(x: object, scale: float = 3.0, dtype: str = "int32") -> Call:
@@ -104,7 +104,7 @@ def test_what_is_given_is_all_that_is_legal(codes: np.ndarray) -> None:
 
 
 def test_a_kernel_is_tallied_beside_an_implementation() -> None:
-    """Same bits agree; a subnormal that came out as zero is wrong, since the implementation gave it."""
+    """Equal bits agree. A flushed subnormal is wrong, since the implementation gave the subnormal."""
     _, judged = given_as(GIVEN, np.zeros(GIVEN.shape))
     subject, tally = Subject("one", "1", "kernel"), Tally(characterise=False)
     assert tally.observe(judged, subject, Outcome("tensor", Tensor("float32", GIVEN)), True) == []
@@ -115,7 +115,7 @@ def test_a_kernel_is_tallied_beside_an_implementation() -> None:
 
 
 def test_what_is_given_is_no_recipe() -> None:
-    """It cannot be asked for the values of other calls."""
+    """A fixed result has no values for other calls."""
     operands = ONNX.operands(call_of([1]))
     assert AsGiven().simplified(operands) == AsGiven()
     with pytest.raises(NotImplementedError):

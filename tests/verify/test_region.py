@@ -1,4 +1,4 @@
-"""The region of a finding: mismatches made from a known predicate must be named, and noise must not."""
+"""The region of a finding: a known predicate of the mismatches is named, and noise gets no name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TENSORFLOW = "tensorflow/Dequantize@installed"
 
 
 def is_exact(found: Region, samples: Sequence[Sample]) -> bool:
-    """Whether a region holds all mismatches and no agreement."""
+    """True if a region holds all mismatches and no agreement."""
     return all(np.array_equal(holds(found, sample), sample.wrong) for sample in samples)
 
 
@@ -71,7 +71,7 @@ def test_the_end_of_int32_is_told_from_a_difference_of_2_31():
 
 
 def ranges(mode: str, recipes: Sequence[str]) -> list[Call]:
-    """TensorFlow's calls, three of each recipe."""
+    """Return TensorFlow's calls, three of each recipe."""
     contract = contracts.get(TENSORFLOW)
     return [
         build(contract, Range("uint8", mode, (61,), None, "", "C", recipe, seed))

@@ -1,4 +1,4 @@
-"""One recipe for many cells: what gives the values of most of them, by the words that hold for all."""
+"""One recipe for many cells: it gives the values of most cells and has the same words for all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def operands_of(x_dtype: str, out: str = "float32") -> Operands:
 
 
 def test_one_recipe_for_many_cells() -> None:
-    """Wrapping in int32 is plain subtraction of 8 bits; rounding to float32 shows with int32 only."""
+    """8-bit differences never wrap in int32. Rounding to float32 shows with int32 only."""
     small, wide, other = operands_of("int8"), operands_of("int32"), operands_of("int16")
     single = Stepwise(precision="float32")
     for order in (1, -1):
@@ -66,7 +66,7 @@ def test_cells_of_one_implementation_are_one_finding() -> None:
     tally = Tally()
     for x_dtype in ("int8", "int32"):
         for call in calls(x_dtype, "per_axis", 3, random.Random(3)):
-            # Of int32 the text wants a zero point of 0, so only the rounding shows.
+            # int32 must have a zero point of 0, so only the rounding shows.
             judged = judge(ONNX, call)
             truth = Stepwise(scale_cast="float16", precision="float32")
             tally.observe(judged, SUBJECT, follows(ONNX, truth)(call), True)

@@ -160,7 +160,7 @@ def test_forbidden_calls_belong_to_no_cell() -> None:
 
 
 def test_what_a_worker_saw_is_told_whatever_the_call() -> None:
-    """A note is found beside other discrepancies, even if the edition does not judge the subject."""
+    """A note is reported beside other discrepancies, even if the edition does not judge the subject."""
     for judged in (asked([1]), open_call(), forbidden_call()):
         noted = replace(numbers(3.0), notes=("input-written",))
         found = Tally().observe(judged, ONE, noted, False)
@@ -174,7 +174,7 @@ def test_what_a_worker_saw_is_told_whatever_the_call() -> None:
 
 
 def test_whether_the_last_outcome_was_wrong() -> None:
-    """Only values outside the legal set count, since a finding is made of them no sooner than at the end."""
+    """Only values outside the legal set count, since their finding is made at the end."""
     tally, judged = Tally(), asked([1, 2])
     assert not tally.last_was_wrong
     wrong = moved(judged, 1)
@@ -235,7 +235,7 @@ def test_of_the_same_call_twice_the_first_outcome_stays() -> None:
 
 
 def test_a_cell_has_the_worst_of_what_was_seen() -> None:
-    """Each word although all that is listed before it was seen too."""
+    """Each word wins over all words that are listed before it."""
     tiny, single, exact = asked([1], 0, 2.0**-149), asked([SINGLE], 1), asked([EXACT], 2)
     ladder = [
         ("agrees", (single, by(single, "float32"))),

@@ -63,7 +63,7 @@ def test_a_mixture_is_what_left_no_reading() -> None:
 
 
 def test_a_mixture_that_a_recipe_explains_is_attributed_to_it() -> None:
-    """Truncation gives now what one reading gives, now what the other gives."""
+    """Truncation gives some values of one reading and some of the other."""
     first, second, third = asked([SINGLE], 0), asked([EXACT], 1), asked([-SINGLE, -EXACT], 2)
     tally, row = tallied(*((judged, by(judged, TRUNCATED)) for judged in (first, second, third)))
     ((_, _, said, _, _),) = tally.mixtures()
@@ -83,7 +83,7 @@ def test_mixtures_are_told_only_of_those_whom_the_edition_judges_and_where_nothi
 
 
 def test_departures_from_the_first_reading_are_counted_for_each_reading_left() -> None:
-    """With the smallest call that shows it; a call on which all readings agree is none."""
+    """The smallest call that shows the departure is kept. A call on which all readings agree is none."""
     either, small, large = asked([1, 2], 0), asked([EXACT, 1], 1), asked([SINGLE, EXACT, 1], 2)
     for order in ((either, small, large), (large, either, small)):
         seen = {judged.number: by(judged, "float32") for judged in order}
@@ -117,7 +117,7 @@ def test_ambiguities_are_departures_that_another_implementation_does_not_share()
 
 
 def test_other_recipes_are_followed_where_they_are_wanted_or_something_is_wrong() -> None:
-    """Not on a path that gets few calls, and not where only faults are to be told."""
+    """Paths with few calls, and runs that report faults only, do not follow other recipes."""
     judged = asked([SINGLE, EXACT, 5])
     seldom = replace(ONE, often=False)
     for characterise, subject, outcome, is_followed in (
@@ -151,7 +151,7 @@ def test_a_fault_seen_before_has_later_calls_followed() -> None:
 
 
 def test_every_call_is_held_against_other_recipes_until_an_admitted_reading_explains_all() -> None:
-    """After so many values only one call in four is. Where values were flushed, mixed or wrong, every one."""
+    """After many values, one call in four is compared; every call after flushed, mixed or wrong values."""
 
     def held(reading: str, scale: float, *many: int, before: tuple[Observation, ...] = ()) -> tuple[str, int]:
         large = [asked(np.resize(many, HELD), 4 * number, scale) for number in range(2)]
@@ -195,7 +195,7 @@ def test_a_violation_comes_with_its_cell_and_its_smallest_call() -> None:
 
 
 def test_one_recipe_explains_the_cells_of_an_implementation() -> None:
-    """Other types decide what one type leaves open; another implementation's values do not."""
+    """Cells of other types decide what one type leaves open. Another implementation's values do not."""
     wraps = Stepwise("wrap-x").name
     tally = Tally()
     for dtype, x, zero_point in (("int8", [-100, 100, 3], 100), ("uint8", [0, 255, 3], 200)):
@@ -216,7 +216,7 @@ def test_one_recipe_explains_the_cells_of_an_implementation() -> None:
 
 
 def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_told() -> None:
-    """Nine wrong calls are more than are kept, and what explains those that are kept is zeros."""
+    """The tally keeps fewer than nine wrong calls. The recipe of the kept ones gives zeros here."""
     calls = [asked(range(1, 9), number, 0.5) for number in range(9)]
     calls[4] = asked([4], 4, 0.5)
     nothing = [(judged, numbers(*[0.0] * judged.call.values)) for judged in calls]

@@ -21,7 +21,7 @@ from xverify.verify.verdicts import NO_MEMORY, NOTES, Judged, judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
 SINGLE = 16777217
-"""Times 3 the two readings that the text admits differ on it."""
+"""Times 3, the two admitted readings differ on this number."""
 POINT = {"zero_point": tensor("int32", 5)}
 CALLS = {
     "allowed": Call(ONNX.id, {"x": tensor("int32", [1, SINGLE]), "scale": tensor("float32", 3.0)}),
@@ -47,7 +47,7 @@ TENSORS = ("right", "wrong", "another type", "another shape", "fewer")
 
 @pytest.mark.parametrize("verdict", [*CALLS])
 def test_a_call_is_judged_with_what_belongs_to_its_verdict(verdict: str) -> None:
-    """A forbidden call has no cell, one that is left open no legal set."""
+    """A forbidden call has no cell. An open call has no legal set."""
     judged = judge(ONNX, CALLS[verdict])
     assert (judged.contract, judged.call, judged.judgement.verdict) == (ONNX, CALLS[verdict], verdict)
     assert (judged.number, judged.places, judged.more, judged.codes_by_reading) == (0, None, False, {})
@@ -72,7 +72,7 @@ def test_a_legal_set_that_is_known_is_not_made_again() -> None:
 
 
 def test_a_reading_is_evaluated_once_for_all_implementations() -> None:
-    """Whatever else is asked for with it, and in whatever order; NaN made canonical."""
+    """The order of evaluations and other readings beside it do not matter. NaNs are made canonical."""
     nan = tensor("float32", float("nan"))
     judged = judge(ONNX, Call(ONNX.id, {"x": tensor("int32", [1, SINGLE]), "scale": nan}))
     assert [codes.tolist() for codes in judged.give([EXACT])] == [[0xFFFFFFFF] * 2]
@@ -92,7 +92,7 @@ SPEAKS: dict[Callable[[Judged, str, Outcome], Discrepancy | None], set[tuple[str
     verdicts.rejected: {("allowed", "rejected")},
     verdicts.shape_or_type: {("allowed", answer) for answer in ("another type", "another shape", "fewer")},
 }
-"""The pairs of a call and an outcome of which a function says something."""
+"""The pairs of a call and an outcome for which a function returns a finding."""
 
 
 @pytest.mark.parametrize("function", [*SPEAKS], ids=lambda function: function.__name__)
@@ -139,7 +139,7 @@ def _comparison(judged: Judged, outcome: str) -> verdicts.Comparison:
 
 @pytest.mark.parametrize("call", [*CALLS])
 def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
-    """Memory is lost call by call, so the call that found none left is not to blame."""
+    """Memory runs out over many calls, so the call that found none left is not the cause."""
     judged = judge(ONNX, CALLS[call])
     lost = Outcome("crash", message=f"{NO_MEMORY}: 3 GiB\nmore")
     found = verdicts.died(judged, "one", lost)
@@ -230,7 +230,7 @@ def test_wrong_values_without_a_recipe() -> None:
 
 
 def mixture(answer: Outcome, alive: tuple[str, ...], recipe: Reading | None = None) -> Discrepancy | None:
-    """The result is the same with the comparison and without it."""
+    """Return the mixture, which is the same with the comparison and without it."""
     judged = judge(ONNX, CALLS["allowed"])
     comparison = verdicts.compared(judged, answer)
     with_it, without = (verdicts.mixed(judged, "one", answer, one, alive, recipe) for one in (comparison, None))

@@ -130,7 +130,7 @@ def test_what_the_text_leaves_open(first: Outcome, second: Outcome, how: str | N
 
 
 def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_them_apart() -> None:
-    """Each gives what an admitted reading gives, or what it gives of allowed calls too."""
+    """Each answer follows an admitted reading, or a recipe that also gives its answers to allowed calls."""
     tensors = {"x": tensor("int32", [16777217, 16777219]), "scale": tensor("float32", 3.0)}
     left_open = judge(ONNX_13, Call(ONNX_13.id, tensors | {"zero_point": tensor("int32", 2)}))
     exact, single, wraps = (
@@ -153,7 +153,7 @@ def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_
 
 
 def test_open_calls_do_not_hide_a_cell() -> None:
-    """The verdict of a cell is that of its allowed calls, wherever an open call comes."""
+    """The verdict of a cell is that of its allowed calls, whenever an open call comes."""
     tensors = {"x": tensor("int32", [1, 2]), "scale": tensor("float32", 0.1), "zero_point": tensor("int32", 0)}
     allowed, left_open = judge(ONNX_13, Call(ONNX_13.id, tensors)), open_call(1)
     wrong = shifted(by(allowed, "exact"))

@@ -1,4 +1,4 @@
-"""Verdicts on values made by hand: each verdict where it is due, and none where it is not."""
+"""Verdicts on hand-made values: each verdict where it applies, and nowhere else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_violation_without_attribution() -> None:
 
 
 def test_two_mistakes_are_not_attributed_to_one() -> None:
-    """A reading must give every value of the cell; that it explains one wrong call is not enough."""
+    """A recipe must give every value of the cell. An explanation of one wrong call is not enough."""
     first, second = (asked(ONNX_21, "int8", number=n, zero_point_dtype="int8") for n in range(2))
     answers = [(first, ONE, by(first, WRAPS)), (second, ONE, shifted(by(second, "exact")))]
     for order in (answers, answers[::-1]):
@@ -58,7 +58,7 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
 
 
 def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
-    """Wrapping in large calls only is found whichever call comes first."""
+    """An implementation that wraps in large calls only is found for any order of calls."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
     assert (by(small, "exact").tensor.codes != by(small, WRAPS).tensor.codes).any()
@@ -72,7 +72,7 @@ def test_the_float32_recipe_breaks_the_precision_clause_from_23_on() -> None:
     newer = judge(ONNX_25, Call(ONNX_25.id, tensors, {"output_dtype": "float16"}))
     _, found = concluded([(newer, ONE, by(newer, "float32"))])
     assert found["violation"].key.clause == ONNX_25.id + "/multiplication-precision"
-    # The difference of one int16 has at most 16 bits, so that it is rounded to float32 is not said.
+    # An int16 difference has few bits, so the message does not say that it is rounded to float32.
     assert found["violation"].key.detail == Stepwise(precision="float32").name
     assert found["violation"].values == 586, "only what is rounded twice is wrong"
     older = asked(ONNX_21, "int32", 4000)
@@ -140,7 +140,7 @@ def test_results_of_another_type_or_shape(answer: Tensor, clause: str) -> None:
 
 
 def test_a_million_values_give_no_discrepancy() -> None:
-    """Neither the in-house kernel nor NumPy's plain expression departs from the first reading."""
+    """Both the in-house kernel and NumPy's plain expression follow the first reading."""
     contract, values = ONNX_25, 0
     for number, dtype in enumerate(("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "int4")):
         structure = Linear(dtype, "float32", "per_axis", (12, 15000), dtype, axis=0, scale_recipe="drawn", seed=number)

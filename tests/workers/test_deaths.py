@@ -1,4 +1,4 @@
-"""Each death of an implementation is a finding with the smallest call, and costs nothing else."""
+"""Each death of an implementation is a finding with the smallest call, and spoils no other result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORDS = {
     "exit": "status 0",
     "garble": "closed or garbled",
 }
-"""What each death says of itself."""
+"""Words that the report must have for each death."""
 
 
 def oracle(name: str, module: str, load: str, *arguments: str) -> Oracle:
@@ -62,7 +62,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def of(report: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The parts of a report on some implementations, without the outcomes of the others."""
+    """Return the parts of a report on some implementations, without the outcomes of the others."""
     findings = [dict(f, others=None) for f in report["findings"] if f["subject"]["name"] in names]
     cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] in names]
     calls = [w["calls"] for w in report["run"]["workers"] if w["name"] in names]
@@ -95,7 +95,7 @@ def test_other_results_are_those_of_a_run_without_the_dying(report: dict[str, An
 
 
 def test_what_dies_answers_all_else(report: dict[str, Any]) -> None:
-    """Its cells agree where it lives, and calls that are forbidden were asked of it too."""
+    """Cells agree on calls that it survives, and it was asked forbidden calls too."""
     for how in DEATHS:
         cells = [cell for cell in report["coverage"]["cells"] if cell["subject"] == how]
         assert len({cell["x_dtype"] for cell in cells if cell["status"] == "agrees"}) > 1
@@ -159,7 +159,7 @@ def test_a_renewed_process_has_made_no_call(forking: Worker) -> None:
     ],
 )
 def test_a_script_dies_in_a_child_and_says_how(tmp_path: Path, body: str, status: int, words: str) -> None:
-    """The implementation in the script is replaced by one that does what ``body`` says."""
+    """The script's implementation is replaced by one that executes ``body``."""
     x, scale = tensor("int8", [1], ["3"], ["0x03"]), tensor("float32", [], ["0.5"], ["0x3f000000"])
     witness = {"call": call(ONNX, {"x": x, "scale": scale}), "got": refused("crash", "", "killed"), "legal": []}
     text = script_for(finding("crash", "onnxruntime", ONNX, "formula", "it dies", witness))
@@ -173,7 +173,7 @@ def test_a_script_dies_in_a_child_and_says_how(tmp_path: Path, body: str, status
 
 
 def test_each_share_of_the_calls_is_in_every_form_of_the_report(report: dict[str, Any]) -> None:
-    """Calls, seconds, and how many processes it cost."""
+    """The parts are calls, seconds and processes."""
     shown = dict(summary.shares(report))
     for worker in report["run"]["workers"]:
         share = shown[worker["name"]]

@@ -1,4 +1,4 @@
-"""A function under test that answers in the test's own process, as a worker would."""
+"""A function under test in the test's own process, with the interface of a worker."""
 
 from __future__ import annotations
 

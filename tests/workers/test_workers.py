@@ -1,4 +1,4 @@
-"""A worker that dies, hangs or makes noise costs its own call and no other."""
+"""A worker that dies, hangs or prints garbage loses its own call and no other."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_every_call_of_a_batch_may_crash(start: Start) -> None:
 
 @pytest.mark.parametrize("do", ["", "slow"])
 def test_only_what_comes_after_a_death_is_spared(tmp_path: Path, do: str) -> None:
-    """It makes no difference if the answers to earlier calls were sent before the death."""
+    """The answers to earlier calls may be sent before the death or not."""
     worker = Worker(FAKE, tmp_path, likeness=lambda blob: decode_call(blob).data.shape)
     worker.start()
     try:

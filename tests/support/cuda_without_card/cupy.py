@@ -1,4 +1,4 @@
-"""In the place of CuPy, for processes whose PYTHONPATH begins here: the CUDA kernels' source, compiled for the CPU."""
+"""A stand-in for CuPy for processes whose PYTHONPATH has this folder: kernels run on the CPU."""
 
 from __future__ import annotations
 
