@@ -20,7 +20,8 @@ from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle, Path
-from xverify.report import html, markdown, summary
+from xverify.report import summary
+from xverify.report.formats import html, markdown
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
 from xverify.strategies.smaller import less_around

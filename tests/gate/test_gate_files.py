@@ -22,7 +22,7 @@ from xverify.gate import markdown
 from xverify.gate.markdown import append_markdown
 from xverify.report import check, decision, render
 from xverify.report.decision import replay_line
-from xverify.report.markdown import text as marked
+from xverify.report.formats.markdown import text as marked
 from xverify.report.schema import schema
 
 

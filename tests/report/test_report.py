@@ -20,8 +20,9 @@ from sample_report import ONNX, hostile_report, sample_report
 from xverify import cli
 from xverify.core.verdict import Verdict
 from xverify.engine import events
-from xverify.report import FORMATS, check, load, markdown, render, summary
+from xverify.report import check, format_names, load, render, summary
 from xverify.report.console import ConsoleProgress, print_summary
+from xverify.report.formats import markdown
 from xverify.report.schema import schema
 
 
@@ -117,7 +118,7 @@ def test_a_file_that_is_too_large_or_absent_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", format_names())
 @pytest.mark.parametrize(
     "change", ["as it is", "nothing found", "nothing at all", "interrupted", "half a surrogate pair"]
 )
@@ -160,7 +161,7 @@ def test_reports_that_lack_what_was_added_are_read_and_rendered() -> None:
             if name == "findings" and entry["attribution"]:
                 entry["attribution"].pop("elsewhere", None)
     check(report)
-    for name in FORMATS:
+    for name in format_names():
         render(report, name)
     page = render(report, "html")
     assert "not followed by onnxruntime" in section(page, f"{ONNX}/formula"), "taken from the findings"

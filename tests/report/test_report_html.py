@@ -49,7 +49,7 @@ def test_the_html_allows_its_own_style_and_script_only() -> None:
     policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy") or ""
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    from xverify.report.html import _csp_digest
+    from xverify.report.formats.html import _csp_digest
 
     assert _csp_digest(page.scripts[0]) in policy
 

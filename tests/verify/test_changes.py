@@ -23,9 +23,10 @@ from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.state import new_run
 from xverify.engine.sweep import PHASES, run_phase, sweep
 from xverify.oracles.protocol import Oracle
-from xverify.report import markdown, render
+from xverify.report import render
 from xverify.report.changes import histories
 from xverify.report.console import print_summary
+from xverify.report.formats import markdown
 from xverify.report.schema import check
 from xverify.report.script import script_for
 from xverify.verify.changes import Changes, steps, successions, unchanged

@@ -21,7 +21,8 @@ from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
-from xverify.report import markdown, render, summary
+from xverify.report import render, summary
+from xverify.report.formats import markdown
 from xverify.report.script import script_for
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker

@@ -144,12 +144,30 @@ def _verdicts(listed: str) -> set[str]:
     return names
 
 
+class _Format(click.ParamType):  # type: ignore[type-arg]  # which older releases of click do not take
+    """A report format. The choices are listed when they are needed, so that a command starts fast."""
+
+    name = "format"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        from xverify.report import format_names
+
+        return f"[{'|'.join(format_names())}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from xverify.report import format_names
+
+        if value not in format_names():
+            self.fail(f"{value!r} is not one of {', '.join(format_names())}.", param, ctx)
+        return value
+
+
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["html", "markdown", "json", "junit"]),
+    type=_Format(),
     default="html",
     show_default=True,
     help="Output format.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xverify.report import decision, summary
 from xverify.report.decision import SHORT_LINE, replay_line
-from xverify.report.markdown import code, row, text
+from xverify.report.formats.markdown import code, row, text
 from xverify.report.summary import Json
 
 MOST_FINDINGS = 100

@@ -1,11 +1,11 @@
 """Formats that are made from a report (the parsed report.json) and from nothing else.
 
-A format is one module of this package and one name in `FORMATS`.
+A format is one module of `xverify.report.formats`.
 """
 
 from __future__ import annotations
 
-import json
+import pkgutil
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,10 +15,7 @@ from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
 from xverify.report.schema import SCHEMA, check
 
-__all__ = ["FORMATS", "SCHEMA", "check", "issue_body", "load", "render", "write_files"]
-
-FORMATS = ("html", "markdown", "json", "junit")
-"""Formats that `render` makes."""
+__all__ = ["SCHEMA", "check", "format_names", "issue_body", "load", "render", "write_files"]
 
 
 def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
@@ -40,17 +37,22 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     return loaded
 
 
+def format_names() -> tuple[str, ...]:
+    """Return the names of the formats in alphabetical order: the modules of `xverify.report.formats`."""
+    from xverify.report import formats
+
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
+
+
 def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
-    """Return the report in one of `FORMATS`.
+    """Return the report in one of the `format_names`.
 
     Raises:
         ValueError: There is no such format.
     """
-    if format not in FORMATS:
-        raise ValueError(f"no format {format!r}; there are {', '.join(FORMATS)}")
-    if format == "json":
-        return _encodable(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    make: Callable[[Mapping[str, Any]], str] = import_module(f"xverify.report.{format}").render
+    if format not in format_names():
+        raise ValueError(f"no format {format!r}; there are {', '.join(format_names())}")
+    make: Callable[[Mapping[str, Any]], str] = import_module(f"xverify.report.formats.{format}").render
     return _encodable(make(report))
 
 

@@ -14,7 +14,7 @@ from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
 from xverify.report import summary
-from xverify.report.markdown import code, row, text
+from xverify.report.formats.markdown import code, row, text
 from xverify.report.script import environment, oracle_of, script_for
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json

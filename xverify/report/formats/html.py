@@ -175,7 +175,7 @@ def _template() -> Template:
         indistinguishable=indistinguishable,
         csp_digest=_csp_digest,
     )
-    return environment.from_string(files("xverify.report").joinpath("report.html").read_text("utf-8"))
+    return environment.from_string(files("xverify.report.formats").joinpath("report.html").read_text("utf-8"))
 
 
 def _unbroken(text: str) -> str:

@@ -1,0 +1,1 @@
+"""Report formats: each module is one, with a function ``render(report) -> str``."""
