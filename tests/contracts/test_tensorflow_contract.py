@@ -77,7 +77,7 @@ def test_ranges_are_laid_along_their_axis() -> None:
     assert INSTALLED.operands(empty).codes["max_range"].shape == (0, 1, 1)
 
 
-def test_what_the_editions_admit() -> None:
+def test_domains_of_the_editions() -> None:
     types = {"int8", "uint8", "int16", "uint16", "int32"}
     seed = SEED.domain
     assert set(seed.x_dtypes) == set(INSTALLED.domain.x_dtypes) == types

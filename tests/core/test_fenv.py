@@ -55,7 +55,7 @@ def test_it_is_available_here():
     assert fenv.available()
 
 
-def test_what_a_call_turns_on_is_off_after_it(native):
+def test_flushing_that_a_call_turns_on_is_off_after_it(native):
     with fenv.preserved():
         native.flush_subnormals()
         assert flushes()
@@ -105,7 +105,7 @@ def test_other_threads_keep_their_own(native):
     assert seen == [False]
 
 
-def test_where_there_is_no_access_nothing_happens(monkeypatch):
+def test_nothing_happens_without_access_to_the_environment(monkeypatch):
     monkeypatch.setattr(fenv, "_library", lambda: None)
     assert not fenv.available()
     with fenv.preserved(), fenv.standard():

@@ -27,7 +27,7 @@ def agree(a: Call, b: Call) -> bool:
     return a.digest() == b.digest() and types[0] == types[1]
 
 
-def test_a_line_is_what_the_documentation_shows():
+def test_a_line_has_the_documented_form():
     call = Call(
         ONNX,
         {
@@ -151,7 +151,7 @@ def test_a_large_constant_is_a_short_line():
         ("a x=int8[1]:00 " + " " * line.MOST_CHARACTERS, "more than 1048576 are refused"),
     ],
 )
-def test_what_is_damaged_is_refused_with_the_word(text, message):
+def test_the_refusal_of_a_damaged_line_names_the_word(text, message):
     with pytest.raises(ValueError, match=message):
         call_from_line(text)
 
@@ -187,6 +187,6 @@ def test_quotes_that_are_not_closed_cost_no_time():
         (Call("a", {"x": tensor("int8", 1)}, {"axis": 10**20}), "more than 20 digits"),
     ],
 )
-def test_what_no_line_can_hold_is_not_written(call, message):
+def test_a_call_that_no_line_can_hold_is_not_written(call, message):
     with pytest.raises(ValueError, match=message):
         call_to_line(call)

@@ -347,7 +347,7 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
         ]
 
 
-def test_how_operands_of_a_witness_lie_in_memory() -> None:
+def test_memory_layouts_of_a_witness() -> None:
     finding = {
         "witness": {"call": {"tensors": {"x": {"layout": "C"}, "scale": {"layout": "strided"}}}},
         "shrunk": "minimal",

@@ -70,7 +70,7 @@ OUTSIDE = {"one ULP": one_more, "swapped": swapped, "constant": constant, "noise
 
 @pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE.keys())
 @pytest.mark.parametrize("granularity", ["per_axis", "blocked"])
-def test_what_no_recipe_gives_is_unexplained(change, granularity: str) -> None:
+def test_a_fault_that_no_recipe_gives_is_unexplained(change, granularity: str) -> None:
     asked = asked_in(changed(follows(ONNX, EXACT), change), granularity=granularity)
     said, row = asked.violation(), asked.row
     assert said is not None
@@ -198,7 +198,7 @@ def test_a_recipe_that_a_right_call_refutes_makes_room_for_the_search_of_all() -
     assert asked.row.evidence.others == ()
 
 
-def test_what_is_known_does_not_depend_on_how_the_calls_are_cut() -> None:
+def test_evidence_does_not_depend_on_the_size_of_calls() -> None:
     """The same values come in one call of many or in many calls of few."""
     rng = np.random.default_rng(3)
     x, truth = rng.integers(-128, 128, 600), Stepwise("wrap-x", scale_cast="bfloat16")

@@ -145,7 +145,7 @@ def test_everywhere_and_nothing():
     assert region([*everywhere, sample_of(empty, lambda call, y: True)]) == found
 
 
-def test_of_large_calls_the_values_that_were_left_out_count_too():
+def test_values_of_large_calls_outside_the_sample_count_too():
     contract = contracts.get(ONNX)
     calls = [
         build(contract, Linear("uint8", "float32", "per_tensor", (2, 33000), "uint8", seed=seed)) for seed in range(3)
@@ -199,7 +199,7 @@ def test_the_second_bound_is_placed_among_the_values_of_which_the_first_term_hol
     assert region(samples).words == "float16 output, |x - zero point| >= 64"
 
 
-def test_a_call_that_mismatches_for_no_known_reason_is_not_told_by_its_shape():
+def test_one_mismatching_call_gives_no_region_by_shape():
     named = 0
     for odd in range(15):
         calls = per_tensor(15, zero_point_recipe="zero")
@@ -285,7 +285,7 @@ def test_the_simplest_number_between_two(low, high, near, number):
     assert simplest(low, high, near) == number
 
 
-def test_of_whole_numbers_the_lower_end_does_not_count():
+def test_the_lower_end_is_excluded_between_whole_numbers():
     assert simplest(8.0, 9.0, 9.0) == 8.0
     assert simplest(8.0, 9.0, 9.0, whole=True) == 9.0
     assert simplest(0.0, 3.0, 0.0, whole=True) == 2.0

@@ -92,7 +92,7 @@ def test_mixed_values_are_legal_and_follow_nothing() -> None:
     assert [*found] == ["mixed"], "also within one call"
 
 
-def test_mixed_is_not_said_of_what_is_wrong() -> None:
+def test_a_wrong_cell_is_a_violation_and_not_mixed() -> None:
     first, second = (asked(ONNX_21, "int32", 500, number=n) for n in range(2))
     answers = [(first, ONE, by(first, "float32")), (second, ONE, shifted(by(second, "exact"), steps=9))]
     for order in (answers, answers[::-1]):
