@@ -210,7 +210,7 @@ def test_microsoft_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -
     assert clause in contract.clauses
 
 
-def test_onnxruntime_carries_the_text_that_it_is_judged_by(monkeypatch) -> None:
+def test_a_schema_of_onnxruntime_that_differs_is_a_finding_on_the_text(monkeypatch) -> None:
     """Another sentence, or another type, in onnxruntime's own schema would be a finding on the text."""
     from xverify.contracts import documents, onnx
 

@@ -145,7 +145,7 @@ def test_clauses_are_the_sentences_of_the_docstring(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_docstring_that_says_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clauses_of_a_shorter_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = "Args:\n  dtype: The type. Currently this supports float of all kinds. It only supports that.\n"
     monkeypatch.setattr(tensorflow, "tensorflow_docstring", lambda python="": bare)
     contract = tensorflow.installed_contract()

@@ -48,7 +48,7 @@ def test_a_line_has_the_documented_form():
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_every_call_of_an_edition_comes_back(data):
+def test_every_call_of_an_edition_survives_a_round_trip(data):
     contract = contracts.get(data.draw(st.sampled_from(EDITIONS)))
     call = data.draw(st.one_of(calls(contract), invalid_calls(contract)))
     text = call_to_line(call)
@@ -59,7 +59,7 @@ def test_every_call_of_an_edition_comes_back(data):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", BITS)
-def test_every_type_and_layout_comes_back(dtype, layout):
+def test_every_type_and_layout_survives_a_round_trip(dtype, layout):
     rng = np.random.default_rng(0)
     top = (1 << BITS[dtype]) - 1
     for shape in ((), (1,), (0, 3), (7,), (2, 3, 5)):
@@ -84,7 +84,7 @@ def test_every_type_and_layout_comes_back(dtype, layout):
     ),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
 )
-def test_any_attribute_and_any_edition_comes_back(attributes, edition):
+def test_any_attribute_and_edition_survives_a_round_trip(attributes, edition):
     call = Call(edition, {"x": tensor("int8", 1)}, attributes)
     text = call_to_line(call)
     assert "\n" not in text

@@ -43,7 +43,7 @@ def test_every_form_of_a_call_carries_it(tmp_path):
     assert call_from_line(call_to_line(AROUND)).digest() == AROUND.digest()
 
 
-def test_a_lone_call_is_written_as_before(tmp_path):
+def test_a_lone_call_is_written_without_surroundings(tmp_path):
     assert b"around" not in encode_call(LONE)
     assert "around" not in call_to_json(LONE)
     assert call_from_json(call_to_json(LONE), tmp_path).around == decode_call(encode_call(LONE)).around == ()
@@ -92,7 +92,7 @@ def test_the_graph_undoes_its_moves(word, shape):
             assert graph.back(Tensor("uint8", np.array(result, order="C"))).same_bits(call.data)
 
 
-def test_each_word_stands_for_its_operator():
+def test_each_word_gives_its_operator():
     met = {
         word: {
             node.operator
@@ -112,7 +112,7 @@ def test_each_word_stands_for_its_operator():
     assert [node.operator for node in flattened.nodes] == ["Flatten", "DequantizeLinear"]
 
 
-def test_operands_and_constants_are_told_apart():
+def test_operands_and_constants_are_distinguished():
     call = replace(LONE, around=("scale<reshape:0", "constant:scale", "x<concat:0"))
     graph = surround(call)
     assert set(graph.constants) == {"scale_1"}
@@ -121,7 +121,7 @@ def test_operands_and_constants_are_told_apart():
     assert [given.codes.tolist() for given in graph.inputs.values()] == [[[1, 2]], [[3, 4]]]
 
 
-def test_a_result_of_another_shape_is_shown_as_it_is():
+def test_a_result_of_another_shape_is_returned_unchanged():
     graph = surround(numbered((2, 3), ("y>transpose:0",)))
     assert graph.shape == (3, 2)
     wrong = Tensor("float32", np.zeros((2, 3), np.uint32))

@@ -146,9 +146,7 @@ def test_the_message_for_an_unreachable_index(monkeypatch: pytest.MonkeyPatch) -
 # -- the cache ----------------------------------------------------------------------------------------
 
 
-def test_an_environment_is_made_once_and_again_when_something_is_wanted_beside(
-    quick: list[str], said: list[str]
-) -> None:
+def test_an_environment_is_made_once_and_extended_for_more_packages(quick: list[str], said: list[str]) -> None:
     first = environment("Fake_Framework", "2.0", said.append)
     assert environment("fake-framework", "2.0", said.append) == replace(first, distribution="Fake_Framework")
     assert quick == [f"create with {ME.version}", "Fake_Framework==2.0 numpy ml_dtypes"]

@@ -73,7 +73,7 @@ def test_the_parts_of_a_name(text: str, parts: Name) -> None:
         ("a==1.0==2.0", "is not a version"),
     ],
 )
-def test_a_name_that_is_none(text: str, complaint: str) -> None:
+def test_the_message_for_an_unknown_name(text: str, complaint: str) -> None:
     with pytest.raises(UsageError) as caught:
         select.oracle_named(text)
     assert complaint in str(caught.value)
@@ -95,7 +95,7 @@ def test_an_option_makes_another_implementation(monkeypatch: pytest.MonkeyPatch)
         select.oracle_named("here:fast")
 
 
-def test_a_version_is_that_of_an_environment_unless_it_is_installed() -> None:
+def test_a_version_runs_in_an_environment_unless_it_is_installed() -> None:
     mine = installed_version(HERE)
     assert mine is not None
     assert select.oracle_named(f"here=={mine}") == HERE

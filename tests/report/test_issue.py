@@ -171,7 +171,7 @@ def test_every_finding_of_the_sample_and_of_a_hostile_one_has_a_body() -> None:
             assert "![" not in outside
 
 
-def test_nothing_ends_a_code_block_that_it_is_in() -> None:
+def test_text_does_not_end_its_code_block() -> None:
     hostile = "text\n```\n`````\n<script>"
     opening, *inside, closing, blank = "\n".join(fence(hostile, "text")).split("\n")
     assert (opening, closing, blank) == ("``````text", "``````", "")

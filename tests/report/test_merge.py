@@ -145,7 +145,7 @@ def test_the_recipe_is_the_one_that_both_runs_admit():
     assert cell["remaining"]["others"] == []
 
 
-def test_runs_that_disagree_make_a_cell_mixed_and_it_says_so():
+def test_runs_that_disagree_make_a_cell_mixed():
     one, two = another(1), another(2)
     telling(one, "one", ["three"])
     telling(two, "two", [])

@@ -181,7 +181,7 @@ def test_the_console_fits_80_columns() -> None:
         assert part in text, part
 
 
-def test_the_console_gives_a_finding_a_line_where_nobody_watches() -> None:
+def test_a_redirected_console_has_one_line_for_each_finding() -> None:
     lines = printed(sample_report()).splitlines()
     for finding in sample_report()["findings"]:
         (line,) = [line for line in lines if finding["id"] in line]
@@ -270,7 +270,7 @@ def test_markdown_lists_clauses_recipes_and_regions() -> None:
     [("- item", "\\- item"), ("1. item", "1\\. item"), ("# head", "\\# head"), ("---", "\\---"), ("-2.5", "-2.5"),
      ("a @person", "a @<!-- -->person"), ("see #12", "see \\#<!-- -->12"), ("+ item", "\\+ item"), ("1.5", "1.5")],
 )  # fmt: skip
-def test_markdown_text_begins_no_list_and_notifies_nobody(line: str, shown: str) -> None:
+def test_markdown_text_starts_no_list_and_mentions_no_user(line: str, shown: str) -> None:
     assert markdown.text(line) == shown
 
 

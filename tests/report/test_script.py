@@ -102,7 +102,7 @@ def test_a_script_checks_the_fact_of_its_verdict(verdict: str, tmp_path: Path) -
     assert status == expected, text
 
 
-def test_a_process_that_dies_and_one_that_does_not_answer_are_seen(tmp_path: Path) -> None:
+def test_a_script_detects_a_crash_and_a_hang(tmp_path: Path) -> None:
     """Loading the framework aborts or sleeps."""
     text = script_for(scaled("onnxruntime", "2.0", verdict="crash"))
     head, tail = text.split("    import onnxruntime as ort\n", 1)

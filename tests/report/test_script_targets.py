@@ -98,13 +98,13 @@ def test_a_module_and_an_attribute(tmp_path: Path) -> None:
         ("y = 1", "kernels.py has no 'dequantize'"),
     ],
 )
-def test_a_kernel_that_cannot_be_had_is_no_verdict(source: str, words: str, tmp_path: Path) -> None:
+def test_a_kernel_that_cannot_be_loaded_exits_3(source: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(source)
     status, text = run(tmp_path, doubled("kernels.py:dequantize"))
     assert (status, "kernels.py:dequantize cannot be loaded" in text, words in text) == (3, True, True), text
 
 
-def test_it_is_called_by_its_signature(tmp_path: Path) -> None:
+def test_a_kernel_is_called_by_its_signature(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(
         kernel(f"if axis != 0 or out_dtype != np.float16: {RIGHT}\nraise ValueError('seen')")
     )
@@ -128,7 +128,7 @@ def test_acceptance_and_refusal(verdict: str, kind: str, tmp_path: Path) -> None
     assert run(tmp_path, one)[0] == int(kind == "tensor")
 
 
-def test_a_kernel_that_ends_the_process_is_still_found_in_the_child(tmp_path: Path) -> None:
+def test_the_child_process_finds_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     path = tmp_path / "there" / "kernels.py"
     one = doubled("kernels.py:dequantize", "crash")

@@ -152,7 +152,7 @@ def test_versions_stand_in_the_order_of_their_numbers():
     ]
 
 
-def test_a_version_that_does_not_run_is_no_neighbour_and_a_missing_answer_is_no_change():
+def test_versions_that_do_not_run_and_missing_answers_give_no_change():
     first, second, third = (subject(f"a=={n}", n) for n in "123")
     runs = {first, second, third}
     seen = Changes(runs, lambda one, judged: one in runs, lambda one, judged: True)
@@ -215,7 +215,7 @@ def test_every_format_shows_the_version_of_each_change(history):
     assert "broken" in shown
 
 
-def test_a_change_is_asked_of_both_versions_again(history, tmp_path):
+def test_replay_of_a_change_calls_both_versions(history, tmp_path):
     directory, report = history
     entry = next(f for f in report["findings"] if f.get("change", {}).get("kind") == "broken")
     finding = finding_from_report(json.loads(json.dumps(entry)), directory)

@@ -141,7 +141,7 @@ def test_cases_and_values_add_up_and_cells_and_paths_are_collected() -> None:
     ("distances", "largest"),
     [((0, 0), 0), ((0, 3), 3), ((3, 1), 3), ((1, 1), 1), ((2, -1), -1), ((-1, 2), -1), ((0, -1, 5), -1), ((-1,), -1)],
 )
-def test_the_largest_distance_is_kept_and_one_that_is_no_number_is_larger_than_all(
+def test_the_largest_distance_is_kept_and_an_undefined_one_counts_as_largest(
     distances: tuple[int, ...], largest: int
 ) -> None:
     assert folded(share(PLAIN, 0, 1, max_ulp=distance) for distance in distances).max_ulp == largest

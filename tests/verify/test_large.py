@@ -41,7 +41,7 @@ LARGE: list[tuple[Contract, Structure]] = [
 
 
 @pytest.mark.parametrize(("contract", "structure"), LARGE, ids=lambda given: getattr(given, "granularity", ""))
-def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Structure) -> None:
+def test_a_table_gives_the_legal_set_of_every_value(contract: Contract, structure: Structure) -> None:
     call = build(contract, structure)
     operands, found = contract.operands(call), legal_set(contract, call)
     table = by_code(on_grid(operands))

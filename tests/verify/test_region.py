@@ -55,7 +55,7 @@ def test_a_known_predicate_is_named(words, calls, predicate):
     assert (backwards.words, backwards.name) == (found.words, found.name)
 
 
-def test_the_end_of_int32_is_told_from_a_difference_of_2_31():
+def test_the_limit_of_int32_differs_from_a_difference_of_2_31():
     x = np.array([-(2**31), -(2**31) + 1, *range(-20, 20), 2**31 - 1] * 8, np.int64)
     zero_point = [0, 1, -1, 5, -(2**31), 2**31 - 1]
     calls = [
@@ -130,7 +130,7 @@ def test_few_values_prove_nothing():
     assert region(two).words == NOWHERE_SIMPLE
 
 
-def test_everywhere_and_nothing():
+def test_regions_of_all_values_and_of_none():
     calls = per_tensor(3)
     everywhere = [sample_of(call, lambda call, y: True) for call in calls]
     found = region(everywhere)
@@ -241,7 +241,7 @@ def test_a_region_that_is_named_holds_all_mismatches_and_no_agreement(places, na
         assert found.inside == found.wrong
 
 
-def test_it_is_quick():
+def test_large_samples_take_little_time():
     shape = (8, 512)
     contract = contracts.get(ONNX)
     rng = np.random.default_rng(0)

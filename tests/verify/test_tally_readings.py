@@ -215,7 +215,7 @@ def test_one_recipe_explains_the_cells_of_an_implementation() -> None:
         assert (row.explained.recipe.name if row.explained.recipe else None) == (reading if subject == ONE else None)
 
 
-def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_told() -> None:
+def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_reported() -> None:
     """The tally keeps fewer than nine wrong calls. The recipe of the kept ones gives zeros here."""
     calls = [asked(range(1, 9), number, 0.5) for number in range(9)]
     calls[4] = asked([4], 4, 0.5)

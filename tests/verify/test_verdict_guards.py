@@ -140,7 +140,7 @@ def _comparison(judged: Judged, outcome: str) -> verdicts.Comparison:
 
 
 @pytest.mark.parametrize("call", [*CALLS])
-def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
+def test_processes_without_memory_left_share_one_finding(call: str) -> None:
     """Memory runs out over many calls, so the call that found none left is not the cause."""
     judged = judge(ONNX, CALLS[call])
     lost = Outcome("crash", message=f"{NO_MEMORY}: 3 GiB\nmore")
@@ -153,7 +153,7 @@ def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
     assert other.key != found.key
 
 
-def test_a_death_on_nothing_is_another_than_one_on_values() -> None:
+def test_deaths_on_empty_tensors_and_on_values_are_separate_findings() -> None:
     empty = judge(ONNX, Call(ONNX.id, {"x": tensor("int8", []), "scale": tensor("float32", 3.0)}))
     full = judge(ONNX, CALLS["allowed"])
     keys = {
@@ -166,7 +166,7 @@ def test_a_death_on_nothing_is_another_than_one_on_values() -> None:
     assert silent.summary.endswith("no message")
 
 
-def test_every_note_is_told_and_one_that_is_not_known_is_of_memory() -> None:
+def test_every_note_is_reported_and_an_unknown_note_counts_as_memory() -> None:
     judged = judge(ONNX, CALLS["allowed"])
     found = verdicts.noted(judged, "one", replace(OUTCOMES["right"], notes=(*NOTES, "never-heard-of")))
     assert [(one.key.verdict, one.key.detail) for one in found] == [
@@ -278,7 +278,7 @@ def test_a_recipe_of_a_mixture_must_give_this_call_too() -> None:
 
 
 @pytest.mark.parametrize("death", ["crash", "hang"])
-def test_a_death_is_no_second_answer(death: str) -> None:
+def test_a_death_and_an_answer_are_not_nondeterministic(death: str) -> None:
     judged = judge(ONNX, CALLS["allowed"])
     for pair in ((OUTCOMES["right"], OUTCOMES[death]), (OUTCOMES[death], OUTCOMES["right"])):
         assert verdicts.nondeterministic(judged, "one", *pair) is None

@@ -57,7 +57,7 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
         assert found["violation"].attribution is None
 
 
-def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
+def test_a_reading_that_right_calls_contradict_is_not_attributed() -> None:
     """An implementation that wraps in large calls only is found for any order of calls."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
