@@ -1,10 +1,10 @@
-"""Measure the comparison: values per second and core of the legal set and of the comparison, without attribution.
+"""Measure the comparison: values per second and core, of the legal set and of the comparison.
 
-Calls are of ONNX's newest edition with 8-bit x and float32 output, of every size in ``--sizes``, per tensor, per axis and
-blocked. `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare` judge each call as a sweep does; the compared
-output is right. The process stays on one core. Figures are medians of interleaved rounds. A round judges a small call over and
-over for 20 ms, as a sweep judges calls of one size in sequence; a larger call once. ``--profile`` lists the functions in which
-the largest call spends its time.
+Attribution is not measured. Calls are of ONNX's newest edition with 8-bit x and float32 output, of every size in
+``--sizes``, per tensor, per axis and blocked. `xverify.verify.legal.legal_set` and `xverify.verify.compare.compare` judge
+each call as a sweep does. The compared output is right. The process stays on one core. Figures are medians of interleaved
+rounds. A round judges a small call repeatedly for 20 ms, as a sweep judges calls of one size in sequence. It judges a
+larger call once. ``--profile`` lists the functions in which the largest call spends its time.
 
     python benchmarks/comparison.py
     python benchmarks/comparison.py --sizes 1Mi --profile

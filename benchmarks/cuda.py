@@ -126,9 +126,9 @@ def seconds(cupy: Any, work: Work, calls: int, before: Work = lambda: None) -> f
 
 
 def busy(cupy: Any, work: Work, calls: int) -> Work:
-    """A function that keeps the card busy for twice as long as this process takes to queue that many calls.
+    """A function that keeps the card busy while this process queues ``calls`` calls.
 
-    Without it, the time of small tensors would be that of the process.
+    It takes twice as long as the queueing. Without it, the measured time of small tensors would be that of the process.
     """
     source, target = cupy.empty(BUSY_BYTES, "uint8"), cupy.empty(BUSY_BYTES, "uint8")
     copy_seconds = seconds(cupy, lambda: cupy.copyto(target, source), 4)
@@ -145,7 +145,7 @@ def busy(cupy: Any, work: Work, calls: int) -> Work:
 
 
 def measure(cupy: Any, case: Case, mode: str, seed: int, rounds: int, calls: int) -> dict[str, Any]:
-    """A case's figures: bytes a second of the kernel and of the copy, and the kernel's per cent of the copy's."""
+    """Measure a case: bytes per second of the kernel and of the copy, and their ratio in per cent."""
     kernel, copy, is_right = prepared(cupy, case, mode, seed)
     seconds(cupy, copy, 2)
     before = busy(cupy, kernel, calls)

@@ -1,13 +1,13 @@
-"""Compare the verification throughput of a sweep with that of a plain test harness, both on ONNX Runtime.
+"""Compare the throughput of a sweep with that of a plain test harness, both on ONNX Runtime.
 
-The plain harness is written without a thought of speed. Hypothesis draws types, a shape, a granularity and the arrays
-(`hypothesis.extra.numpy`). It builds a model, makes and runs a session, and compares the result with the formula in NumPy
-within a relative tolerance. The sweep is ``xverify sweep --contract 'ai.onnx/*' --oracle onnxruntime``: it compares bit for
-bit with every reading of the text, attributes discrepancies, and shrinks them.
+The plain harness is not optimized. Hypothesis draws types, a shape, a granularity and the arrays
+(`hypothesis.extra.numpy`). The harness builds a model, makes and runs a session, and compares the result with the formula
+in NumPy within a relative tolerance. The sweep is ``xverify sweep --contract 'ai.onnx/*' --oracle onnxruntime``. It
+compares bit for bit with every reading of the text, attributes discrepancies, and shrinks them.
 
-Both get the same time, in turns (``--rounds``); the figures are medians over the turns. *Values* are elements of outputs that
-were compared. *Calls* are runs of the operator whose output was judged, in the sweep those of ONNX Runtime alone. The time of
-the sweep includes start, exploration, attribution, shrinking and report.
+Both get the same time, in turns (``--rounds``). The figures are medians over the turns. *Values* are elements of outputs
+that were compared. *Calls* are runs of the operator whose output was judged, in the sweep those of ONNX Runtime alone. The
+time of the sweep includes start, exploration, attribution, shrinking and report.
 
     python benchmarks/harness.py --seconds 30 --rounds 3
 """

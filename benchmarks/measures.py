@@ -141,7 +141,10 @@ def _faster_with_other_bits(listed: list[dict[str, Any]], fastest: dict[str, Any
 
 
 def _by_medians(line: dict[str, Any], by_rounds: str, by_medians: str) -> str:
-    """The ratio of medians, if it differs from the median ratio: the machine's speed changed between rounds."""
+    """The ratio of medians, if it differs from the median ratio.
+
+    They differ where the machine's speed changed between rounds.
+    """
     other = line.get(by_medians)
     return f"; by the medians {other:.2f}" if is_unsteady(line.get(by_rounds), other) else ""
 

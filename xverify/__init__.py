@@ -1,6 +1,6 @@
-"""xverify: what every implementation of dequantization computes, bit for bit.
+"""Bit-for-bit verification of every implementation of dequantization.
 
-The public functions are imported when they are first asked for, so that `import xverify` costs nothing.
+The public functions are imported on first use, so that `import xverify` costs nothing.
 """
 
 from __future__ import annotations

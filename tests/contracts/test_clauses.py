@@ -99,7 +99,7 @@ def test_seed_sentences_are_quoted_from_the_seeds(identity: str, pattern: str) -
     assert quoted_but_absent(contracts.get(identity), document) == []
 
 
-def test_what_an_edition_has_no_sentence_of_its_own_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clauses_from_attributes_and_from_quantizelinear(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attributes are listed. The shape of blocked scales comes from QuantizeLinear if there is one."""
     assert contracts.get(ONNX + "10").clauses[f"{ONNX}10/attributes"].text == "Attributes: none"
     assert contracts.get(ONNX + "13").clauses[f"{ONNX}13/attributes"].text == "Attributes: axis"
@@ -155,7 +155,7 @@ def test_the_seed_examples_are_the_pages() -> None:
         assert dtype.replace("_", "").replace("e4m3", "E4M3").upper() in section.upper(), name
 
 
-def test_the_bound_that_is_not_what_its_prose_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_that_contradicts_its_prose(monkeypatch: pytest.MonkeyPatch) -> None:
     (check,) = contracts.get(TF + "seed").text_checks()
     assert check.clause == TF + "seed/formula-scaled"
     assert "-64" in check.summary
@@ -210,7 +210,7 @@ def test_microsoft_types_come_from_the_schema(monkeypatch: pytest.MonkeyPatch) -
     assert clause in contract.clauses
 
 
-def test_onnxruntime_carries_the_text_that_it_is_judged_by(monkeypatch) -> None:
+def test_a_schema_of_onnxruntime_that_differs_is_a_finding_on_the_text(monkeypatch) -> None:
     """Another sentence, or another type, in onnxruntime's own schema would be a finding on the text."""
     from xverify.contracts import documents, onnx
 

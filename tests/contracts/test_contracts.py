@@ -266,13 +266,13 @@ def test_granularities_of_an_edition(identity: str, granularities: tuple[str, ..
         ("x=int8[2,3] scale=float32[]", False),
     ],
 )
-def test_a_zero_point_that_must_be_zero_is_none(text: str, has_one: bool) -> None:
+def test_operands_omit_a_zero_point_that_must_be_zero(text: str, has_one: bool) -> None:
     operands = contracts.get(ONNX + "25").operands(call_of(ONNX + "25", text))
     assert ("zero_point" in operands.codes, "zero_point" in operands.dtypes) == (has_one, has_one)
     assert {"x", "scale"} <= set(operands.codes)
 
 
-def test_a_cell_names_each_type_in_its_place() -> None:
+def test_a_cell_names_each_type() -> None:
     call = call_of(ONNX + "25", "x=int4[2,3] scale=float16[3] zp=int4[3] output_dtype=bfloat16")
     assert contracts.get(ONNX + "25").cell(call) == Cell(
         ONNX + "25", "int4", "float16", "int4", "bfloat16", "per_axis", ""

@@ -66,7 +66,7 @@ def test_the_plain_path_is_the_witness_though_larger() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("other", [0, 5])
-def test_a_distance_that_is_no_number_stays_so(first: bool, other: int) -> None:
+def test_an_undefined_distance_stays_undefined(first: bool, other: int) -> None:
     findings = Findings()
     share, subject, call, cell, number = entries()[0]
     for distance in (-1, other)[:: 1 if first else -1]:

@@ -80,7 +80,7 @@ def test_cells_name_each_type_in_its_place() -> None:
             edition.operands(replace(per_axis, attributes={}))
 
 
-def test_what_the_editions_admit() -> None:
+def test_domains_of_the_editions() -> None:
     both = ("float32", "float16")
     assert SEED.domain == Domain(
         "linear", ("int8", "uint8"), both, both, ("per_tensor", "per_axis"), None, True, ("axis",), None
@@ -96,7 +96,7 @@ def test_what_the_editions_admit() -> None:
     assert list(domain.attributes) == sorted(domain.attributes)
 
 
-def test_of_what_no_sentence_speaks() -> None:
+def test_silent_clauses_and_names_of_documents() -> None:
     def silent(edition: Any) -> set[str]:
         return {name.rpartition("/")[2] for name, clause in edition.clauses.items() if not clause.text}
 

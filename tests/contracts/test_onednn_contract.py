@@ -77,7 +77,7 @@ def test_a_library_is_judged_by_the_guide_of_its_release() -> None:
         (DYNAMIC, (3, 7), (3, 13), "oneDNN developer guide 3.7 to 3.13, DynamicDequantize"),
     ],
 )
-def test_which_releases_an_edition_judges(
+def test_releases_that_an_edition_judges(
     identity: str, first: tuple[int, int], last: tuple[int, int], name: str
 ) -> None:
     """An edition judges the releases whose guide has its sentences, and no unknown release."""
@@ -100,7 +100,7 @@ def test_cells_name_each_type_in_its_place() -> None:
     assert CONTRACT.cell(static) == Cell(STATIC, "uint8", "float32", "int32", "float32", "per_axis", "")
 
 
-def test_by_which_formula_an_edition_computes() -> None:
+def test_the_formula_of_an_edition() -> None:
     """The guides write out the formula for channels. The seed documents have one formula for both."""
     seeds = tuple(f"onednn/DynamicDequantize-1@{edition}" for edition in ("multiply", "divide"))
     for identity in (*GUIDES, *seeds):
@@ -115,7 +115,7 @@ def test_by_which_formula_an_edition_computes() -> None:
         assert {f"{identity}/formula", of_channels} <= edition.clauses.keys()
 
 
-def test_of_what_no_sentence_speaks_and_what_the_documents_are_called() -> None:
+def test_silent_clauses_and_titles_of_documents() -> None:
     silent = {"output-shape", "axis-per-tensor", "int32-overflow", "subnormal"}
     spelled, newest = silent | {"qtype-spelling"}, silent | {"qtype-spelling", "scales-rank", "qtype-per-group"}
     for identity, names, title in (
@@ -319,7 +319,7 @@ def kernel(call: Call) -> Any:
 
 
 @pytest.mark.parametrize("identity", GUIDES)
-def test_the_kernel_gives_what_the_contract_reads(identity: str) -> None:
+def test_the_kernel_equals_the_first_reading(identity: str) -> None:
     contract = contracts.get(identity)
     calls = [*list(walk(contract))[::2], *list(layout_calls(contract))[::5]]
     for call in calls:
@@ -354,7 +354,7 @@ def test_the_kernel_in_fractions(x_dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("identity", "text", "expected"), [row for row in EVERY if row[2].startswith("forbidden")])
-def test_the_kernel_refuses_what_is_forbidden(identity: str, text: str, expected: str) -> None:
+def test_the_kernel_refuses_forbidden_calls(identity: str, text: str, expected: str) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^{re.escape(identity)}/{expected.partition(' ')[2]}: "):
         kernel(call_of(identity, text))
 

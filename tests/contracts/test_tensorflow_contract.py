@@ -77,7 +77,7 @@ def test_ranges_are_laid_along_their_axis() -> None:
     assert INSTALLED.operands(empty).codes["max_range"].shape == (0, 1, 1)
 
 
-def test_what_the_editions_admit() -> None:
+def test_domains_of_the_editions() -> None:
     types = {"int8", "uint8", "int16", "uint16", "int32"}
     seed = SEED.domain
     assert set(seed.x_dtypes) == set(INSTALLED.domain.x_dtypes) == types
@@ -145,7 +145,7 @@ def test_clauses_are_the_sentences_of_the_docstring(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_a_docstring_that_says_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clauses_of_a_shorter_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = "Args:\n  dtype: The type. Currently this supports float of all kinds. It only supports that.\n"
     monkeypatch.setattr(tensorflow, "tensorflow_docstring", lambda python="": bare)
     contract = tensorflow.installed_contract()

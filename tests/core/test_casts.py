@@ -96,7 +96,7 @@ def test_casts_by_hand(dtype: str, number: float, truncated: int, saturated: int
 
 
 @pytest.mark.parametrize("dtype", OUTPUTS)
-def test_what_is_cast_warns_of_nothing(dtype: str) -> None:
+def test_casts_give_no_warning(dtype: str) -> None:
     """No cast warns, since a caller may have made NumPy raise. That holds for signalling NaN too."""
     signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
     numbers = np.array([1e300, -1e-300, 65519.0, math.inf, math.nan])
@@ -111,7 +111,7 @@ def test_what_is_cast_warns_of_nothing(dtype: str) -> None:
         assert np.isnan(rounding.quotient_to_odd(np.array([0.0]), 0, np.array([0.0]))).all()
 
 
-def test_to_another_type_there_is_no_cast() -> None:
+def test_a_cast_to_an_integer_type_is_refused() -> None:
     with pytest.raises(ValueError, match="no cast to int8"):
         rounding.cast(np.zeros(1), "int8")
 

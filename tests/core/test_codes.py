@@ -70,7 +70,7 @@ def test_landmarks_of_small_floats(dtype: str, known: dict[int, float]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in BITS if dtype not in ("int64", "uint64", "uint32")])
-def test_values_are_float64_whatever_they_are_of(dtype: str) -> None:
+def test_values_of_every_type_are_float64(dtype: str) -> None:
     """float64 holds the products of all types. float32 would round them a second time."""
     assert dtypes.values(dtype, np.zeros(2, code_dtype(dtype))).dtype == np.float64
 
@@ -82,7 +82,7 @@ def test_ranges_of_integers(dtype: str) -> None:
     assert dtypes.integer_range(dtype) == ((0, 2**bits_of - 1) if dtype.startswith("u") else signed)
 
 
-def test_where_the_normal_numbers_begin() -> None:
+def test_smallest_normal_numbers() -> None:
     begins = {dtype: (2.0 ** dtypes.MIN_EXPONENT[dtype], 1 << dtypes.MANTISSA_BITS[dtype]) for dtype in dtypes.FLOATS}
     assert begins == {"float32": (2.0**-126, 0x800000), "float16": (2.0**-14, 0x400), "bfloat16": (2.0**-126, 0x80)}
 
@@ -214,7 +214,7 @@ def test_classes_of_float32(code: int, nan: bool, subnormal: bool) -> None:
     assert bits.kinds(codes, "float32") == (nan, subnormal)
 
 
-def test_one_code_among_many_says_of_which_kinds_there_are() -> None:
+def test_kinds_finds_one_code_among_many() -> None:
     """One such code counts anywhere, beside larger and smaller codes. The codes do not change."""
     usual = np.array([0x7F800000, 0, 0x3F800000, 0x80000000, 0x00800000, 0xFF800000], np.uint32)
     assert bits.kinds(usual, "float32") == (False, False)

@@ -51,18 +51,18 @@ def flushing(native):
     assert native.control() == control
 
 
-def test_it_is_available_here():
+def test_the_environment_is_available_on_this_machine():
     assert fenv.available()
 
 
-def test_what_a_call_turns_on_is_off_after_it(native):
+def test_flushing_that_a_call_turns_on_is_off_after_it(native):
     with fenv.preserved():
         native.flush_subnormals()
         assert flushes()
     assert not flushes()
 
 
-def test_it_is_off_after_an_exception_too(native):
+def test_flushing_is_off_after_an_exception(native):
     def kernel():
         native.flush_subnormals()
         raise ValueError
@@ -72,7 +72,7 @@ def test_it_is_off_after_an_exception_too(native):
     assert not flushes()
 
 
-def test_the_standard_environment_keeps_subnormals_and_gives_way_to_that_of_before(flushing):
+def test_the_standard_environment_keeps_subnormals_and_is_restored(flushing):
     with fenv.standard():
         assert not flushes()
     assert flushes()
@@ -105,7 +105,7 @@ def test_other_threads_keep_their_own(native):
     assert seen == [False]
 
 
-def test_where_there_is_no_access_nothing_happens(monkeypatch):
+def test_nothing_happens_without_access_to_the_environment(monkeypatch):
     monkeypatch.setattr(fenv, "_library", lambda: None)
     assert not fenv.available()
     with fenv.preserved(), fenv.standard():

@@ -27,7 +27,7 @@ def agree(a: Call, b: Call) -> bool:
     return a.digest() == b.digest() and types[0] == types[1]
 
 
-def test_a_line_is_what_the_documentation_shows():
+def test_a_line_has_the_documented_form():
     call = Call(
         ONNX,
         {
@@ -48,7 +48,7 @@ def test_a_line_is_what_the_documentation_shows():
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_every_call_of_an_edition_comes_back(data):
+def test_every_call_of_an_edition_survives_a_round_trip(data):
     contract = contracts.get(data.draw(st.sampled_from(EDITIONS)))
     call = data.draw(st.one_of(calls(contract), invalid_calls(contract)))
     text = call_to_line(call)
@@ -59,7 +59,7 @@ def test_every_call_of_an_edition_comes_back(data):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", BITS)
-def test_every_type_and_layout_comes_back(dtype, layout):
+def test_every_type_and_layout_survives_a_round_trip(dtype, layout):
     rng = np.random.default_rng(0)
     top = (1 << BITS[dtype]) - 1
     for shape in ((), (1,), (0, 3), (7,), (2, 3, 5)):
@@ -84,7 +84,7 @@ def test_every_type_and_layout_comes_back(dtype, layout):
     ),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12),
 )
-def test_any_attribute_and_any_edition_comes_back(attributes, edition):
+def test_any_attribute_and_edition_survives_a_round_trip(attributes, edition):
     call = Call(edition, {"x": tensor("int8", 1)}, attributes)
     text = call_to_line(call)
     assert "\n" not in text
@@ -151,7 +151,7 @@ def test_a_large_constant_is_a_short_line():
         ("a x=int8[1]:00 " + " " * line.MOST_CHARACTERS, "more than 1048576 are refused"),
     ],
 )
-def test_what_is_damaged_is_refused_with_the_word(text, message):
+def test_the_refusal_of_a_damaged_line_names_the_word(text, message):
     with pytest.raises(ValueError, match=message):
         call_from_line(text)
 
@@ -187,6 +187,6 @@ def test_quotes_that_are_not_closed_cost_no_time():
         (Call("a", {"x": tensor("int8", 1)}, {"axis": 10**20}), "more than 20 digits"),
     ],
 )
-def test_what_no_line_can_hold_is_not_written(call, message):
+def test_a_call_that_no_line_can_hold_is_not_written(call, message):
     with pytest.raises(ValueError, match=message):
         call_to_line(call)

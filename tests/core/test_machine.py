@@ -33,7 +33,7 @@ def machine_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | No
     return machine.machine()
 
 
-def test_what_linux_tells_of_the_first_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_processor_is_read_from_linux_cpuinfo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert machine_with(monkeypatch, tmp_path, X86) == {
         "system": platform.system(),
         "architecture": platform.machine(),
@@ -50,7 +50,7 @@ def test_a_processor_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 @pytest.mark.parametrize("text", [None, "", "no colon\n"])
-def test_where_nothing_tells(text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_processor_without_cpuinfo(text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     description = machine_with(monkeypatch, tmp_path, text)
     assert description["processor"] == (platform.processor() or platform.machine())
     assert "instructions" not in description

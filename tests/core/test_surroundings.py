@@ -31,7 +31,7 @@ AROUND = Call(ONNX, LONE.tensors, LONE.attributes, "by hand", WORDS)
 # -- as part of a call ------------------------------------------------------------------------------------
 
 
-def test_what_stands_around_is_part_of_a_call():
+def test_surroundings_are_part_of_a_call():
     assert len({LONE.digest(), AROUND.digest(), Call(ONNX, LONE.tensors, LONE.attributes, "", WORDS[:1]).digest()}) == 3
     assert AROUND.under("ai.onnx/DequantizeLinear-21").around == WORDS
 
@@ -43,7 +43,7 @@ def test_every_form_of_a_call_carries_it(tmp_path):
     assert call_from_line(call_to_line(AROUND)).digest() == AROUND.digest()
 
 
-def test_a_lone_call_is_written_as_before(tmp_path):
+def test_a_lone_call_is_written_without_surroundings(tmp_path):
     assert b"around" not in encode_call(LONE)
     assert "around" not in call_to_json(LONE)
     assert call_from_json(call_to_json(LONE), tmp_path).around == decode_call(encode_call(LONE)).around == ()
@@ -79,7 +79,7 @@ def numbered(shape: tuple[int, ...], around: tuple[str, ...]) -> Call:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("word", [*(f"x<{name}" for name in BEFORE), *(f"y>{name}" for name in AFTER), "y>requantize"])
-def test_what_is_moved_comes_back(word, shape):
+def test_the_graph_undoes_its_moves(word, shape):
     """Run the graph on its inputs, with the identity as operator."""
     for number in (*range(8), -1, -2, -5):
         for other in ("x<transpose:1", "y>reshape:2", "y>transpose:2", "x<concat:0"):
@@ -92,7 +92,7 @@ def test_what_is_moved_comes_back(word, shape):
             assert graph.back(Tensor("uint8", np.array(result, order="C"))).same_bits(call.data)
 
 
-def test_each_word_stands_for_its_operator():
+def test_each_word_gives_its_operator():
     met = {
         word: {
             node.operator
@@ -112,7 +112,7 @@ def test_each_word_stands_for_its_operator():
     assert [node.operator for node in flattened.nodes] == ["Flatten", "DequantizeLinear"]
 
 
-def test_operands_and_constants_are_told_apart():
+def test_operands_and_constants_are_distinguished():
     call = replace(LONE, around=("scale<reshape:0", "constant:scale", "x<concat:0"))
     graph = surround(call)
     assert set(graph.constants) == {"scale_1"}
@@ -121,14 +121,14 @@ def test_operands_and_constants_are_told_apart():
     assert [given.codes.tolist() for given in graph.inputs.values()] == [[[1, 2]], [[3, 4]]]
 
 
-def test_a_result_of_another_shape_is_shown_as_it_is():
+def test_a_result_of_another_shape_is_returned_unchanged():
     graph = surround(numbered((2, 3), ("y>transpose:0",)))
     assert graph.shape == (3, 2)
     wrong = Tensor("float32", np.zeros((2, 3), np.uint32))
     assert graph.back(wrong) is wrong
 
 
-def test_what_is_left_out_is_another_value():
+def test_elements_that_pick_leaves_out_have_other_values():
     graph = surround(numbered((4,), ("x<pick:0",)))
     fed = graph.inputs["x_1"].codes
     assert fed[1::2].tolist() == [0, 1, 2, 3]
@@ -157,7 +157,7 @@ def test_axes_of_old_opsets_are_not_spelled_from_the_back():
     assert [graph.nodes[-1].attributes["axis"] >= 0 for graph in (old, new)] == [True, False]
 
 
-def test_people_are_told_in_words():
+def test_surroundings_are_described_in_words():
     words = ("x<transpose:1", "y>cut:0", "y>requantize:0", "constant:scale", "shapes:symbolic")
     assert in_words(words) == (
         "Transpose before x, Slice after the result, QuantizeLinear and DequantizeLinear after the result, "
@@ -196,7 +196,7 @@ def quantized(dtype: str, x: list[int], scale_dtype: str, scale: float, zero_poi
         (quantized("int8", [], "float32", 0.1), False),
     ],
 )
-def test_a_result_is_quantized_again_only_where_that_gives_x(call, expected):
+def test_a_result_is_quantized_again_only_if_that_gives_x(call, expected):
     assert requantizes(call) is expected
 
 
@@ -236,7 +236,7 @@ ASKED = (
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_graph_that_is_not_optimised_gives_what_the_lone_call_gives(name):
+def test_a_graph_without_optimization_equals_the_lone_call(name):
     answer = onnxruntime_cpu.load().answer
     compared = 0
     for call in islice(surrounded_calls(contracts.get(name), 3), 120):
@@ -252,7 +252,7 @@ def test_a_graph_that_is_not_optimised_gives_what_the_lone_call_gives(name):
     assert compared > 20
 
 
-def test_the_reference_gives_what_it_gives_for_the_lone_call():
+def test_the_reference_result_equals_that_of_the_lone_call():
     answer = onnx_reference.load().answer
     compared = 0
     with np.errstate(all="ignore"):
@@ -264,7 +264,7 @@ def test_the_reference_gives_what_it_gives_for_the_lone_call():
     assert compared > 60
 
 
-def test_what_no_level_takes_is_unsupported_and_not_refused():
+def test_a_call_that_no_optimization_level_takes_is_unsupported():
     around = ("x<identity:0",)
     call = Call("ai.onnx/DequantizeLinear-10", {**LONE.tensors, "x": tensor("int16", 1)}, {}, "", around)
     outcome = onnxruntime_cpu.load().answer(call, "graph optimization=all")

@@ -108,7 +108,7 @@ def test_another_version_is_installed_once_with_a_numpy_that_fits_and_answers_ca
     assert [(one.distribution, one.version) for one in cache.cached()] == [(FRAMEWORK, "1.5")]
 
 
-def test_what_does_not_import_leaves_nothing_but_a_sentence(said: list[str]) -> None:
+def test_a_package_that_does_not_import_leaves_no_environment(said: list[str]) -> None:
     with pytest.raises(EnvironmentFailedError) as caught:
         environment(FRAMEWORK, "3.0", said.append)
     assert str(caught.value) == (
@@ -123,7 +123,7 @@ def test_versions_are_offered_oldest_first_without_those_before_a_release() -> N
     assert versions_offered(FRAMEWORK, sys.executable) == ["1.5", "2.0", "3.0"]
 
 
-def test_what_the_index_has_not_is_said(said: list[str]) -> None:
+def test_the_message_for_a_version_that_the_index_lacks(said: list[str]) -> None:
     with pytest.raises(EnvironmentFailedError) as caught:
         environment(FRAMEWORK, "2.7", said.append)
     assert str(caught.value) == (
@@ -135,7 +135,7 @@ def test_what_the_index_has_not_is_said(said: list[str]) -> None:
     assert said == [], "nothing is announced that is not begun"
 
 
-def test_an_index_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_for_an_unreachable_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9")
@@ -146,9 +146,7 @@ def test_an_index_that_cannot_be_reached_is_said(monkeypatch: pytest.MonkeyPatch
 # -- the cache ----------------------------------------------------------------------------------------
 
 
-def test_an_environment_is_made_once_and_again_when_something_is_wanted_beside(
-    quick: list[str], said: list[str]
-) -> None:
+def test_an_environment_is_made_once_and_extended_for_more_packages(quick: list[str], said: list[str]) -> None:
     first = environment("Fake_Framework", "2.0", said.append)
     assert environment("fake-framework", "2.0", said.append) == replace(first, distribution="Fake_Framework")
     assert quick == [f"create with {ME.version}", "Fake_Framework==2.0 numpy ml_dtypes"]
@@ -157,7 +155,7 @@ def test_an_environment_is_made_once_and_again_when_something_is_wanted_beside(
     assert left_behind() == ["fake-framework-2"]
 
 
-def test_what_was_left_half_made_is_made_anew(quick: list[str], said: list[str]) -> None:
+def test_an_unfinished_environment_is_made_anew(quick: list[str], said: list[str]) -> None:
     half = cache.directory() / ".fake-2.partial"
     (half / "bin").mkdir(parents=True)
     (half / "bin" / "python").write_text("garbage")
@@ -169,7 +167,7 @@ def test_what_was_left_half_made_is_made_anew(quick: list[str], said: list[str])
     assert left_behind() == ["fake-2"]
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(quick: list[str], said: list[str]) -> None:
+def test_an_environment_without_its_python_is_made_anew(quick: list[str], said: list[str]) -> None:
     python = Path(environment("fake", "2.0", said.append).python)
     python.unlink()
     python.symlink_to("/no/such/python")
@@ -179,7 +177,7 @@ def test_an_environment_whose_python_is_gone_is_made_anew(quick: list[str], said
 
 
 @pytest.mark.parametrize("part", ["create", "install"])
-def test_what_fails_in_the_middle_leaves_nothing(
+def test_an_interrupted_installation_leaves_nothing(
     part: str, quick: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -206,13 +204,13 @@ def test_two_at_once_make_one(quick: list[str], said: list[str]) -> None:
     assert len(quick) == 2
 
 
-def test_a_cache_that_cannot_be_written_is_said(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_for_an_unwritable_cache(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XVERIFY_CACHE", "/proc/nowhere")
     with pytest.raises(EnvironmentFailedError, match=r"cannot be made in /proc/nowhere/environments: "):
         environment("fake", "2.0", said.append)
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.cached() == []
     monkeypatch.delenv("XVERIFY_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
@@ -258,7 +256,7 @@ def test_pythons_of_this_machine_are_found_this_one_first(monkeypatch: pytest.Mo
         assert installers.interpreter(one.path) == one
 
 
-def test_a_python_that_is_none_is_said(tmp_path: Path) -> None:
+def test_the_message_for_an_unusable_python(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailedError, match="/no/python cannot run a worker: /no/python: No such file"):
         other_versions.of_python(FAKE, "/no/python")
     with pytest.raises(EnvironmentFailedError, match=f"has no {FRAMEWORK}; install it there"):
@@ -270,7 +268,7 @@ def test_a_python_that_is_none_is_said(tmp_path: Path) -> None:
         installers.interpreter(str(script))
 
 
-def test_what_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_command_past_its_time_ends_with_its_children(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     started = time.monotonic()
     done = installers.run(["sh", "-c", f"sleep 100 & echo $! > {mark}; wait"], 0.5)
@@ -340,7 +338,7 @@ def test_a_worker_answers_under_every_python_and_numpy_of_this_machine(
 # -- who judges it ------------------------------------------------------------------------------------
 
 
-def test_an_implementation_elsewhere_is_judged_by_what_its_own_package_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_python_is_judged_by_the_editions_of_its_own_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = documents.schemas("onnxruntime")
     key = ("com.microsoft", "DequantizeLinear", 1)
     theirs = {

@@ -73,7 +73,7 @@ def test_the_parts_of_a_name(text: str, parts: Name) -> None:
         ("a==1.0==2.0", "is not a version"),
     ],
 )
-def test_a_name_that_is_none(text: str, complaint: str) -> None:
+def test_the_message_for_an_unknown_name(text: str, complaint: str) -> None:
     with pytest.raises(UsageError) as caught:
         select.oracle_named(text)
     assert complaint in str(caught.value)
@@ -95,7 +95,7 @@ def test_an_option_makes_another_implementation(monkeypatch: pytest.MonkeyPatch)
         select.oracle_named("here:fast")
 
 
-def test_a_version_is_that_of_an_environment_unless_it_is_installed() -> None:
+def test_a_version_runs_in_an_environment_unless_it_is_installed() -> None:
     mine = installed_version(HERE)
     assert mine is not None
     assert select.oracle_named(f"here=={mine}") == HERE
@@ -122,12 +122,12 @@ def test_a_version_may_be_offered_under_another_name() -> None:
     assert (moved.name, moved.distribution) == ("here==7.0", "numpy-again")
 
 
-def test_what_is_part_of_xverify_has_no_other_version() -> None:
+def test_own_kernels_have_no_other_version() -> None:
     with pytest.raises(EnvironmentFailedError, match="xverify-numpy is part of xverify, and runs at its version only"):
         select.oracle_named("xverify-numpy==9.9")
 
 
-def test_ten_versions_at_once_and_what_cannot_be_had_is_a_sentence() -> None:
+def test_several_versions_and_a_sentence_for_each_unavailable_one() -> None:
     names = ["here==1.0", "here==2.0", "here", "here==7.0", "here==2.0"]
     chosen, sentences = select.oracles_named(names, None)
     assert [oracle.name for oracle in chosen] == ["xverify-numpy", "here==1.0", "here==2.0", "here"]
@@ -136,7 +136,7 @@ def test_ten_versions_at_once_and_what_cannot_be_had_is_a_sentence() -> None:
         select.oracles_named(["here==7.0", "here==8.0"], None)
 
 
-def test_only_what_is_asked_is_said_to_judge_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_on_editions_names_requested_ones_only(monkeypatch: pytest.MonkeyPatch) -> None:
     shipping = replace(HERE, ships=("ai.onnx/*",))
     monkeypatch.setattr(select, "all_oracles", lambda: {"xverify-numpy": HERE, "here": shipping})
     monkeypatch.setattr(select, "kernel_named", lambda target: HERE)
@@ -162,7 +162,7 @@ def test_a_replay_makes_a_version_but_runs_no_path_that_only_a_report_names(tmp_
 
 
 @pytest.mark.parametrize("kind", ["html", "markdown", "terminal"])
-def test_what_was_left_out_is_in_every_form_of_the_report(kind: str) -> None:
+def test_every_format_shows_versions_that_were_left_out(kind: str) -> None:
     report = sample_report()
     report["run"]["left_out"] = ["here==7.0 is left out: numpy 7.0 is not offered"]
     if kind == "terminal":
@@ -174,6 +174,6 @@ def test_what_was_left_out_is_in_every_form_of_the_report(kind: str) -> None:
     assert "numpy 7.0 is not offered" in shown
 
 
-def test_what_takes_long_is_said_at_once_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_of_an_installation_goes_to_stderr_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     select.oracle_named("here==2.0", say)
     assert capsys.readouterr() == ("", "xverify: numpy 2.0: being made\n")

@@ -110,7 +110,7 @@ def test_each_verdict_has_a_frame_of_its_own(verdict: str, parts: tuple[str, ...
         ("onnxruntime[threads=8]", "ONNX Runtime", "threads=8"),
     ],
 )
-def test_what_is_run_in_two_ways_is_told_by_what_people_set(name: str, who: str, setting: str) -> None:
+def test_a_variant_is_described_by_its_setting(name: str, who: str, setting: str) -> None:
     """A short script runs the default setting, so variants have no short script."""
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")
@@ -171,7 +171,7 @@ def test_every_finding_of_the_sample_and_of_a_hostile_one_has_a_body() -> None:
             assert "![" not in outside
 
 
-def test_nothing_ends_a_code_block_that_it_is_in() -> None:
+def test_text_does_not_end_its_code_block() -> None:
     hostile = "text\n```\n`````\n<script>"
     opening, *inside, closing, blank = "\n".join(fence(hostile, "text")).split("\n")
     assert (opening, closing, blank) == ("``````text", "``````", "")
@@ -350,7 +350,7 @@ def test_a_short_script_of_tensorflow(tmp_path: Path) -> None:
     assert "6.0 0x40c00000" in outcome(script, tmp_path)
 
 
-def test_there_is_no_short_script_where_it_could_not_be_true() -> None:
+def test_findings_that_a_short_script_cannot_show_have_none() -> None:
     assert short_script(made("an-unknown-one")) is None
     report = sample_report()
     by_verdict = {one["verdict"]: one for one in report["findings"]}

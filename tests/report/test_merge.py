@@ -80,7 +80,7 @@ def test_the_order_of_merging_does_not_matter():
     assert as_text(merged([merged([three, one]), two])) == whole
 
 
-def test_what_is_given_is_not_changed_and_what_comes_out_is_a_report():
+def test_merging_gives_a_valid_report_and_leaves_its_inputs():
     reports = different()
     before = copy.deepcopy(reports)
     result = merged(reports)
@@ -145,7 +145,7 @@ def test_the_recipe_is_the_one_that_both_runs_admit():
     assert cell["remaining"]["others"] == []
 
 
-def test_runs_that_disagree_make_a_cell_mixed_and_it_says_so():
+def test_runs_that_disagree_make_a_cell_mixed():
     one, two = another(1), another(2)
     telling(one, "one", ["three"])
     telling(two, "two", [])
@@ -207,7 +207,7 @@ def test_a_clause_is_departed_from_if_it_was_in_any_run():
     assert both["untold"] == []
 
 
-def test_what_was_met_in_one_run_was_met():
+def test_a_merged_report_has_the_targets_that_any_run_met():
     one, two = another(1), another(2)
     one["coverage"]["trust"] = {"met": {"rank 0": 5, "codes of float8_e5m2": 244},
                                 "not_met": ["rank 6", "rank 5", "12 of the 256 codes of float8_e5m2"]}  # fmt: skip

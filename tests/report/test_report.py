@@ -182,7 +182,7 @@ def test_the_console_fits_80_columns() -> None:
         assert part in text, part
 
 
-def test_the_console_gives_a_finding_a_line_where_nobody_watches() -> None:
+def test_a_redirected_console_has_one_line_for_each_finding() -> None:
     lines = printed(sample_report()).splitlines()
     for finding in sample_report()["findings"]:
         (line,) = [line for line in lines if finding["id"] in line]
@@ -271,7 +271,7 @@ def test_markdown_lists_clauses_recipes_and_regions() -> None:
     [("- item", "\\- item"), ("1. item", "1\\. item"), ("# head", "\\# head"), ("---", "\\---"), ("-2.5", "-2.5"),
      ("a @person", "a @<!-- -->person"), ("see #12", "see \\#<!-- -->12"), ("+ item", "\\+ item"), ("1.5", "1.5")],
 )  # fmt: skip
-def test_markdown_text_begins_no_list_and_notifies_nobody(line: str, shown: str) -> None:
+def test_markdown_text_starts_no_list_and_mentions_no_user(line: str, shown: str) -> None:
     assert markdown.text(line) == shown
 
 
@@ -348,7 +348,7 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
         ]
 
 
-def test_how_operands_of_a_witness_lie_in_memory() -> None:
+def test_memory_layouts_of_a_witness() -> None:
     finding = {
         "witness": {"call": {"tensors": {"x": {"layout": "C"}, "scale": {"layout": "strided"}}}},
         "shrunk": "minimal",

@@ -29,7 +29,7 @@ def test_the_html_is_whole_and_needs_nothing_else(make: Any) -> None:
         assert {unquote(str(target)[1:]) for target in targets} <= set(identities)
 
 
-def test_the_html_escapes_whatever_is_in_the_report() -> None:
+def test_the_html_escapes_all_text_of_the_report() -> None:
     report = hostile_report()
     # A script is shown of implementations that are known by name: its comments hold text of the report.
     report["findings"][0]["subject"]["name"] = "onnxruntime"
@@ -54,7 +54,7 @@ def test_the_html_allows_its_own_style_and_script_only() -> None:
     assert _csp_digest(page.scripts[0]) in policy
 
 
-def test_the_html_shows_what_a_finding_is_about() -> None:
+def test_the_html_shows_the_facts_of_a_finding() -> None:
     text = "".join(Page(render(sample_report(), "html")).text)
     text = " ".join(text.split())
     for part in (
@@ -78,7 +78,7 @@ def test_the_html_shows_what_a_finding_is_about() -> None:
         assert part in text, part
 
 
-def test_each_clause_has_a_section_that_says_who_follows_it() -> None:
+def test_the_section_of_each_clause_names_its_followers() -> None:
     report = sample_report()
     page = render(report, "html")
     for clause in summary.clauses(report).values():
@@ -124,7 +124,7 @@ def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
     assert len(page) < 200_000
 
 
-def test_of_what_has_findings_alone_no_cells_are_counted() -> None:
+def test_a_variant_has_findings_but_no_cell_count() -> None:
     """A variant is compared with the default and not judged."""
     report = sample_report()
     one = next(finding for finding in report["findings"] if finding["verdict"] == "violation")

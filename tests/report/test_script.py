@@ -89,7 +89,7 @@ def test_an_onnxruntime_that_does_not_say_the_size_of_a_tensor(given: str, expec
 @pytest.mark.parametrize(
     "verdict", ["wrongly-accepted", "wrongly-rejected", "hang", "nondeterministic", "memory", "ambiguity"]
 )
-def test_each_verdict_is_told_in_its_own_way(verdict: str, tmp_path: Path) -> None:
+def test_a_script_checks_the_fact_of_its_verdict(verdict: str, tmp_path: Path) -> None:
     """This call is computed, in time, with equal bits, and writes to no input."""
     one = scaled("onnxruntime", "2.0", verdict=verdict)
     if verdict in ("wrongly-rejected", "hang"):
@@ -102,7 +102,7 @@ def test_each_verdict_is_told_in_its_own_way(verdict: str, tmp_path: Path) -> No
     assert status == expected, text
 
 
-def test_a_process_that_dies_and_one_that_does_not_answer_are_seen(tmp_path: Path) -> None:
+def test_a_script_detects_a_crash_and_a_hang(tmp_path: Path) -> None:
     """Loading the framework aborts or sleeps."""
     text = script_for(scaled("onnxruntime", "2.0", verdict="crash"))
     head, tail = text.split("    import onnxruntime as ort\n", 1)
@@ -118,7 +118,7 @@ def test_a_call_that_is_refused_cannot_be_compared(tmp_path: Path) -> None:
     assert run(script_for(one), tmp_path)[0] == 3
 
 
-def test_without_the_framework_it_says_so(tmp_path: Path) -> None:
+def test_a_script_without_its_framework_exits_3(tmp_path: Path) -> None:
     text = script_for(scaled("onnxruntime", "2.0")).replace("import onnxruntime as", "import no_such_onnxruntime as")
     status, shown = run(text, tmp_path)
     assert (status, "No module named 'no_such_onnxruntime'" in shown) == (3, True), shown
@@ -138,7 +138,7 @@ def test_tensorflow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["xverify-numpy", "onednn-formula-divide"])
-def test_what_is_our_own_is_imported_as_the_framework(name: str, tmp_path: Path) -> None:
+def test_scripts_of_own_kernels_import_xverify(name: str, tmp_path: Path) -> None:
     one = scaled(name, "1.5")
     if name.startswith("onednn"):
         one["contract"] = "onednn/DynamicDequantize-1@divide"
@@ -241,7 +241,7 @@ def test_every_script_is_complete() -> None:
             assert undefined(text) == set(), (oracle.name, name)
 
 
-def test_a_script_has_only_what_its_call_needs() -> None:
+def test_a_script_holds_only_the_code_that_its_call_needs() -> None:
     texts = sources("xverify.oracles.torch_cpu", "load", False)
     assert set(texts) == {
         f"xverify.{name}" for name in ("core.call", "oracles.arrays", "oracles.protocol", "oracles.torch_cpu")

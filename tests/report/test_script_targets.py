@@ -98,13 +98,13 @@ def test_a_module_and_an_attribute(tmp_path: Path) -> None:
         ("y = 1", "kernels.py has no 'dequantize'"),
     ],
 )
-def test_a_kernel_that_cannot_be_had_is_no_verdict(source: str, words: str, tmp_path: Path) -> None:
+def test_a_kernel_that_cannot_be_loaded_exits_3(source: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(source)
     status, text = run(tmp_path, doubled("kernels.py:dequantize"))
     assert (status, "kernels.py:dequantize cannot be loaded" in text, words in text) == (3, True, True), text
 
 
-def test_it_is_called_by_its_signature(tmp_path: Path) -> None:
+def test_a_kernel_is_called_by_its_signature(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(
         kernel(f"if axis != 0 or out_dtype != np.float16: {RIGHT}\nraise ValueError('seen')")
     )
@@ -128,7 +128,7 @@ def test_acceptance_and_refusal(verdict: str, kind: str, tmp_path: Path) -> None
     assert run(tmp_path, one)[0] == int(kind == "tensor")
 
 
-def test_a_kernel_that_ends_the_process_is_still_found_in_the_child(tmp_path: Path) -> None:
+def test_the_child_process_finds_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     path = tmp_path / "there" / "kernels.py"
     one = doubled("kernels.py:dequantize", "crash")
@@ -157,7 +157,7 @@ FLAWS = {
 
 
 @pytest.mark.parametrize("note", FLAWS)
-def test_what_is_seen_besides_the_values_is_seen_again(note: str, tmp_path: Path) -> None:
+def test_a_script_repeats_the_note_of_a_finding(note: str, tmp_path: Path) -> None:
     verdict = "nondeterministic" if note.endswith(("differ", "differs")) else "memory"
     one = doubled("kernels.py:dequantize", verdict, (note,))
     (tmp_path / "kernels.py").write_text(kernel(*FLAWS[note]))
@@ -242,7 +242,7 @@ def test_a_wrong_value_of_a_library(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("note", NATIVE_FLAWS)
-def test_what_a_library_does_to_memory(note: str, directory: Path) -> None:
+def test_a_script_repeats_the_note_of_a_library(note: str, directory: Path) -> None:
     one = native("nondeterministic" if note == "second-call-differs" else "memory", (note,))
     loop = "rows * columns - 1; i++" if note == "never-written" else "rows * columns; i++"
     flawed = library(directory, note.replace("-", "_"), NATIVE_FLAWS[note], loop)
@@ -340,5 +340,5 @@ def test_a_short_script_of_a_module() -> None:
 @pytest.mark.parametrize(
     "name", ["library.so:f", "a b.py:f", "a-b.py:f", "a:f()", "a;import os:f", "kernels.py:f\n", "é:f"]
 )
-def test_what_python_does_not_spell_so_has_no_short_script(name: str) -> None:
+def test_a_target_that_is_no_python_name_has_no_short_script(name: str) -> None:
     assert short_script(doubled(name)) is None

@@ -153,7 +153,7 @@ def test_versions_stand_in_the_order_of_their_numbers():
     ]
 
 
-def test_a_version_that_does_not_run_is_no_neighbour_and_a_missing_answer_is_no_change():
+def test_versions_that_do_not_run_and_missing_answers_give_no_change():
     first, second, third = (subject(f"a=={n}", n) for n in "123")
     runs = {first, second, third}
     seen = Changes(runs, lambda one, judged: one in runs, lambda one, judged: True)
@@ -184,7 +184,7 @@ def test_a_bug_is_broken_in_one_version_and_fixed_in_another(history):
     assert not any(one[:2] == ("1.9", "1.9.1") for one in changes(report)), "nothing changed there"
 
 
-def test_its_witness_is_one_value_and_what_every_version_gives_is_said(history):
+def test_a_change_has_a_minimal_witness_and_the_outcome_of_every_version(history):
     _, report = history
     finding = next(f for f in report["findings"] if f.get("change", {}).get("kind") == "fixed")
     assert finding["subject"]["name"] == "fake==1.10"
@@ -199,7 +199,7 @@ def test_its_witness_is_one_value_and_what_every_version_gives_is_said(history):
     assert len(finding["cells"]) > 3
 
 
-def test_every_format_shows_what_changed_when(history):
+def test_every_format_shows_the_version_of_each_change(history):
     _, report = history
     (one,) = histories(report)
     assert (one.name, one.versions) == ("fake", ("1.8", "1.9", "1.9.1", "1.10"))
@@ -216,7 +216,7 @@ def test_every_format_shows_what_changed_when(history):
     assert "broken" in shown
 
 
-def test_a_change_is_asked_of_both_versions_again(history, tmp_path):
+def test_replay_of_a_change_calls_both_versions(history, tmp_path):
     directory, report = history
     entry = next(f for f in report["findings"] if f.get("change", {}).get("kind") == "broken")
     finding = finding_from_report(json.loads(json.dumps(entry)), directory)
@@ -277,7 +277,7 @@ def test_one_version_alone_has_no_history(tmp_path):
     assert 'id="changes"' not in render(report, "html")
 
 
-def test_a_script_says_whether_the_version_here_gives_what_the_newer_gave(history):
+def test_a_script_compares_the_installed_version_with_the_newer_one(history):
     _, report = history
     finding = next(f for f in report["findings"] if f.get("change", {}).get("kind") == "fixed")
     text = script_for(finding)
@@ -302,7 +302,7 @@ def test_a_missing_feature_is_the_first_property_that_no_answered_cell_has():
     assert _feature("a/b-1", cell(granularity="per_axis"), answered) == ("x:int8:per_axis", "x of int8, per axis")
 
 
-def test_a_refusal_of_types_that_the_older_lacks_is_not_a_check_that_was_there():
+def test_refusing_types_that_the_older_version_lacks_is_no_check_of_that_version():
     forbidden = call([1])
     here = {CONTRACT.cell(forbidden)}
     assert _has_types_that_one_lacks(forbidden, here, ())

@@ -45,7 +45,7 @@ def test_checks(check: Callable[[SimpleNamespace], None], real: SimpleNamespace)
     check(real)
 
 
-def test_the_cases_are_about_what_they_say() -> None:
+def test_expectations_of_the_cases_follow_from_the_definition() -> None:
     """Each case's expectation follows from the definition, code by code, as a third author states it."""
     for case in CASES:
         sign = 1 << (BITS[case.dtype] - 1)

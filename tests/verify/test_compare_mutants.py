@@ -170,7 +170,7 @@ def test_mutants_are_killed(module: str, old: str, new: str) -> None:
     pytest.fail(f"survived in {MODULES[module]}: {old!r} -> {new!r}")
 
 
-def test_the_battery_passes_what_is_not_mutated() -> None:
+def test_the_battery_passes_unmutated_modules() -> None:
     """The modules are compiled in the same way as mutants."""
     with loaded() as suite:
         battery(suite)

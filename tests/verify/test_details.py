@@ -34,7 +34,7 @@ def test_globs_for_whole_names_are_translated(verdict: str, old: str, new: str) 
     assert modernized(verdict, old) == new
 
 
-def test_other_text_stays() -> None:
+def test_unknown_details_stay_unchanged() -> None:
     for verdict in ("violation", "memory", "changed", "unsupported", "no verdict"):
         assert modernized(verdict, "a hand-written remark, kept") == "a hand-written remark, kept"
 

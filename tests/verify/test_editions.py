@@ -17,7 +17,7 @@ from xverify.verify import editions
 from xverify.verify.verdicts import judge
 
 
-def test_which_of_two_documents_is_followed() -> None:
+def test_values_are_counted_for_the_edition_that_they_follow() -> None:
     """Zero is legal in both editions. On the other four values they conflict."""
     multiply, divide = (contracts.get(f"onednn/DynamicDequantize-1@{name}") for name in ("multiply", "divide"))
     tensors = {"x": tensor("int8", [0, 1, 2, 3, 4]), "scale": tensor("float32", [0.5])}

@@ -70,7 +70,7 @@ OUTSIDE = {"one ULP": one_more, "swapped": swapped, "constant": constant, "noise
 
 @pytest.mark.parametrize("change", OUTSIDE.values(), ids=OUTSIDE.keys())
 @pytest.mark.parametrize("granularity", ["per_axis", "blocked"])
-def test_what_no_recipe_gives_is_unexplained(change, granularity: str) -> None:
+def test_a_fault_that_no_recipe_gives_is_unexplained(change, granularity: str) -> None:
     asked = asked_in(changed(follows(ONNX, EXACT), change), granularity=granularity)
     said, row = asked.violation(), asked.row
     assert said is not None
@@ -96,7 +96,7 @@ def test_the_histogram_counts_distances_in_powers_of_two() -> None:
     assert asked.row.evidence.histogram == Counter({1: 5, 2: 10, 4: 10, 8: 5, 512: 5})
 
 
-def test_a_value_that_is_no_number_is_at_no_distance() -> None:
+def test_a_nan_has_no_distance() -> None:
     asked = Asked(ONNX, changed(follows(ONNX, EXACT), lambda call, codes: np.full(codes.shape, 0x7FC00000)))
     asked.ask(Call(ONNX.id, {"x": tensor("int8", [1, 2, 3]), "scale": tensor("float32", 1.0)}))
     asked.violation()
@@ -182,7 +182,7 @@ def test_a_few_wrong_values_are_not_named() -> None:
 # -- call after call --------------------------------------------------------------------------------------
 
 
-def test_a_recipe_that_a_right_call_refutes_makes_room_for_the_search_of_all() -> None:
+def test_every_recipe_is_searched_after_a_right_call_refutes_the_last() -> None:
     """The last reading near an admitted one may be refuted by a call without a wrong value."""
 
     def call(size: int) -> Call:
@@ -198,7 +198,7 @@ def test_a_recipe_that_a_right_call_refutes_makes_room_for_the_search_of_all() -
     assert asked.row.evidence.others == ()
 
 
-def test_what_is_known_does_not_depend_on_how_the_calls_are_cut() -> None:
+def test_evidence_does_not_depend_on_the_size_of_calls() -> None:
     """The same values come in one call of many or in many calls of few."""
     rng = np.random.default_rng(3)
     x, truth = rng.integers(-128, 128, 600), Stepwise("wrap-x", scale_cast="bfloat16")
@@ -217,7 +217,7 @@ def test_what_is_known_does_not_depend_on_how_the_calls_are_cut() -> None:
     assert left == [truth.name] * 3
 
 
-def test_so_many_calls_are_kept() -> None:
+def test_the_number_of_kept_calls_is_limited() -> None:
     asked = Asked(ONNX, changed(follows(ONNX, EXACT), one_more))
     asked.ask(*calls("int8", "per_axis", 30, random.Random(2)))
     evidence = asked.row.evidence
@@ -226,7 +226,7 @@ def test_so_many_calls_are_kept() -> None:
     assert evidence.values == sum(judge.call.values for judge, _ in evidence.wrong[:1]) + asked.row.values - 320
 
 
-def test_an_implementation_that_is_seldom_asked_is_followed_once_it_is_wrong() -> None:
+def test_evidence_of_a_path_with_few_calls_starts_with_a_wrong_value() -> None:
     judged = judge(ONNX, next(calls("int8", "per_axis", 1, random.Random(2))))
     for reading, values in ((EXACT, 0), (IGNORES, judged.call.values)):
         tally = Tally()

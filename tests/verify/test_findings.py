@@ -83,7 +83,7 @@ def test_the_first_share_is_the_finding() -> None:
     assert f.shrunk == "not reached"
 
 
-def test_what_is_not_given_counts_nothing_but_the_case() -> None:
+def test_a_discrepancy_without_values_counts_one_case_only() -> None:
     findings = Findings()
     assert len(findings) == 0
     assert findings.add(Discrepancy(KEY, "it wraps"), Subject("one", "1", "oracle"), call_of(3), None, None, 0)
@@ -141,7 +141,7 @@ def test_cases_and_values_add_up_and_cells_and_paths_are_collected() -> None:
     ("distances", "largest"),
     [((0, 0), 0), ((0, 3), 3), ((3, 1), 3), ((1, 1), 1), ((2, -1), -1), ((-1, 2), -1), ((0, -1, 5), -1), ((-1,), -1)],
 )
-def test_the_largest_distance_is_kept_and_one_that_is_no_number_is_larger_than_all(
+def test_the_largest_distance_is_kept_and_an_undefined_one_counts_as_largest(
     distances: tuple[int, ...], largest: int
 ) -> None:
     assert folded(share(PLAIN, 0, 1, max_ulp=distance) for distance in distances).max_ulp == largest
@@ -177,7 +177,7 @@ def test_witness_order_is_by_values_then_rank_then_number() -> None:
 
 
 @pytest.mark.parametrize("ranking", [BEST_FIRST, PATHS])
-def test_the_witness_is_the_same_in_whatever_order_calls_come(ranking: list[Share]) -> None:
+def test_the_witness_does_not_depend_on_the_order_of_calls(ranking: list[Share]) -> None:
     """All other facts of the finding come from the witness's share."""
     for first in range(len(ranking)):
         best = ranking[first]
@@ -196,7 +196,7 @@ def test_the_witness_is_the_same_in_whatever_order_calls_come(ranking: list[Shar
             assert f.cases == len(shuffled)
 
 
-def test_of_the_same_call_twice_the_first_outcome_stays() -> None:
+def test_the_first_outcome_of_a_repeated_call_stays() -> None:
     first, second = share(PLAIN, 0, 1), share(PLAIN, 0, 1)
     assert folded([first, second]).outcome is first.outcome
 
@@ -241,7 +241,7 @@ def test_findings_are_sorted_by_implementation_contract_and_verdict() -> None:
         assert [(f.key.subject, f.key.contract, f.key.verdict) for f in findings.sorted()] == parts
 
 
-def test_what_is_known_stands_apart_from_what_is_new_of_the_same_kind() -> None:
+def test_each_ledger_entry_has_a_finding_apart_from_new_ones() -> None:
     """Every ledger entry has its own finding. New, expired and changed ones share a finding."""
     findings, found = Findings(), Discrepancy(KEY, "", values=1)
     other = Standing("known", "entry-2")
@@ -260,7 +260,7 @@ def test_what_is_known_stands_apart_from_what_is_new_of_the_same_kind() -> None:
     assert [findings.of(KEY, standing).id for standing in (NEW, KNOWN)] == [KEY.id(), KEY.id() + "-known-entry-1"]
 
 
-def test_a_finding_that_is_not_new_says_how_it_stands() -> None:
+def test_a_finding_that_is_not_new_shows_its_standing() -> None:
     for state in ("expired", "changed", "known"):
         findings = Findings()
         findings.add(Discrepancy(KEY, ""), PLAIN, call_of(1), None, None, 0, standing=Standing(state, "entry-1"))

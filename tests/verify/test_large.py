@@ -41,7 +41,7 @@ LARGE: list[tuple[Contract, Structure]] = [
 
 
 @pytest.mark.parametrize(("contract", "structure"), LARGE, ids=lambda given: getattr(given, "granularity", ""))
-def test_it_is_the_legal_set_value_by_value(contract: Contract, structure: Structure) -> None:
+def test_a_table_gives_the_legal_set_of_every_value(contract: Contract, structure: Structure) -> None:
     call = build(contract, structure)
     operands, found = contract.operands(call), legal_set(contract, call)
     table = by_code(on_grid(operands))
@@ -77,11 +77,11 @@ def test_subnormal_results_are_marked_where_they_are() -> None:
     ],
     ids=lambda given: f"{given.x_dtype} {given.granularity}" if isinstance(given, Linear) else "",
 )
-def test_where_it_does_not_pay_there_is_no_table(contract: Contract, structure: Structure) -> None:
+def test_calls_that_gain_nothing_from_a_table_have_none(contract: Contract, structure: Structure) -> None:
     assert by_code(contract.operands(build(contract, structure))) is None
 
 
-def test_what_a_table_has_and_the_call_has_not_does_not_tell_readings_apart() -> None:
+def test_codes_of_the_table_that_x_lacks_do_not_separate_readings() -> None:
     scale = Tensor("float32", np.array(0x3E00BF6C, np.uint32))  # 0.1257302, which float16 does not have
     x = np.arange(256, dtype=np.uint8).repeat(WORTH)
     call = Call(ONNX.id, {"x": Tensor("uint8", x), "scale": scale}, {"output_dtype": "float16"})
@@ -134,7 +134,7 @@ def test_subnormal_numbers_are_found_in_each_block() -> None:
     assert np.flatnonzero(subnormal).tolist() == [BLOCK + 7, 2 * BLOCK + 4]
 
 
-def test_what_is_one_number_for_all_is_not_spread_over_the_blocks() -> None:
+def test_a_scale_and_zero_point_per_tensor_are_not_repeated_in_blocks() -> None:
     seen = []
 
     class Watched:

@@ -29,7 +29,7 @@ def call_of(x: object, scale: float = 3.0, dtype: str = "int32") -> Call:
     return Call(ONNX.id, {"x": tensor(dtype, x), "scale": tensor("float32", scale)})
 
 
-def test_it_has_what_every_reading_gives() -> None:
+def test_the_legal_set_has_the_result_of_every_reading() -> None:
     call = call_of([[1, SINGLE], [2, 3]])
     found = legal_set(ONNX, call)
     assert (found.dtype, found.shape, found.may_flush) == ("float32", (2, 2), True)
@@ -44,7 +44,7 @@ def test_it_has_what_every_reading_gives() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1,), (2, 3), (2, 1, 3, 1)])
-def test_it_has_the_shape_of_the_result(shape: tuple[int, ...]) -> None:
+def test_the_legal_set_has_the_shape_of_the_result(shape: tuple[int, ...]) -> None:
     x = np.arange(int(np.prod(shape))).reshape(shape)
     found = legal_set(ONNX, call_of(x, 2.0**-149))
     assert found.shape == found.subnormal.shape == shape
@@ -89,7 +89,7 @@ def given_as(codes: np.ndarray, x: object) -> tuple[Legal, object]:
 
 
 @pytest.mark.parametrize("codes", [GIVEN, np.asfortranarray(GIVEN), GIVEN[:, ::-1], GIVEN.reshape(-1), GIVEN[0, 0]])
-def test_what_is_given_is_all_that_is_legal(codes: np.ndarray) -> None:
+def test_a_fixed_result_is_the_only_legal_result(codes: np.ndarray) -> None:
     codes = np.asarray(codes)
     found, _ = given_as(codes, np.zeros(codes.shape))
     assert (found.dtype, found.shape, found.may_flush) == ("float32", codes.shape, False)
@@ -114,7 +114,7 @@ def test_a_kernel_is_tallied_beside_an_implementation() -> None:
     assert (tally.cells[subject, judged.cell].wrong, tally.status(subject, judged.cell)) == (1, "violation")
 
 
-def test_what_is_given_is_no_recipe() -> None:
+def test_a_fixed_result_is_no_recipe() -> None:
     """A fixed result has no values for other calls."""
     operands = ONNX.operands(call_of([1]))
     assert AsGiven().simplified(operands) == AsGiven()

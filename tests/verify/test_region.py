@@ -55,7 +55,7 @@ def test_a_known_predicate_is_named(words, calls, predicate):
     assert (backwards.words, backwards.name) == (found.words, found.name)
 
 
-def test_the_end_of_int32_is_told_from_a_difference_of_2_31():
+def test_the_limit_of_int32_differs_from_a_difference_of_2_31():
     x = np.array([-(2**31), -(2**31) + 1, *range(-20, 20), 2**31 - 1] * 8, np.int64)
     zero_point = [0, 1, -1, 5, -(2**31), 2**31 - 1]
     calls = [
@@ -130,7 +130,7 @@ def test_few_values_prove_nothing():
     assert region(two).words == NOWHERE_SIMPLE
 
 
-def test_everywhere_and_nothing():
+def test_regions_of_all_values_and_of_none():
     calls = per_tensor(3)
     everywhere = [sample_of(call, lambda call, y: True) for call in calls]
     found = region(everywhere)
@@ -145,7 +145,7 @@ def test_everywhere_and_nothing():
     assert region([*everywhere, sample_of(empty, lambda call, y: True)]) == found
 
 
-def test_of_large_calls_the_values_that_were_left_out_count_too():
+def test_values_of_large_calls_outside_the_sample_count_too():
     contract = contracts.get(ONNX)
     calls = [
         build(contract, Linear("uint8", "float32", "per_tensor", (2, 33000), "uint8", seed=seed)) for seed in range(3)
@@ -199,7 +199,7 @@ def test_the_second_bound_is_placed_among_the_values_of_which_the_first_term_hol
     assert region(samples).words == "float16 output, |x - zero point| >= 64"
 
 
-def test_a_call_that_mismatches_for_no_known_reason_is_not_told_by_its_shape():
+def test_one_mismatching_call_gives_no_region_by_shape():
     named = 0
     for odd in range(15):
         calls = per_tensor(15, zero_point_recipe="zero")
@@ -241,7 +241,7 @@ def test_a_region_that_is_named_holds_all_mismatches_and_no_agreement(places, na
         assert found.inside == found.wrong
 
 
-def test_it_is_quick():
+def test_large_samples_take_little_time():
     shape = (8, 512)
     contract = contracts.get(ONNX)
     rng = np.random.default_rng(0)
@@ -285,7 +285,7 @@ def test_the_simplest_number_between_two(low, high, near, number):
     assert simplest(low, high, near) == number
 
 
-def test_of_whole_numbers_the_lower_end_does_not_count():
+def test_the_lower_end_is_excluded_between_whole_numbers():
     assert simplest(8.0, 9.0, 9.0) == 8.0
     assert simplest(8.0, 9.0, 9.0, whole=True) == 9.0
     assert simplest(0.0, 3.0, 0.0, whole=True) == 2.0

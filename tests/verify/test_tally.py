@@ -43,7 +43,7 @@ def status(*seen: tuple[Judged, Outcome], is_judged: bool = True) -> str:
 # -- counts -----------------------------------------------------------------------------------------------
 
 
-def test_calls_and_values_are_counted_by_what_came_of_them() -> None:
+def test_calls_and_values_are_counted_by_outcome() -> None:
     one, two, three = asked([1]), asked([1, 2]), asked([1, 2, 3])
     seen = [(three, by(three)), (two, by(two)), (one, REJECTED), (two, REJECTED), (two, UNSUPPORTED), (one, CRASH)]
     _, row = tallied(*seen)
@@ -54,7 +54,7 @@ def test_calls_and_values_are_counted_by_what_came_of_them() -> None:
     assert (row.open, row.ambiguous, row.simplest_refused) == (False, False, False)
 
 
-def test_a_cell_in_which_nothing_was_seen() -> None:
+def test_a_cell_without_outcomes() -> None:
     row = CellTally()
     counts = (
         row.cases,
@@ -94,7 +94,7 @@ def test_wrong_values_are_counted_with_their_calls_and_the_largest_distance() ->
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_distance_that_is_no_number_stays_so(order: int) -> None:
+def test_an_undefined_distance_stays_undefined(order: int) -> None:
     first, second = asked([1], 0), asked([2], 1)
     _, row = tallied(*[(first, numbers(float("nan"))), (second, moved(second, 7))][::order])
     assert (row.wrong, row.wrong_cases, row.max_ulp) == (2, 2, -1)
@@ -120,7 +120,7 @@ def test_an_empty_result_of_another_kind_is_wrong_too() -> None:
     assert (row.values, row.wrong, tally.status(ONE, empty.cell)) == (0, 1, "violation")
 
 
-def test_flushed_values_are_counted_and_told_by_those_whom_the_edition_judges() -> None:
+def test_flushed_values_are_reported_for_judged_implementations_only() -> None:
     first, second = asked([1, 2, 3], 0, 2.0**-149), asked([1, 2], 1, 2.0**-149)
     tally = Tally()
     for judged, outcome in (
@@ -136,7 +136,7 @@ def test_flushed_values_are_counted_and_told_by_those_whom_the_edition_judges() 
     assert (found.key.verdict, found.key.detail, found.values) == ("ambiguity", "flush-subnormals", 1)
 
 
-def test_zeros_that_come_of_what_else_is_wrong_were_not_flushed() -> None:
+def test_zeros_of_another_fault_do_not_count_as_flushed() -> None:
     zeros, wrong = asked([1, 2], 0, 2.0**-149), asked([1, 2], 1)
     tally, row = tallied((zeros, numbers(0.0, 0.0)))
     tally.observe(wrong, ONE, numbers(0.0, 0.0), True)
@@ -159,7 +159,7 @@ def test_forbidden_calls_belong_to_no_cell() -> None:
     assert tally.judged_by == {(ONE, ONNX.id): True, (TWO, ONNX.id): False}
 
 
-def test_what_a_worker_saw_is_told_whatever_the_call() -> None:
+def test_notes_of_a_worker_are_reported_for_every_call() -> None:
     """A note is reported beside other discrepancies, even if the edition does not judge the subject."""
     for judged in (asked([1]), open_call(), forbidden_call()):
         noted = replace(numbers(3.0), notes=("input-written",))
@@ -173,7 +173,7 @@ def test_what_a_worker_saw_is_told_whatever_the_call() -> None:
     assert [one.key.verdict for one in both] == ["memory", "crash"]
 
 
-def test_whether_the_last_outcome_was_wrong() -> None:
+def test_last_was_wrong_is_true_for_values_outside_the_legal_set_only() -> None:
     """Only values outside the legal set count, since their finding is made at the end."""
     tally, judged = Tally(), asked([1, 2])
     assert not tally.last_was_wrong
@@ -212,7 +212,7 @@ def test_the_smallest_refused_call_is_kept(order: tuple[int, ...]) -> None:
     assert row.refusal == min(seen, key=lambda one: one[0].call.values)
 
 
-def test_of_equally_large_calls_the_one_of_lower_rank_and_then_the_earlier_is_kept() -> None:
+def test_calls_of_equal_size_are_kept_by_lower_rank_then_earlier_number() -> None:
     flat, later, deep = asked([1, 2], 4), asked([1, 2], 5), asked([1, 2], 1, shape=(1, 2))
     for order in ((flat, later, deep), (deep, later, flat)):
         _, row = tallied(*((judged, moved(judged, 2)) for judged in order))
@@ -222,7 +222,7 @@ def test_of_equally_large_calls_the_one_of_lower_rank_and_then_the_earlier_is_ke
         assert row.refusal == (flat, REJECTED)
 
 
-def test_of_the_same_call_twice_the_first_outcome_stays() -> None:
+def test_the_first_outcome_of_a_repeated_call_stays() -> None:
     judged = asked([5])
     first, second = moved(judged, 2), moved(judged, 9)
     _, row = tallied((judged, first), (judged, second))
@@ -234,7 +234,7 @@ def test_of_the_same_call_twice_the_first_outcome_stays() -> None:
 # -- one word for a cell --------------------------------------------------------------------------------------
 
 
-def test_a_cell_has_the_worst_of_what_was_seen() -> None:
+def test_a_cell_has_its_worst_outcome() -> None:
     """Each word wins over all words that are listed before it."""
     tiny, single, exact = asked([1], 0, 2.0**-149), asked([SINGLE], 1), asked([EXACT], 2)
     ladder = [

@@ -50,7 +50,7 @@ def test_readings_stay_alive_until_a_value_excludes_them() -> None:
     assert row.alive == (), "none gives a wrong value, nor comes back to life"
 
 
-def test_a_mixture_is_what_left_no_reading() -> None:
+def test_a_mixture_has_the_call_that_excluded_the_last_reading() -> None:
     first, second, third = asked([SINGLE], 0), asked([EXACT], 1), asked([SINGLE, EXACT], 2)
     tally, row = tallied((first, by(first, "float32")), (second, by(second)), (third, by(third)))
     assert row.mixture is not None
@@ -73,7 +73,7 @@ def test_a_mixture_that_a_recipe_explains_is_attributed_to_it() -> None:
     assert (said.attribution.explained, said.attribution.values) == (1, 1)
 
 
-def test_mixtures_are_told_only_of_those_whom_the_edition_judges_and_where_nothing_is_wrong() -> None:
+def test_mixtures_are_reported_for_judged_cells_without_wrong_values_only() -> None:
     first, second, third = asked([SINGLE], 0), asked([EXACT], 1), asked([5], 2)
     seen = [(first, by(first, "float32")), (second, by(second))]
     assert list(tallied(seen[0])[0].mixtures()) == list(tallied((second, REJECTED))[0].mixtures()) == []
@@ -116,7 +116,7 @@ def test_ambiguities_are_departures_that_another_implementation_does_not_share()
 # -- which other recipes give the values --------------------------------------------------------------------
 
 
-def test_other_recipes_are_followed_where_they_are_wanted_or_something_is_wrong() -> None:
+def test_other_recipes_are_followed_on_request_or_after_a_wrong_value() -> None:
     """Paths with few calls, and runs that report faults only, do not follow other recipes."""
     judged = asked([SINGLE, EXACT, 5])
     seldom = replace(ONE, often=False)
@@ -215,7 +215,7 @@ def test_one_recipe_explains_the_cells_of_an_implementation() -> None:
         assert (row.explained.recipe.name if row.explained.recipe else None) == (reading if subject == ONE else None)
 
 
-def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_told() -> None:
+def test_a_recipe_that_the_smallest_wrong_call_contradicts_is_not_reported() -> None:
     """The tally keeps fewer than nine wrong calls. The recipe of the kept ones gives zeros here."""
     calls = [asked(range(1, 9), number, 0.5) for number in range(9)]
     calls[4] = asked([4], 4, 0.5)

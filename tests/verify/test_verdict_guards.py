@@ -46,7 +46,7 @@ TENSORS = ("right", "wrong", "another type", "another shape", "fewer")
 
 
 @pytest.mark.parametrize("verdict", [*CALLS])
-def test_a_call_is_judged_with_what_belongs_to_its_verdict(verdict: str) -> None:
+def test_a_judged_call_has_the_facts_of_its_verdict(verdict: str) -> None:
     """A forbidden call has no cell. An open call has no legal set."""
     judged = judge(ONNX, CALLS[verdict])
     assert (judged.contract, judged.call, judged.judgement.verdict) == (ONNX, CALLS[verdict], verdict)
@@ -96,7 +96,9 @@ SPEAKS: dict[Callable[[Judged, str, Outcome], Discrepancy | None], set[tuple[str
 
 
 @pytest.mark.parametrize("function", [*SPEAKS], ids=lambda function: function.__name__)
-def test_of_which_outcomes_something_is_said(function: Callable[[Judged, str, Outcome], Discrepancy | None]) -> None:
+def test_each_verdict_function_reports_its_outcomes_only(
+    function: Callable[[Judged, str, Outcome], Discrepancy | None],
+) -> None:
     said = {}
     for call in CALLS:
         for outcome in OUTCOMES:
@@ -110,7 +112,7 @@ def test_of_which_outcomes_something_is_said(function: Callable[[Judged, str, Ou
         assert found.summary.startswith("one ")
 
 
-def test_values_are_compared_where_there_are_some_of_the_right_kind() -> None:
+def test_only_values_of_the_right_type_and_shape_are_compared() -> None:
     compared = {
         (call, outcome): verdicts.compared(judge(ONNX, CALLS[call]), OUTCOMES[outcome])
         for call in CALLS
@@ -120,7 +122,7 @@ def test_values_are_compared_where_there_are_some_of_the_right_kind() -> None:
     assert counts == {("allowed", "right"): 0, ("allowed", "wrong"): 1}
 
 
-def test_how_many_values_a_discrepancy_concerns() -> None:
+def test_a_discrepancy_counts_its_values() -> None:
     of = {verdict: judge(ONNX, call) for verdict, call in CALLS.items()}
     assert verdicts.accepted(of["forbidden"], "one", OUTCOMES["fewer"]).values == 2
     assert verdicts.rejected(of["allowed"], "one", OUTCOMES["rejected"]).values == 2
@@ -138,7 +140,7 @@ def _comparison(judged: Judged, outcome: str) -> verdicts.Comparison:
 
 
 @pytest.mark.parametrize("call", [*CALLS])
-def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
+def test_processes_without_memory_left_share_one_finding(call: str) -> None:
     """Memory runs out over many calls, so the call that found none left is not the cause."""
     judged = judge(ONNX, CALLS[call])
     lost = Outcome("crash", message=f"{NO_MEMORY}: 3 GiB\nmore")
@@ -151,7 +153,7 @@ def test_a_process_that_had_no_memory_left_is_one_finding(call: str) -> None:
     assert other.key != found.key
 
 
-def test_a_death_on_nothing_is_another_than_one_on_values() -> None:
+def test_deaths_on_empty_tensors_and_on_values_are_separate_findings() -> None:
     empty = judge(ONNX, Call(ONNX.id, {"x": tensor("int8", []), "scale": tensor("float32", 3.0)}))
     full = judge(ONNX, CALLS["allowed"])
     keys = {
@@ -164,7 +166,7 @@ def test_a_death_on_nothing_is_another_than_one_on_values() -> None:
     assert silent.summary.endswith("no message")
 
 
-def test_every_note_is_told_and_one_that_is_not_known_is_of_memory() -> None:
+def test_every_note_is_reported_and_an_unknown_note_counts_as_memory() -> None:
     judged = judge(ONNX, CALLS["allowed"])
     found = verdicts.noted(judged, "one", replace(OUTCOMES["right"], notes=(*NOTES, "never-heard-of")))
     assert [(one.key.verdict, one.key.detail) for one in found] == [
@@ -173,7 +175,7 @@ def test_every_note_is_told_and_one_that_is_not_known_is_of_memory() -> None:
     assert verdicts.noted(judged, "one", OUTCOMES["right"]) == []
 
 
-def test_flushing_is_told_where_there_was_some() -> None:
+def test_flushing_is_reported_if_a_value_was_flushed() -> None:
     judged = judge(ONNX, Call(ONNX.id, {"x": tensor("int8", [1, 2, 0]), "scale": tensor("float32", 2.0**-149)}))
     for answer, count in (([0.0, 0.0, 0.0], 2), ([2.0**-149, 0.0, 0.0], 1), ([2.0**-149, 2.0**-148, 0.0], 0)):
         comparison = verdicts.compared(judged, Outcome("tensor", tensor("float32", answer)))
@@ -195,7 +197,7 @@ def violation(answer: list[float], recipe: object, elsewhere: Reading | None = N
     return verdicts.violates(judged, "one", outcome, comparison, recipe, elsewhere)
 
 
-def test_what_is_right_violates_nothing() -> None:
+def test_right_values_are_no_violation() -> None:
     for recipe, elsewhere in ((None, None), (EXACT, None), (Zeros(), EXACT)):
         assert violation([3.0, 6.0, 9.0, 12.0], recipe, elsewhere) is None
 
@@ -210,7 +212,7 @@ def test_a_recipe_must_give_every_value_of_the_call() -> None:
     assert violation([0.0, 0.0, 0.0, 1.0], Zeros()) is None
 
 
-def test_of_two_pieces_the_recipe_must_give_the_wrong_values() -> None:
+def test_a_recipe_of_a_piece_must_give_all_wrong_values() -> None:
     found = violation([3.0, 6.0, 0.0, 0.0], Zeros(), EXACT)
     assert found is not None
     assert (found.key.detail, found.readings, found.values) == ("partly:zeros", ("zeros", "exact"), 2)
@@ -238,7 +240,7 @@ def mixture(answer: Outcome, alive: tuple[str, ...], recipe: Reading | None = No
     return with_it
 
 
-def test_values_are_mixed_where_none_of_the_readings_left_gives_them() -> None:
+def test_values_that_no_remaining_reading_gives_are_mixed() -> None:
     found = mixture(OUTCOMES["right"], ("float32",))
     assert found is not None
     assert (found.key.verdict, found.key.detail) == ("mixed", "types:int32:float32")
@@ -252,7 +254,7 @@ def test_values_are_mixed_where_none_of_the_readings_left_gives_them() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["another type", "another shape", "rejected", "crash", "hang"])
-def test_what_has_no_values_to_compare_is_not_mixed(outcome: str) -> None:
+def test_an_outcome_without_values_is_not_mixed(outcome: str) -> None:
     assert mixture(OUTCOMES[outcome], ("float32",)) is None
 
 
@@ -276,7 +278,7 @@ def test_a_recipe_of_a_mixture_must_give_this_call_too() -> None:
 
 
 @pytest.mark.parametrize("death", ["crash", "hang"])
-def test_a_death_is_no_second_answer(death: str) -> None:
+def test_a_death_and_an_answer_are_not_nondeterministic(death: str) -> None:
     judged = judge(ONNX, CALLS["allowed"])
     for pair in ((OUTCOMES["right"], OUTCOMES[death]), (OUTCOMES[death], OUTCOMES["right"])):
         assert verdicts.nondeterministic(judged, "one", *pair) is None

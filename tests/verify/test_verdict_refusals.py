@@ -117,7 +117,7 @@ NAN, QUIET = (Outcome("tensor", Tensor("float32", np.array([code, 0], np.uint32)
         (HANG, A, None),
     ],
 )
-def test_what_the_text_leaves_open(first: Outcome, second: Outcome, how: str | None) -> None:
+def test_answers_to_an_open_call_can_be_an_ambiguity(first: Outcome, second: Outcome, how: str | None) -> None:
     judged = open_call()
     found = verdicts.disagrees(judged, "one", first, "two", second)
     assert (found.key.detail if found else None) == how
@@ -129,7 +129,7 @@ def test_what_the_text_leaves_open(first: Outcome, second: Outcome, how: str | N
     assert tally.status(ONE, judged.cell) == "unspecified"
 
 
-def test_where_both_take_an_open_call_for_the_same_one_the_clause_does_not_tell_them_apart() -> None:
+def test_answers_that_follow_one_meaning_of_an_open_call_are_no_ambiguity() -> None:
     """Each answer follows an admitted reading, or a recipe that also gives its answers to allowed calls."""
     tensors = {"x": tensor("int32", [16777217, 16777219]), "scale": tensor("float32", 3.0)}
     left_open = judge(ONNX_13, Call(ONNX_13.id, tensors | {"zero_point": tensor("int32", 2)}))

@@ -57,7 +57,7 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
         assert found["violation"].attribution is None
 
 
-def test_a_reading_that_right_calls_contradict_is_not_the_cells() -> None:
+def test_a_reading_that_right_calls_contradict_is_not_attributed() -> None:
     """An implementation that wraps in large calls only is found for any order of calls."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
@@ -92,7 +92,7 @@ def test_mixed_values_are_legal_and_follow_nothing() -> None:
     assert [*found] == ["mixed"], "also within one call"
 
 
-def test_mixed_is_not_said_of_what_is_wrong() -> None:
+def test_a_wrong_cell_is_a_violation_and_not_mixed() -> None:
     first, second = (asked(ONNX_21, "int32", 500, number=n) for n in range(2))
     answers = [(first, ONE, by(first, "float32")), (second, ONE, shifted(by(second, "exact"), steps=9))]
     for order in (answers, answers[::-1]):

@@ -71,7 +71,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Computed:
-    """A parameter array whose parts are computed when they are taken, one parameter for each element of the operands."""
+    """A parameter array whose parts are computed when they are taken.
+
+    It has one parameter for each element of the operands.
+    """
 
     compute: Callable[..., Array]
     """A function from arrays of one shape to an array of that shape and of ``dtype``."""
@@ -123,7 +126,10 @@ def some_numbers(parameter: Array | None, real: np.dtype[Any]) -> Array | None:
 
 
 def block_size(real: np.dtype[Any] | None) -> int:
-    """Elements of a block for arithmetic in that type: half as many in float64, whose elements take twice the memory."""
+    """Elements of a block for arithmetic in that type.
+
+    A block has half as many elements in float64, because they take twice the memory.
+    """
     return BLOCK if real is None or real.itemsize == 4 else BLOCK // 2
 
 

@@ -1,4 +1,7 @@
-"""The checks of ONNX, com.microsoft and oneDNN calls, by dtypes, shapes and attributes: a plan, or a refusal."""
+"""The checks of ONNX, com.microsoft and oneDNN calls.
+
+They read dtypes, shapes and attributes. The result is a plan, or a refusal.
+"""
 
 from __future__ import annotations
 

@@ -112,7 +112,10 @@ def output(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], *inp
 
 
 def _overlap(out: Array, operand: Array) -> bool:
-    """True if the arrays share an element, or may share one: elements of one may lie between those of the other."""
+    """True if the arrays share an element, or may share one.
+
+    They may share one where elements of one array lie between those of the other.
+    """
     try:
         return np.shares_memory(out, operand, max_work=_WORK)  # type: ignore[arg-type]  # whose stubs know two numbers
     except np.exceptions.TooHardError:

@@ -51,7 +51,11 @@ def look_up(table: Array, out: Array, x: Array) -> None:
 def arithmetic(
     out: np.dtype[Any], x: Array, scale: Array, zero_point: Array | None, by_division: bool
 ) -> tuple[Fill, np.dtype[Any]]:
-    """The cheapest arithmetic that is exact before its last rounding, and the float type that it computes in."""
+    """The cheapest arithmetic that is exact before its last rounding.
+
+    Returns:
+        The function, and the float type that it computes in.
+    """
     narrow = x.dtype.itemsize < 4 and (zero_point is None or x.dtype not in WIDE_FLOATS)
     if narrow and zero_point is not None and zero_point.dtype.itemsize >= 4:
         narrow = lie_within(zero_point, SINGLE_LIMIT)
@@ -69,7 +73,10 @@ def arithmetic(
 
 
 def lie_within(integers: Array, limit: int) -> bool:
-    """True if no integer exceeds the limit in magnitude. An array of comparisons would be as long as the integers."""
+    """True if no integer exceeds the limit in magnitude.
+
+    It makes no array of comparisons, which would be as long as the integers.
+    """
     return int(integers.max(initial=0)) <= limit and int(integers.min(initial=0)) >= -limit
 
 

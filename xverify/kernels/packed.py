@@ -134,7 +134,10 @@ def _unpacked(
     scale: Array,
     zero_point: Array | None,
 ) -> None:
-    """Compute the formula with NumPy: unpack the zero points, and the codes of x by blocks if they are many."""
+    """Compute the formula with NumPy.
+
+    Unpack the zero points, and the codes of x by blocks if they are many.
+    """
     bits = WIDTHS[dtype.name]
     if zero_point is not None and has_packed_zero_points:
         zero_point = unpack(zero_point, bits, 0, scale.size).view(dtype).reshape(scale.shape)

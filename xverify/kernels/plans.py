@@ -68,7 +68,9 @@ class Planner(Protocol):
 
 
 def remembered(plan: Callable[..., Plan], attributes: int = 7) -> Planner:
-    """The function with its last plans cached. It takes positional arguments only; refusals are not cached.
+    """The function with its last plans cached.
+
+    It takes positional arguments only. Refusals are not cached.
 
     Args:
         plan: the function that makes plans.

@@ -161,7 +161,10 @@ def _spread(rules: Edition, x: tuple[int, ...], low: Operand, high: Operand, axi
 
 
 def _scale_factor(dtype: np.dtype[Any], narrow_range: bool, low: Array, high: Array) -> Array:
-    """The installed text's scale_factor. Its quotients are C++'s float / int, which converts the int to float first."""
+    """The installed text's scale_factor.
+
+    Its quotients are C++'s float / int, which converts the int to float first.
+    """
     bounds = np.iinfo(dtype)
     with np.errstate(all="ignore"):
         above = np.asarray(high / np.float32(bounds.max))

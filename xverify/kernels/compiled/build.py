@@ -1,4 +1,7 @@
-"""Compile functions with Numba once for each signature and machine, and cache the machine code on disk."""
+"""Compile functions with Numba, and cache the machine code on disk.
+
+Each function is compiled once for each signature and machine.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Compute one vector of elements, as LLVM instructions: with one scale, or with a scale for each element.
+"""Compute one vector of elements, as LLVM instructions.
 
-These are not loops of constant length, because LLVM would unroll such a loop before it vectorises it.
+The elements share one scale, or each has its own. These functions are not loops of constant length, because LLVM would
+unroll such a loop before it vectorises it.
 """
 
 from __future__ import annotations
@@ -58,9 +59,10 @@ def put_chunk(
     offsets: Any,
     streamed: Any,
 ) -> Generated:
-    """Store (value - offset) * scale, or / scale, of the CHUNK elements from x[first] on, to out[first] and on.
+    """Store (value - offset) * scale, or / scale, of CHUNK elements.
 
     Args:
+        first: the index of the first element in x and in out.
         divides: Numba's none type for a product.
         scales: the array of scales, whose type counts here; ``scale`` is the value to use.
         offsets: the same for offsets.
@@ -191,7 +193,12 @@ def put_chunk_of_row(
     parameter: Any,
     streamed: Any,
 ) -> Generated:
-    """`put_chunk` for elements with a scale and offset each, from scales[parameter] on. zero: as in `loops`."""
+    """`put_chunk` for elements with a scale and an offset each.
+
+    Args:
+        zero: as in `loops`.
+        parameter: the index of the first scale.
+    """
 
     kinds = Kinds(x, out, coding, divides, scales, offsets)
 
@@ -319,9 +326,10 @@ def put_cached_row(
     streamed: Any,
     is_normal: Any,
 ) -> Generated:
-    """`put_two_chunks_of_row` twice, with scales and offsets of the parameter cache from index ``index`` on.
+    """`put_two_chunks_of_row` twice, with scales and offsets of the parameter cache.
 
     Args:
+        index: the index in the cache of the first scale and offset.
         table: the address that `lookup.value_table` returned.
         ahead: the prefetch distance in elements.
         is_normal: True if `gives_normals` holds for all scales.

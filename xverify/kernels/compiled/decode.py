@@ -133,7 +133,10 @@ Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits"; OCP Microsc
 
 
 def _by_float16(coding: FloatCoding) -> Float16Coding | None:
-    """The coding of the type through float16; None if one of its finite exponents means infinity in float16."""
+    """The coding of the type through float16, or None.
+
+    It is None if one of the type's finite exponents means infinity in float16.
+    """
     bits, fraction = coding.keep.bit_length(), 23 - coding.shift
     special = coding.special_mask, coding.special
     if bits - fraction == 5:
@@ -201,7 +204,9 @@ def is_narrow(builder: Any, coding: Any) -> Any:
 
 
 def code_value(builder: Any, code: Any, coding: Any, real: Any) -> Any:
-    """The value of codes plus `code_origin`, in the float type ``real``; float16 is for integers of 8 bits or fewer.
+    """The value of codes plus `code_origin`, in the float type ``real``.
+
+    A ``real`` of float16 is for integers of 8 bits or fewer.
 
     Args:
         code: codes; int32 codes are their own values.
@@ -354,7 +359,11 @@ def value_of_scale(context: Any, code: Any, like: Any) -> Generated:
 def code_values_at(
     context: Any, builder: Any, codes: Any, value: Any, first: Any, coding: Any, real: Any, mask: Any = None
 ) -> Any:
-    """The values of CHUNK codes from ``first`` on, or of those that the mask names. codes: Numba's type of the array."""
+    """The values of CHUNK codes from ``first`` on, or of those that the mask names.
+
+    Args:
+        codes: Numba's type of the array.
+    """
     if mask is None:
         return chunk_values_at(context, builder, codes, value, first, coding, real, 1)[0]
     return code_value(builder, load(context, builder, codes, value, first, mask), coding, real)
@@ -390,8 +399,11 @@ def parameter_values_at(
     first: Any,
     mask: Any = None,
 ) -> tuple[Any, Any]:
-    """The values of CHUNK scales and offsets from parameter ``first`` on. scales, offsets: Numba's types of the
-    arrays.
+    """The values of CHUNK scales and offsets from parameter ``first`` on.
+
+    Args:
+        scales: Numba's type of the array of scales.
+        offsets: Numba's type of the array of offsets.
     """
     codes = load(context, builder, scales, scales_, first, mask)
     scale = scale_value(builder, codes, scales.dtype, real)

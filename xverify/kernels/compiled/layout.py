@@ -1,4 +1,7 @@
-"""Parameter layout: which scale and zero point serve which elements, and the cache of converted parameters."""
+"""The parameter layout, and the cache of converted parameters.
+
+A layout tells which scale and zero point serve which elements.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,11 @@ class Runs:
         return _within_lines(self.line, start, stop) if self.stride == 0 else [(start, stop)]
 
     def arguments(self, origin: int) -> tuple[tuple[int, ...], None]:
-        """The loop arguments ``runs`` and ``rows``. origin: the index of the first parameter that the loop gets."""
+        """The loop arguments ``runs`` and ``rows``.
+
+        Args:
+            origin: the index of the first parameter that the loop gets.
+        """
         return (origin, self.line, self.run, self.stride), None
 
 
@@ -105,7 +112,10 @@ Layout = Runs | Rows
 
 
 def _within_lines(line: int, start: int, stop: int) -> list[tuple[int, int]]:
-    """Cut a range at the ends of long lines: the end of one and the beginning of the next need distant parameters."""
+    """Cut a range at the ends of long lines.
+
+    The end of a line and the beginning of the next need parameters that lie far apart.
+    """
     if line <= BLOCK:
         return [(start, stop)]
     ends = [start, *range(start - start % line + line, stop, line), stop]
@@ -113,12 +123,15 @@ def _within_lines(line: int, start: int, stop: int) -> list[tuple[int, int]]:
 
 
 def layout_of(shape: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> Layout | None:
-    """The layout of parameters for a tensor in C order that is not empty; None if one parameter serves all elements.
+    """The layout of parameters for a tensor in C order that is not empty.
 
     Args:
         shape: the shape of the tensor.
         parameter: the shape of scales.
         spread: the axis and the block size.
+
+    Returns:
+        The layout, or None if one parameter serves all elements.
     """
     if spread.axis is None or prod(parameter) == 1:
         return None
@@ -172,7 +185,11 @@ def parameter_cache(context: Any, like: Any) -> Generated:
 def cache_chunk(
     context: Any, room: Any, index: Any, coding: Any, zero: Any, divides: Any, scales: Any, offsets: Any, parameter: Any
 ) -> Generated:
-    """Convert CHUNK scales and offsets, from ``parameter`` on, and store them in the cache from index ``index`` on.
+    """Convert CHUNK scales and offsets, and store them in the cache.
+
+    Args:
+        index: the index in the cache to store from.
+        parameter: the index of the first scale and offset.
 
     Returns:
         True if `chunks.gives_normals` holds for all these scales.

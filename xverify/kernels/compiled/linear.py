@@ -178,9 +178,12 @@ class Linear:
         return tuple(self.coding.fields), self.divides, runs, rows
 
     def for_small(self, shape: tuple[int, ...]) -> Small | None:
-        """A fast form of ``__call__`` for a small tensor of that shape; None if more than one loop call is needed.
+        """A fast form of ``__call__`` for a small tensor of that shape.
 
         The loop checks the arrays itself, since a microsecond counts here.
+
+        Returns:
+            The function, or None if more than one loop call is needed.
         """
         size, compiled = prod(shape), self.double if self.is_wide else self.single
         is_small = 0 < size * self.out.itemsize < THREADS_FROM
@@ -296,7 +299,10 @@ def lay_out(parameters: Array, layout: Rows) -> Array:
 
 
 def _real(array: Array, real: np.dtype[Any]) -> Array:
-    """The values as float32 or float64, contiguous and of any rank: the array itself if it is that already."""
+    """The values as float32 or float64, contiguous and of any rank.
+
+    The result is the array itself if that already has this form.
+    """
     if array.dtype == real and is_plain(array):
         return array
     with np.errstate(all="ignore"):
@@ -309,7 +315,11 @@ def _native(array: Array) -> Array:
 
 
 def look_up(out: Array, x: Array, entries: Array, read: Read | None, in_byte: int) -> None:
-    """Write the table's entry for each code of x, or of those that ``read`` returns. in_byte: codes in a byte of x."""
+    """Write the table's entry for each code of x, or of those that ``read`` returns.
+
+    Args:
+        in_byte: the number of codes in a byte of x.
+    """
     argument_types = types.uint8, out.dtype, Flat(ELEMENTS[out.dtype]), types.float32, types.none, types.none, None
     compiled = entry(by_table, signature(*argument_types, in_byte=in_byte))
 

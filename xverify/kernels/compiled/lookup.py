@@ -1,6 +1,7 @@
-"""Tables in registers, as LLVM instructions: results and values of all codes, looked up by byte shuffles.
+"""Tables in registers, as LLVM instructions.
 
-On AVX-512 (VBMI) one instruction selects from 64 bytes; on AVX2 one selects from 16 bytes.
+They hold results and values of all codes. Byte shuffles look them up. On AVX-512 (VBMI) one instruction selects from 64
+bytes; on AVX2 one selects from 16 bytes.
 No function here is one that Numba calls: Numba counts references to arrays by instructions that wait for streaming stores.
 """
 
@@ -104,7 +105,11 @@ def read_table(builder: Any, start: Any) -> ByteTable:
 
 
 def look_up_bytes(builder: Any, entries: ByteTable, code: Any, is_mirrored: Any = None) -> list[Any]:
-    """The lower and the upper bytes of the entries of CODES_512 codes. is_mirrored: its flag, or None if unknown."""
+    """The lower and the upper bytes of the entries of CODES_512 codes.
+
+    Args:
+        is_mirrored: the flag of `is_mirrored`, or None if unknown.
+    """
     if is_mirrored is None:
         return _look_up_8_bits(builder, entries, code)
     with builder.if_else(is_mirrored, likely=True) as (mirrored, otherwise):
@@ -123,8 +128,9 @@ def look_up_bytes(builder: Any, entries: ByteTable, code: Any, is_mirrored: Any 
 
 
 def is_mirrored(builder: Any, entries: ByteTable) -> Any:
-    """True, at run time, if the upper 128 codes have the entries of the lower ones with a sign. Half the table then
-    serves.
+    """True, at run time, if the upper 128 codes have the entries of the lower ones with a sign.
+
+    Half the table then serves.
     """
     apart = [
         builder.xor(builder.xor(part[i], part[i + 2]), constant(BYTES_512, sign))
@@ -157,7 +163,10 @@ BYTES_256 = ir.VectorType(I8, CODES_256)
 
 
 def has_byte_shuffle() -> bool:
-    """True if the processor has AVX2, whose byte shuffle looks up bytes by the lowest four bits of an index."""
+    """True if the processor has AVX2.
+
+    Its byte shuffle looks up bytes by the lowest four bits of an index.
+    """
     return has("avx2")
 
 
@@ -524,8 +533,9 @@ def put_long(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def entries_multiple(context: Any, x: Any, out: Any) -> Generated:
-    """The last item of ``where`` of `tiles.next_tile`, for `put_entries`: 1, or 0 if it stores nothing past the
-    caches.
+    """The last item of ``where`` of `tiles.next_tile`, for `put_entries`.
+
+    It is 1, or 0 if `put_entries` stores nothing past the caches.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -773,11 +783,11 @@ def _shuffle_values(builder: Any, address: Any, code: Any) -> list[Any]:
 
 
 def look_up_values(builder: Any, address: Any, code: Any) -> list[Any]:
-    """The values of CODES_512 codes, CHUNK in a vector: upper halves from the table at that address, above zeros.
+    """The values of CODES_512 codes, CHUNK in a vector.
 
+    The upper halves come from the table at that address. The lower halves are zeros.
     Bytes are joined within the quarters of a register: the first eight of each quarter, and the last eight. Of two
-    neighbouring
-    halves one then moves up and one stays. So codes are first moved to where they come out in order.
+    neighbouring halves one then moves up and one stays. So codes are first moved to where they come out in order.
     """
     if not has_byte_lookup():
         return _shuffle_values(builder, address, code)

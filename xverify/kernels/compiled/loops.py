@@ -1,4 +1,6 @@
-"""The compiled loops. A call writes one piece of a tensor: ``x`` and ``out`` are flat, contiguous and of the same size.
+"""The compiled loops.
+
+A call writes one piece of a tensor. ``x`` and ``out`` are flat, contiguous and of the same size.
 
 There is one loop for each layout of parameters (`linear.loop_of`), with as many signatures as are used. Numba caches them.
 Each loop is one function with all its steps, except for steps on numbers alone (`tiles`, `threads`). Numba makes LLVM optimise
@@ -76,8 +78,9 @@ from xverify.kernels.compiled.vectors import CHUNK
 
 
 def by_table(x, out, coding, zero, scale, offset, divides, runs, rows, position, streamed, shared, helps):
-    """Store the entry of the table ``coding`` for each code; ``scale``, ``offset``, ``runs`` and ``rows`` are None.
+    """Store the entry of the table ``coding`` for each code.
 
+    ``scale``, ``offset``, ``runs`` and ``rows`` are None.
     The caller has checked that the output shares no memory with an input.
     """
     stage, nothing = staging_buffer(out), 0 * position

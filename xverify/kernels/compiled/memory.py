@@ -1,4 +1,7 @@
-"""Arrays in memory, as LLVM instructions: flat and packed array types, reads, writes, and stores past the caches."""
+"""Arrays in memory, as LLVM instructions.
+
+They are the flat and packed array types, reads, writes, and stores past the caches.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,9 @@ def is_plain(array: Array) -> bool:
 
 
 class Flat(types.Array):  # type: ignore[misc]
-    """Numba type of a plain array of any rank: a loop sees it as rank 1, or as rank 0 if it has one element.
+    """Numba type of a plain array of any rank.
 
+    A loop sees the array as rank 1, or as rank 0 if it has one element.
     Numba's own array type keeps a reference and is compiled for one rank. That would take half the time of a call
     with one element.
     The caller holds the array while the loop runs. The loop keeps no reference.
@@ -78,7 +82,10 @@ class Packed(Flat):
 
     @property
     def mangling_args(self) -> Any:
-        """The key, in the mangled names of compiled functions. LLVM takes two functions of one name for one function."""
+        """The key, in the mangled names of compiled functions.
+
+        LLVM takes two functions of the same name for one function.
+        """
         name, arguments = super().mangling_args
         return name, [*arguments, self.in_byte]
 
@@ -171,7 +178,11 @@ def long_table_indices(builder: Any, packed: Any, in_byte: int, first: int, coun
 
 
 def shift_down(builder: Any, read: Any, next_read: Any, bits: Any) -> Any:
-    """A byte vector shifted down by ``bits``, 1 to 7. next_read: the byte that follows each byte of the vector."""
+    """A byte vector shifted down by ``bits``, 1 to 7.
+
+    Args:
+        next_read: the byte that follows each byte of the vector.
+    """
     width = I64 if read.type.count % 8 == 0 else I32
     words = ir.VectorType(width, 8 * read.type.count // width.width)
     low, high = builder.bitcast(read, words), builder.bitcast(next_read, words)
@@ -244,7 +255,10 @@ def address(context: Any, array: Any) -> Generated:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def overlaps(context: Any, out: Any, x: Any, scale: Any, offset: Any) -> Generated:
-    """True if ``out`` shares memory with another array. All arrays are contiguous; a number shares no memory."""
+    """True if ``out`` shares memory with another array.
+
+    All arrays are contiguous. A number shares no memory.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         ends = [
@@ -341,7 +355,10 @@ def _read_vector(builder: Any, address: Any, kind: Any, mask: Any = None) -> Any
 
 
 def load_packed(context: Any, builder: Any, array: Any, value: Any, first: Any, count: int) -> Any:
-    """The bytes of ``count`` packed codes from array[first] on, shifted so that the first code begins a byte."""
+    """The bytes of ``count`` packed codes from array[first] on.
+
+    They are shifted so that the first code begins a byte.
+    """
     in_byte, address = array.in_byte, data_of(context, builder, array, value, first)
     kind, bits = ir.VectorType(I8, count // in_byte), bit_offset(builder, in_byte, first)
     read, before = _read_vector(builder, address, kind), builder.block
@@ -370,7 +387,11 @@ def _load_some_packed(builder: Any, in_byte: int, address: Any, first: Any, mask
 
 
 def store(context: Any, builder: Any, done: Any, address: Any, streamed: Any) -> None:
-    """Store a vector; where ``streamed`` is true, past the caches, to an address that is a multiple of PART."""
+    """Store a vector.
+
+    Args:
+        streamed: True to store past the caches, to an address that is a multiple of PART.
+    """
     size = done.type.count * done.type.element.get_abi_size(context.target_data)
     with builder.if_else(streamed) as (past_the_caches, through_them):
         with past_the_caches:

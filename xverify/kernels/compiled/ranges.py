@@ -73,7 +73,10 @@ class Ranged:
 
     @cached_property
     def line_and_run(self) -> tuple[int, int]:
-        """The number of elements after which the ranges repeat, and the number of adjacent elements that share one."""
+        """The number of elements of a line and of a run.
+
+        The ranges repeat after a line. The adjacent elements of a run share a range.
+        """
         if self.layout is None:
             return _ENDLESS, _ENDLESS
         return (self.layout.row, 1) if isinstance(self.layout, Rows) else (self.layout.line, self.layout.run)
@@ -116,7 +119,10 @@ class Ranged:
         return write
 
     def _in_parts(self, layout: Layout, low: Array, high: Array) -> Write:
-        """A function that writes a piece with the ranges that it needs, if there are too many to convert at once."""
+        """A function that writes a piece and converts only the ranges that it needs.
+
+        It is for ranges that are too many to convert at once.
+        """
         line, run = self.line_and_run
 
         def write(start: int, stop: int, codes: Array, elements: Array, streamed: int) -> None:

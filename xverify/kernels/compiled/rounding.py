@@ -55,11 +55,11 @@ _SMALLEST_DIFFERENCE = -17
 
 
 def to_odd(builder: Any, difference: Any, scale: Any, divides: bool, bits: int, dtype: Any) -> Any:
-    """difference * scale, or / scale: exact, or rounded to odd, or rounded to nearest if that gives the same output.
+    """difference * scale, or / scale: exact, or rounded to odd.
 
+    It is rounded to nearest if that gives the same output.
     A product with no more bits than its type is exact, unless it underflows. In float32 only a product of an 8-bit
-    float and a
-    bfloat16 scale underflows: 12 bits below 2^-149, which is a zero in float16 and bfloat16 anyway.
+    float and a bfloat16 scale underflows: 12 bits below 2^-149, which is a zero in float16 and bfloat16 anyway.
     A quotient in float64 may be rounded to nearest: see `xverify.kernels.formula`. A quotient in float32 is for
     float32 outputs.
 
@@ -267,11 +267,11 @@ def may_split(builder: Any, scale: Any, out: Any) -> Any:
 
 
 def split_product(builder: Any, difference: Any, scale: Any, out: Any) -> Any:
-    """Codes of difference * scale in the output's type, rounded to nearest even, if `is_split` and `may_split` hold.
+    """Codes of difference * scale in the output's type, rounded to nearest even.
 
+    `is_split` and `may_split` must hold.
     Let p be the product. 2^n p + p is rounded, with n such that the last bit that stays is the last bit of p that the
-    output has.
-    Then 2^n p is subtracted, which is exact. 2^n p has a zero there, so that a tie goes to the even code.
+    output has. Then 2^n p is subtracted, which is exact. 2^n p has a zero there, so that a tie goes to the even code.
     The scale has no more bits than the output, and (2^n + 1) times the scale no more than the type of the arithmetic.
 
     Source:
@@ -302,12 +302,11 @@ def is_seldom_between(real: Any, out: Any, bits: int) -> bool:
 
 
 def nearest_products(builder: Any, differences: list[Any], scale: Any, out: Any) -> tuple[list[Any], Any]:
-    """difference * scale of each vector, rounded to nearest, and a flag that a second rounding gives the exact
-    result.
+    """difference * scale of each vector, rounded to nearest, and a flag.
 
-    The flag holds where no product is a subnormal of the output's type. A double rounding is wrong only where the
-    first rounding
-    ends on the midpoint of two output elements. On either side of it the exact product is on the same side.
+    The flag says that a second rounding gives the exact result. It holds where no product is a subnormal of the output's
+    type. A double rounding is wrong only where the first rounding ends on the midpoint of two output elements. On either
+    side of it the exact product is on the same side.
     """
     products = [builder.fmul(difference, scale) for difference in differences]
     bits, registers = (32, 8) if is_single(products[0]) else (64, 4)
@@ -324,7 +323,10 @@ def nearest_products(builder: Any, differences: list[Any], scale: Any, out: Any)
 
 
 def rounds_two() -> bool:
-    """True if one instruction rounds two vectors of CHUNK float32 to bfloat16, as fast as another rounds one."""
+    """True if one instruction rounds two vectors of CHUNK float32 to bfloat16.
+
+    It must be as fast as the instruction that rounds one vector.
+    """
     return has("avx512bf16") and has("avx512dq")
 
 
@@ -404,7 +406,10 @@ def significant_bits(code: Any, coding: Any, scale: Any, offset: Any) -> int:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def round_element(context: Any, value: Any, like: Any) -> Generated:
-    """A float64, exact or rounded to odd, as an element of the array ``like``: rounded once, to nearest even."""
+    """A float64, exact or rounded to odd, as an element of the array ``like``.
+
+    The number is rounded once, to nearest even.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return element(builder, arguments[0], like.dtype)
@@ -447,7 +452,10 @@ class Kinds(NamedTuple):
 
 
 def output_elements(builder: Any, number: Any, scale: Any, offset: Any, kinds: Kinds) -> Any:
-    """Output elements, from values of codes, scales and offsets: vectors, or numbers that serve the whole vector."""
+    """Output elements, from values of codes, scales and offsets.
+
+    The values are vectors, or numbers that serve the whole vector.
+    """
     value = scaled_to_odd(builder, number, scale, offset, kinds)
     is_shared = not isinstance(scale.type, ir.VectorType)
     return round_elements(builder, value, kinds, known_normals(builder, scale, kinds.divides) if is_shared else None)
@@ -475,7 +483,11 @@ def store_two_of_row(
     context: Any, builder: Any, numbers: list[Any], scales: Sequence[Any], offsets: Sequence[Any], kinds: Kinds,
     target: tuple[Any, Any], is_normal: Any, streamed: Any,
 ) -> None:  # fmt: skip
-    """As `store_two`, for elements with a scale and an offset each. is_normal: for all these scales, or None."""
+    """`store_two` for elements with a scale and an offset each.
+
+    Args:
+        is_normal: the flag for all these scales, or None.
+    """
     values = [scaled_to_odd(builder, *each, kinds) for each in zip(numbers, scales, offsets, strict=True)]
     if _is_joined(kinds.out):
         values = [shuffled(builder, values[0], values[1], range(2 * CHUNK))]
@@ -534,8 +546,10 @@ def _to_nearest_first(builder: Any, differences: list[Any], scale: Any, kinds: K
 
 
 def _short_way(kinds: Kinds, real: Any) -> ShortWay | None:
-    """The way that takes fewer instructions than a product rounded to odd, or None. real: LLVM's type of the
-    arithmetic.
+    """The way that takes fewer instructions than a product rounded to odd, or None.
+
+    Args:
+        real: LLVM's type of the arithmetic.
     """
     # A difference of floats may be -0, or a fraction.
     if kinds.divides != types.none or decode.is_float(kinds.coding):

@@ -1,13 +1,12 @@
-"""Threads that share the pieces of one call: compiled bookkeeping in shared memory, and a pool of helper threads.
+"""Threads that share the pieces of one call.
 
+The module has compiled bookkeeping in shared memory, and a pool of helper threads.
 Threads are not Numba's own. Its portable layer ends the process if two Python threads use it at once, and several
-Python threads
-call kernels. A function that is compiled with ``nogil`` runs beside others in ordinary threads.
+Python threads call kernels. A function that is compiled with ``nogil`` runs beside others in ordinary threads.
 Helpers start with the first large call, and again in a forked child.
 
 All threads see the state of a call, so that none needs the interpreter between two pieces, and a waiting thread
-reacts at once.
-The caller waits until all helpers have left its call, since they hold its arrays until then.
+reacts at once. The caller waits until all helpers have left its call, since they hold its arrays until then.
 
 ``shared``: the address of int64 words, at the offsets below. The last words are the boundaries of the pieces.
 """
@@ -215,7 +214,9 @@ The next of many calls comes within this time, unless a thread is kept from runn
 
 
 def polls_in(seconds: float) -> int:
-    """The number of polls that a waiting thread makes in that time. x86's ``pause`` takes 10 to 140 cycles.
+    """The number of polls that a waiting thread makes in that time.
+
+    x86's ``pause`` takes 10 to 140 cycles.
 
     Source:
         Intel 64 and IA-32 Architectures Optimization Reference Manual, on the latency of PAUSE in Skylake Client.

@@ -60,7 +60,10 @@ def redirect_to_stage(context: Any, out: Any, room: Any, first: Any) -> Generate
 
 @intrinsic  # type: ignore[untyped-decorator]
 def flush_stage(context: Any, out: Any, room: Any, first: Any, stop: Any) -> Generated:
-    """Store whole chunks of the buffer past the caches, to out[first] ... out[stop - 1]. out[first] begins a line."""
+    """Store whole chunks of the buffer past the caches, to out[first] ... out[stop - 1].
+
+    out[first] begins a line.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         result, room_, first_, stop_ = arguments
@@ -163,7 +166,10 @@ SHARED_ROOM = OWN_CACHE * 3 // 4
 
 @cache
 def own_cache() -> int | None:
-    """Bytes of the last-level cache; None if it is shared with many cores, or if the machine does not tell."""
+    """Bytes of the last-level cache, or None.
+
+    It is None if many cores share the cache, or if the machine does not tell its size.
+    """
     try:
         # The cache of one core; sysconf adds up those of the whole machine.
         text = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text().strip()
@@ -174,12 +180,11 @@ def own_cache() -> int | None:
 
 
 def leaves_caches(read: int, written: int) -> bool:
-    """True if an output leaves the last-level cache before it is used again, so that it is stored past the caches.
+    """True if an output leaves the last-level cache before it is used again.
 
-    Input bytes count twice, since they stay in the cache if the output is stored past it. The sum may exceed the
-    cache: processors no
-    longer evict the oldest line first, so that a part of a large output stays. The factor was measured on an AMD Zen
-    5, where
+    Such an output is stored past the caches. Input bytes count twice, since they stay in the cache if the output is stored
+    past it. The sum may exceed the cache: processors no longer evict the oldest line first, so that a part of a large output
+    stays. The factor was measured on an AMD Zen 5, where
     ``xverify bench --dtypes packed-int2:float16 --sizes 16Mi`` shows a case that is faster in the cache.
 
     Args:
@@ -282,7 +287,10 @@ def _slices(flat: Array, in_byte: int) -> Read:
 
 
 def _for_each_block(write: Write, out: Array, x: Array, read: Read | None) -> None:
-    """As `for_each_piece`, for any strides and byte order: copy arrays that are not plain, a block at a time."""
+    """`for_each_piece` for any strides and byte order.
+
+    Arrays that are not plain are copied, a block at a time.
+    """
     if out.ndim == 0:
         out, x = out.reshape(1), x.reshape(1) if read is None else x
     listed = list(_ordered_blocks(out.shape))

@@ -1,4 +1,7 @@
-"""Arrays on a CUDA device, whoever made them, as CuPy arrays of codes beside the dtype that the codes have."""
+"""Arrays on a CUDA device, from any library.
+
+They become CuPy arrays of codes, beside the dtype that the codes have.
+"""
 
 from __future__ import annotations
 

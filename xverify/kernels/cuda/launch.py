@@ -108,8 +108,12 @@ class Launch:
         return min(max(-(-vectors // (THREADS * VECTORS)), 1), room)
 
     def numbers(self, x: int, y: int, cache: int) -> tuple[int, ...]:
-        """The arguments after the four arrays. x, y: addresses of input and output. cache: bytes of the last-level
-        cache.
+        """The arguments after the four arrays.
+
+        Args:
+            x: the address of the input.
+            y: the address of the output.
+            cache: bytes of the last-level cache.
         """
         head = self.head(y)
         vector_bits = self.lanes * self.x_bits
@@ -170,6 +174,11 @@ def card(device: int) -> Card:
 
 @lru_cache(maxsize=1024)
 def loaded(macros: tuple[str, ...], device: int) -> tuple[Any, int]:
-    """The kernel with these macros, and the number of its blocks that run at once on that device, the current one."""
+    """The kernel with these macros, and the number of its blocks that run at once.
+
+    Args:
+        macros: the options that define the macros.
+        device: the device, which is the current one.
+    """
     kernel = compiled(macros, card(device).capability)
     return kernel, card(device).blocks(int(kernel.num_regs))
