@@ -125,7 +125,7 @@ class Oracle:
     """True if NotImplementedError counts as a refusal, not as a missing feature."""
 
     untold: Tuple[str, ...] = ()
-    """Names of clauses whose violation its interface cannot express; it gets no such calls."""
+    """Names of clauses that its interface cannot violate. It gets no calls that violate them."""
 
     surrounded: Tuple[Path, ...] = ()
     """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share.
@@ -140,10 +140,10 @@ class Oracle:
     """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes."""
 
     distributions: Tuple[str, ...] = ()
-    """Other distributions that also offer versions of it."""
+    """Other packages that contain the same implementation."""
 
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables that its worker sets before it imports any module of xverify."""
+    """Environment variables that its worker sets before it imports any module of xverify."""
 
     varies: Tuple[Setting, ...] = ()
     """Further settings in which it can run."""

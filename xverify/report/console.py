@@ -97,7 +97,10 @@ def _print_history(history: History, console: Console) -> None:
 def _print_workers(workers: Iterable[Json], console: Console) -> None:
     for worker in workers:
         if worker["status"] != "answered":
-            _line(console, Text.assemble((f"{worker['name']}: ", "bold"), (worker["status"], "yellow")))
+            # A reason may begin with the name, as in "onednn could not be run".
+            reason = worker["status"].removeprefix(f"{worker['name']} ")
+            separator = ": " if reason == worker["status"] else " "
+            _line(console, Text.assemble((f"{worker['name']}{separator}", "bold"), (reason, "yellow")))
 
 
 def _print_findings(findings: list[Json], console: Console) -> None:
