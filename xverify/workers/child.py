@@ -208,7 +208,7 @@ def _answer_batch(
 
 
 class AnswerError(TypeError):
-    """An oracle's ``answer`` returned neither an outcome nor a tensor. This is a mistake of the oracle's author."""
+    """A mistake of an oracle's author: ``answer`` returned neither an outcome nor a tensor."""
 
 
 def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
