@@ -17,10 +17,53 @@ from typing import Dict, Optional, Tuple
 from xverify.oracles.protocol import Oracle, version_of
 
 
+class OracleFileError(ValueError):
+    """A mistake in a file of this package. The message tells its author the file and the mistake."""
+
+
 def all_oracles() -> Dict[str, Oracle]:
-    """Every oracle of this package by name, in alphabetical order of the names."""
-    modules = (importlib.import_module("xverify.oracles." + name) for name in _modules())
-    return dict(sorted((oracle.name, oracle) for module in modules for oracle in getattr(module, "ORACLES", ())))
+    """Every oracle of this package by name, in alphabetical order of the names.
+
+    Raises:
+        OracleFileError: A module cannot be imported, or describes an oracle wrongly.
+    """
+    oracles: Dict[str, Oracle] = {}
+    files: Dict[str, str] = {}
+    for name in _modules():
+        file = "oracles/%s.py" % name
+        try:
+            module = importlib.import_module("xverify.oracles." + name)
+        except Exception as error:
+            sentence = "%s cannot be imported: %s: %s" % (file, type(error).__name__, error)
+            if isinstance(error, ImportError):
+                sentence += "; import a framework inside load, not at the top level"
+            raise OracleFileError(sentence) from error
+        listed = getattr(module, "ORACLES", ())
+        if not isinstance(listed, tuple):
+            raise OracleFileError("%s: ORACLES must be a tuple, got %s" % (file, type(listed).__name__))
+        for oracle in listed:
+            mistake = _mistake(oracle)
+            if mistake:
+                raise OracleFileError("%s: %s" % (file, mistake))
+            if oracle.name in oracles:
+                raise OracleFileError(
+                    "%s and %s both define an oracle %r; rename one" % (files[oracle.name], file, oracle.name)
+                )
+            oracles[oracle.name], files[oracle.name] = oracle, file
+    return dict(sorted(oracles.items()))
+
+
+def _mistake(oracle: object) -> str:
+    """The first mistake in a description, or ""."""
+    if not isinstance(oracle, Oracle):
+        return "ORACLES holds %s, expected Oracle" % type(oracle).__name__
+    for field in ("contracts", "ships", "paths", "arguments", "surrounded", "untold", "needs", "distributions"):
+        value = getattr(oracle, field)
+        if not isinstance(value, tuple):
+            return "%s of %s must be a tuple such as (%r,), got %r" % (field, oracle.name, value, value)
+    if not oracle.paths or oracle.paths[0].options:
+        return 'the first of the paths of %s must be Path("", share)' % oracle.name
+    return ""
 
 
 @lru_cache(maxsize=None)

@@ -11,7 +11,8 @@ from xverify.oracles.timing import Timing
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
 """answer(call, path) returns the result's codes, or an outcome.
 
-An outcome can carry notes (see `xverify.oracles.arrays.answered`). An exception is a refusal.
+An outcome can carry notes (see `xverify.oracles.arrays.answered`). If the function raises an exception, the implementation
+refused the call.
 """
 
 
@@ -67,9 +68,10 @@ class Oracle:
     Other parts of xverify know an implementation only by this description. Its module, one file of ``oracles/``, defines:
 
     - ``ORACLES``: a tuple of these descriptions;
-    - ``load(*arguments) -> Loaded``: imports the framework, and answers calls. A worker calls it. A reproduction script
-      contains the source that it reaches (`xverify.report.script`);
-    - ``short_form(call) -> ShortForm``, optional: the lines of a short script for issues (`xverify.oracles.short_form`);
+    - ``load(*arguments) -> Loaded``: imports the framework, and returns the function that answers calls. A worker calls it.
+      A reproduction script contains the source that it reaches (`xverify.report.script`);
+    - ``short_form(call: ShortCall) -> Optional[ShortForm]``, optional: the lines of a short script for issues, or None if
+      there is no short way (`xverify.oracles.short_form`);
     - ``load_bench(threads, *arguments) -> Solve``, if it has a `timing` (`xverify.oracles.timing`);
     - ``with_option(oracle, option) -> Oracle``, optional: the oracle for ``NAME:OPTION``, or ValueError with a sentence;
       and ``option_arguments(option)``: the arguments for ``load`` that stand for it.
@@ -79,13 +81,16 @@ class Oracle:
     """The name that users type, and the key in reports."""
 
     distribution: str
-    """The package whose version names the implementation."""
+    """The package whose version the implementation has."""
 
     contracts: Tuple[str, ...]
     """Glob patterns of the editions that it answers."""
 
     ships: Tuple[str, ...]
-    """Glob patterns of the editions whose text the installed package itself contains. Only those judge it."""
+    """Glob patterns of the editions whose text the installed package contains.
+
+    Only these editions can produce violations. Under others, results are compared but not judged.
+    """
 
     module: str
     """The module of ``load``."""
@@ -114,13 +119,13 @@ class Oracle:
     """True if it imports the xverify package itself. Other workers see only the modules that carry calls."""
 
     version: str = ""
-    """The version, if it is no installed distribution."""
+    """The version of an implementation that is not an installed distribution."""
 
     strict: bool = False
-    """True if an exception that says "not implemented" is a refusal like any other."""
+    """True if NotImplementedError counts as a refusal, not as a missing feature."""
 
     untold: Tuple[str, ...] = ()
-    """Names of clauses whose violation its interface cannot express; it gets no such calls."""
+    """Names of clauses that its interface cannot violate. It gets no calls that violate them."""
 
     surrounded: Tuple[Path, ...] = ()
     """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share.
@@ -135,10 +140,10 @@ class Oracle:
     """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes."""
 
     distributions: Tuple[str, ...] = ()
-    """Other distributions that also offer versions of it."""
+    """Other packages that contain the same implementation."""
 
     environment: Tuple[Tuple[str, str], ...] = ()
-    """Variables that its worker sets before it imports any module of xverify."""
+    """Environment variables that its worker sets before it imports any module of xverify."""
 
     varies: Tuple[Setting, ...] = ()
     """Further settings in which it can run."""

@@ -22,6 +22,9 @@ MOST_NAMES = 8
 class LoadError(Exception):
     """There is no such function, or its module cannot be imported. The message says what to do."""
 
+    is_sentence = True
+    """The worker reports the message without the name of the class."""
+
 
 def find_function(target: str) -> Callable[..., Any]:
     """Import a target's module and find its function. After the colon, dots lead into attributes.

@@ -96,12 +96,17 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
     [
         (["sweep", "--contract", "ai.onnx/DequantizeLinear-99"], "no contract matches 'ai.onnx/DequantizeLinear-99'"),
         (["sweep", "--oracle", "onnxruntim"], "did you mean onnxruntime?"),
+        (
+            ["sweep", "--oracle", "onnx-reference", "--contract", "tensorflow/Dequantize@installed"],
+            "onnx-reference takes no calls of tensorflow/Dequantize@installed; it takes 'ai.onnx/*'",
+        ),
         (["sweep", "--oracle", "onnxruntime==new"], "'new' in 'onnxruntime==new' is not a version"),
         (["sweep", "--kernel", "mine.py:f"], "there is no file mine.py"),
         (["gate", "--kernel", "mine"], "'mine' is no kernel: name package.module:function"),
         (["gate", "--kernel", "xverify-nump"], "did you mean xverify-numpy?"),
         (["gate", "--x-dtypes", "int7"], "'int7' is not a type of x of this edition; choose from int8"),
         (["gate", "--granularity", "per_row"], "'per_row' is not a granularity of this edition"),
+        (["gate", "--granularity", "per-tensor", "--budget", "0s"], "a time is a number above zero"),
         (["gate", "--like", "onnxruntim"], "did you mean onnxruntime?"),
         (["gate", "--contract", "nothing/*"], "no contract matches"),
         (["sweep", "--budget", "soon"], "a time is a number above zero"),

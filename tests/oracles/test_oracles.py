@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from asked_calls import halves, linear, ranged, some_codes, tensor, values
+from folders import SUPPORT
 
+from xverify.contracts import get
 from xverify.core.call import BITS, LAYOUTS, Call, Outcome, Tensor, encode_call
-from xverify.oracles import all_oracles, answers, installed_version
+from xverify.core.errors import WorkerFailedError
+from xverify.engine.probe import Support
+from xverify.oracles import OracleFileError, all_oracles, answers, installed_version
 from xverify.oracles.arrays import answered, from_array, hand_out, numpy_dtype, pack, to_array
 from xverify.oracles.onnx_model import element_type, operator_set
 from xverify.oracles.onnxruntime_cpu import read
 from xverify.oracles.protocol import Oracle
+from xverify.strategies.structures import build
+from xverify.strategies.walk import cell_structures
 from xverify.workers.worker import Worker
 
 QUANTIZED = (
@@ -243,6 +252,52 @@ def test_what_was_done_to_the_arrays_is_noted() -> None:
         else:
             handed["x"][0, 0] ^= 1
             assert answered(y, call, handed).notes == ("input-written",)
+
+
+def described(**changes: Any) -> Oracle:
+    return replace(Oracle("toy", "numpy", ("ai.onnx/*",), (), "toy"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("listed", "sentence"),
+    [
+        (
+            (described(contracts="ai.onnx/*"),),
+            "oracles/toy.py: contracts of toy must be a tuple such as ('ai.onnx/*',)",
+        ),
+        ((described(paths=()),), 'oracles/toy.py: the first of the paths of toy must be Path("", share)'),
+        ((described(), described()), "oracles/toy.py and oracles/toy.py both define an oracle 'toy'; rename one"),
+        (described(), "oracles/toy.py: ORACLES must be a tuple, got Oracle"),
+        (("toy",), "oracles/toy.py: ORACLES holds str, expected Oracle"),
+        (None, "oracles/toy.py cannot be imported: ModuleNotFoundError: No module named 'xverify.oracles.toy'"),
+    ],
+)
+def test_a_mistake_in_a_description_is_one_sentence(
+    listed: Any, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xverify.oracles._modules", lambda: ("toy",))
+    if listed is not None:
+        monkeypatch.setitem(sys.modules, "xverify.oracles.toy", SimpleNamespace(ORACLES=listed))
+    with pytest.raises(OracleFileError) as raised:
+        all_oracles()
+    assert str(raised.value).startswith(sentence)
+
+
+def test_an_answer_of_the_wrong_type_ends_the_worker_with_a_sentence(tmp_path: Path) -> None:
+    toy = described(module="fake_oracles", load="load_bare", search_path=(str(SUPPORT),), needs_xverify=True)
+    worker = Worker(toy, tmp_path)
+    worker.start()
+    sentence = r"toy could not be run: answer\(\) must return an Outcome or a Tensor, got ndarray"
+    with pytest.raises(WorkerFailedError, match=sentence):
+        worker.ask(encode_call(linear("ai.onnx/DequantizeLinear-10", some_codes("int8", (2,)), tensor("float32", 1.0))))
+    worker.stop()
+
+
+def test_a_probe_without_supported_cells_names_the_most_frequent_error() -> None:
+    contract = get("ai.onnx/DequantizeLinear-10")
+    cell = contract.cell(build(contract, next(iter(cell_structures(contract)))))
+    assert Support("e", (), (cell,), "ValueError: no").in_words() == "0 of 1 cells; most frequent error: ValueError: no"
+    assert Support("e", (cell,), (), "").in_words() == "1 of 1 cells"
 
 
 def test_results_that_are_no_tensors_of_ours() -> None:

@@ -340,7 +340,7 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
     elif last == len(EVENTS):
         assert "\x1b" not in text
         assert text.splitlines() == [
-            "sweep run-1: 1 editions, onnxruntime",
+            "sweep run-1: 1 edition, onnxruntime",
             "onnxruntime 1.27.0 is ready",
             "openvino cannot be imported: [no] module",
             "12 s walk: 1 000 calls, 2.0M values, 1 finding",

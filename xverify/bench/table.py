@@ -16,7 +16,7 @@ from xverify.bench.result import Measured
 
 LEGEND = (
     "Gelem/s: 10⁹ elements per second, medians. Below: as many times as fast as the fastest peer that computes the same "
-    "bits; part of the limit; in each round, the median of these (~: the medians of the speeds say something else)."
+    "bits; part of the limit. Both are medians over rounds. ~: unreliable, the machine's speed changed meanwhile."
 )
 
 

@@ -48,10 +48,11 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
         UsageError,
         WorkerFailedError,
     )
+    from xverify.oracles import OracleFileError
 
     try:
         sys.exit(command(*args, **options) or PASS)
-    except (UsageError, DamagedFileError, UnknownRecipeError) as error:
+    except (UsageError, DamagedFileError, OracleFileError, UnknownRecipeError) as error:
         fail(str(error), USAGE)
     except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
         fail(str(error), UNABLE)

@@ -191,7 +191,8 @@ def _narrowed(held_to: tuple[Contract, ...], x: str, scale: str, granularity: st
     from xverify.core.errors import UsageError
     from xverify.gate.gate import narrowed
 
-    parts = [[word.strip() for word in listed.split(",") if word.strip()] for listed in (x, scale, granularity)]
+    listed_names = (x, scale, granularity.replace("-", "_"))  # "per-tensor" is how texts write it
+    parts = [[word.strip() for word in listed.split(",") if word.strip()] for listed in listed_names]
     try:
         return {contract.id: narrowed(contract.domain, *parts) for contract in held_to}
     except ValueError as error:

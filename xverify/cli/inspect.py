@@ -119,7 +119,7 @@ def explain(
     every: bool,
     kind: str,
 ) -> int:
-    """Show the legal results of one value, and who gives which.
+    """Show the legal results for one value, and the result of each implementation.
 
     For each result, the command names the readings that give it and the clause that decides.
     A linear edition takes --x, --scale and optionally --zero-point. TensorFlow's take --x, --min, --max and --mode.

@@ -17,10 +17,12 @@ def ledger() -> None:
     """List, accept and remove known findings.
 
     A gate does not fail on a finding that the ledger accepts, until the entry expires.
+
+    Exit codes: 0 done, 2 wrong usage or a damaged file.
     """
 
 
-@ledger.command("list")
+@ledger.command("list", short_help="Print every entry.")
 @click.option("--ledger", "path", type=FILE, help="Ledger to read.  [default: reports/ledger.toml]")
 @clear
 def list_entries(path: Path | None) -> int:
@@ -39,7 +41,7 @@ def list_entries(path: Path | None) -> int:
     return PASS
 
 
-@ledger.command()
+@ledger.command(short_help="Add FINDING to the ledger.")
 @click.argument("finding")
 @click.option("--reason", required=True, metavar="TEXT", help="Reason for accepting the finding. Required.")
 @click.option("--owner", default="", metavar="NAME", help="Person or team that is responsible.  [default: none]")
@@ -86,7 +88,7 @@ def accept(
     return PASS
 
 
-@ledger.command()
+@ledger.command(short_help="Remove stale entries, or NAMES.")
 @click.option("--run", metavar="RUN", help="Run of a gate that lists the stale entries.  [default: the newest]")
 @click.option("--ledger", "path", type=FILE, help="Ledger to change.  [default: reports/ledger.toml]")
 @click.argument("names", nargs=-1)

@@ -38,41 +38,53 @@ class Options:
 
 @click.command()
 @click.argument("finding", metavar="FINDING|FILE|CALL")
-@click.option("--run", metavar="RUN", help="The run that holds FINDING (default: the newest).")
+@click.option("--run", metavar="RUN", help="Run that holds FINDING: id, folder or report.  [default: the newest]")
 @click.option(
     "--contract",
     "files",
     multiple=True,
     metavar="ID|FILE",
-    help="A file with editions of your own, or the edition of CALL.",
+    help="File with editions of your own, or the edition of a certificate. Repeatable.  [default: built-in editions]",
 )
-@click.option("--kernel", "target", metavar="TARGET", help="The kernel to run, if a user's kernel has the finding.")
+@click.option(
+    "--kernel",
+    "target",
+    metavar="TARGET",
+    help="Kernel to run, as for the gate. Needed for findings on your kernel.  [default for CALL: xverify-numpy]",
+)
 @click.option(
     "--oracle",
     "names",
     multiple=True,
     metavar="NAME",
-    help="An implementation with an option or in another Python: NAME[:OPTION][@PYTHON].",
+    help="Implementation with an option or in another Python: NAME[:OPTION][@PYTHON]. Repeatable.  [default: none]",
 )
 @click.option(
-    "--was", metavar="VERDICT", default="", help="The earlier verdict on CALL, e.g. violation or violation:float32."
+    "--was",
+    metavar="VERDICT",
+    default="",
+    help="Earlier verdict on CALL: violation, or violation:READING.  [default: none]",
 )
 @click.option("--threads", is_flag=True, help="Run CALL from several threads at once.")
-@click.option("--strict", is_flag=True, help="NotImplementedError is a refusal like any other, as for the gate.")
+@click.option("--strict", is_flag=True, help="Count NotImplementedError as a refusal, as for the gate.")
 @click.option(
     "--denormals",
     type=click.Choice(["keep", "flush"]),
     default="keep",
-    help="Subnormal results of CALL, as for the gate (default: keep).",
+    show_default=True,
+    help="Require subnormal results of CALL (keep), or also accept zero for them (flush).",
 )
-@click.option("--like", "like_name", metavar="ORACLE", help="Judge CALL by an implementation, as for the gate.")
+@click.option("--like", "like_name", metavar="ORACLE", help="Judge CALL by this implementation, as for the gate.")
 @clear
 def replay(finding: str, **options: Any) -> int:
     """Run a finding again: FIXED, STILL or CHANGED.
 
-    FINDING is the id of a finding. FILE is a report, of which every finding is run again, or a certificate, of which a sample of
-    the proven triples (HOLDS or CHANGED) and every counterexample are run again. CALL is a call line that the gate printed; it
-    needs no report."""
+    FINDING is the id of a finding. FILE is a report or a certificate: replay runs every finding of a report. It runs
+    every counterexample of a certificate and a sample of its proven triples (HOLDS or CHANGED). CALL is a call line
+    that the gate printed; it needs no report.
+
+    Exit codes: 0 everything is FIXED or HOLDS, 1 something is STILL or CHANGED, 2 wrong usage, 3 could not do its work.
+    """
     chosen = Options(**options)
     any_left = False
     for result in _HANDLERS[classify(finding)](finding, chosen):

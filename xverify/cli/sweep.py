@@ -44,7 +44,7 @@ from xverify.core.verdict import Verdict
     "--cases",
     type=click.IntRange(1),
     metavar="N",
-    help="Make N calls, whatever the time. The same seed and N then give the same report.",
+    help="Make N calls in all, and ignore --budget. The same seed and N then give the same report.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder for the run's files.  [default: reports/runs]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,9 @@ class Support:
     refused: tuple[Cell, ...]
     """The other cells."""
 
+    refusal: str = ""
+    """The most frequent error of the other cells."""
+
     def in_words(self) -> str:
         """The number of supported cells, and the types and granularities that no supported cell has."""
         total = len(self.answered) + len(self.refused)
@@ -34,6 +38,8 @@ class Support:
             missing = sorted({getattr(cell, name) for cell in self.refused} - supported)
             if missing and supported:
                 words.append(f"no {name.replace('_dtype', '')} {', '.join(missing)}")
+        if not self.answered and self.refusal:
+            words.append(f"most frequent error: {self.refusal}")
         return "; ".join(words)
 
 
@@ -49,4 +55,6 @@ def probe(worker: Worker, contract: Contract) -> Support:
     worker.submit([(encode_call(simplest(contract, cell)), "") for cell in cells])
     outcomes = worker.collect()
     answered = tuple(c for c, o in zip(cells, outcomes, strict=True) if o.kind == "tensor")
-    return Support(contract.id, answered, tuple(c for c in cells if c not in set(answered)))
+    errors = Counter(f"{o.error or o.kind}: {o.message}".strip(": ") for o in outcomes if o.kind != "tensor")
+    refusal = next((error for error, _ in errors.most_common(1)), "")
+    return Support(contract.id, answered, tuple(c for c in cells if c not in set(answered)), refusal)

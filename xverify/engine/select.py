@@ -113,11 +113,11 @@ def oracles_named(
         judge since its package carries another text.
 
     Raises:
-        UsageError: A name is unknown, or a named implementation is not installed.
+        UsageError: A name is unknown, a named implementation is not installed, or none takes calls of the editions.
         EnvironmentFailedError: No named implementation can be installed at its version or run in its Python.
     """
     oracles = all_oracles()
-    chosen, sentences = [kernel_named(kernel or KERNEL)], []
+    chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
     for name in names or [name for name, oracle in oracles.items() if oracle.role != "kernel"]:
         if not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
@@ -130,11 +130,26 @@ def oracles_named(
             sentences.append(f"{name} is left out: {error}")
             continue
         if oracle not in chosen:
+            if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
+                listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
+                if names:
+                    idle.append(f"{name} takes no calls of {_in_words(held_to)}; it takes {listed}")
+                elif not any(map(contracts.matching, oracle.contracts)):
+                    sentences.append(f"{name} is left out: no edition matches its contracts {listed}")
+                    continue
             chosen.append(oracle)
             sentences.extend(other_versions.not_judged(oracle, reasons, {contract.id for contract in held_to}))
+    if names and idle and len(idle) == len(chosen) - 1:
+        raise UsageError("; ".join(idle))
+    sentences.extend(idle)
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
+
+
+def _in_words(held_to: Sequence[Contract]) -> str:
+    """The id of the only edition, or the number of editions."""
+    return held_to[0].id if len(held_to) == 1 else f"these {len(held_to)} editions"
 
 
 def kernel_named(target: str) -> Oracle:
@@ -150,7 +165,8 @@ def kernel_named(target: str) -> Oracle:
             return with_option(kernels[name], option) if colon else kernels[name]
         return plugin(target)
     except TargetError as error:
-        raise UsageError(f"{error}; or an in-house kernel: {', '.join(kernels)}{nearest(target, kernels)}") from None
+        listed = ", ".join(kernels)
+        raise UsageError(f"{error}. Kernels of xverify are {listed}{nearest(target, kernels)}") from None
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -97,7 +97,10 @@ def _print_history(history: History, console: Console) -> None:
 def _print_workers(workers: Iterable[Json], console: Console) -> None:
     for worker in workers:
         if worker["status"] != "answered":
-            _line(console, Text.assemble((f"{worker['name']}: ", "bold"), (worker["status"], "yellow")))
+            # A reason may begin with the name, as in "onednn could not be run".
+            reason = worker["status"].removeprefix(f"{worker['name']} ")
+            separator = ": " if reason == worker["status"] else " "
+            _line(console, Text.assemble((f"{worker['name']}{separator}", "bold"), (reason, "yellow")))
 
 
 def _print_findings(findings: list[Json], console: Console) -> None:
@@ -187,6 +190,8 @@ class ConsoleProgress:
             case WorkerReady(name, version):
                 self._say(f"{name} {version} is ready", quiet=True)
             case WorkerFailed(name, sentence):
+                if self._name == "gate" and self._started is not None and name in self._started.subjects:
+                    return  # the gate's last line repeats it
                 self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
             case Progressed():
                 self._progressed(event)
@@ -213,7 +218,8 @@ class ConsoleProgress:
         self._started = event
         if not self._live:
             names = dict.fromkeys(summary.base(name) for name in event.subjects)
-            editions = f"{len(event.contracts)} editions" if self._name == "sweep" else ", ".join(event.contracts)
+            count = summary.plural(len(event.contracts), "edition")
+            editions = count if self._name == "sweep" else ", ".join(event.contracts)
             self._say(f"{self._name} {event.run_id}: {editions}, {', '.join(names)}")
             return
         self._bar = Progress(
@@ -225,7 +231,7 @@ class ConsoleProgress:
             console=self._console,
             transient=True,
         )
-        self._task = self._bar.add_task("starting", total=None, counts=f"{len(event.contracts)} editions")
+        self._task = self._bar.add_task("starting", total=None, counts=summary.plural(len(event.contracts), "edition"))
         self._bar.start()
 
     def _progressed(self, event: Progressed) -> None:

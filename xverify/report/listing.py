@@ -38,6 +38,10 @@ def print_oracles(chosen: Sequence[Oracle], console: Console) -> None:
         if installed_version(oracle) is None:
             sentence = f"{oracle.name} is not installed: pip install {oracle.distribution}"
             console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+        for pattern in oracle.contracts:
+            if not contracts.matching(pattern):
+                sentence = f"{oracle.name}: {pattern!r} in its contracts matches no edition; see: xverify contracts"
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
 
 def print_environments(environments: Sequence[Environment], directory: Path, console: Console) -> None:
@@ -66,7 +70,8 @@ def print_support(oracle: Oracle, directory: Path, console: Console) -> None:
                 continue
             try:
                 support = probe(worker, contracts.get(identity))
-                console.print(f"{oracle.name}  {identity}: {support.in_words()}", soft_wrap=True, highlight=False)
+                sentence = f"{oracle.name}  {identity}: {support.in_words()}"
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             except DocumentError as error:
                 console.print(f"{oracle.name}  {identity}: not tested, {error}", soft_wrap=True, highlight=False)
     except WorkerFailedError as error:

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from xverify.core.call import Outcome, decode_call, encode_outcome
+from xverify.core.call import Outcome, Tensor, decode_call, encode_outcome
 from xverify.oracles.protocol import Loaded, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
@@ -147,7 +147,8 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
         module = importlib.import_module(settings["module"])
         loaded: Loaded = getattr(module, settings["load"])(*settings["arguments"])
     except Exception as error:
-        channel.send(("failed", "%s: %s" % (type(error).__name__, error)))
+        sentence = getattr(error, "is_sentence", False)
+        channel.send(("failed", str(error) if sentence else "%s: %s" % (type(error).__name__, error)))
         return
     if settings["strict"]:
         loaded = replace(loaded, not_implemented=())
@@ -192,7 +193,11 @@ def _answer_batch(
 
     for position, blob in enumerate(blobs):
         journal.begin(ids[position], blob)
-        done.append(encode_outcome(run_call(loaded, blob, options[position])))
+        try:
+            done.append(encode_outcome(run_call(loaded, blob, options[position])))
+        except AnswerError as error:
+            send(("failed", str(error)))  # the parent ends this process
+            return
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
             flush(position + 1)
@@ -202,10 +207,17 @@ def _answer_batch(
     flush(len(blobs))
 
 
+class AnswerError(TypeError):
+    """A mistake of an oracle's author: ``answer`` returned neither an outcome nor a tensor."""
+
+
 def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     """The outcome of one call.
 
     An exception is a refusal; its type distinguishes "rejected" from "unsupported".
+
+    Raises:
+        AnswerError: The oracle's function returned an object of another type.
     """
     call = decode_call(blob)
     try:
@@ -216,6 +228,8 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
             os._exit(OUT_OF_MEMORY if isinstance(error, MemoryError) else 1)
         kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
         return Outcome(kind, error=type(error).__name__, message=str(error))
+    if not isinstance(result, (Outcome, Tensor)):
+        raise AnswerError("answer() must return an Outcome or a Tensor, got %s" % type(result).__name__)
     return result if isinstance(result, Outcome) else Outcome("tensor", result)
 
 
