@@ -170,7 +170,7 @@ def test_a_drop_in_replacement_gives_the_same_bits_and_refuses_the_same(gate):
 
 def test_a_gate_that_ended_at_a_fault_and_fails_on_nothing_is_no_pass(gate, monkeypatch):
     monkeypatch.setattr("xverify.gate.decide._fails", lambda entry, options: False)
-    assert "came to no finding" in gate("wraps", UNABLE, "-x")
+    assert "led to no finding" in gate("wraps", UNABLE, "-x")
 
 
 # -- kernels that misbehave ---------------------------------------------------------------------------------
