@@ -251,8 +251,7 @@ def test_two_runs_do_not_write_one_certificate(proven):
     assert [path.name for path in proven.parent.iterdir()] == [proven.name]
 
 
-def test_ranges_are_proven_one_after_the_other_and_a_budget_that_ends_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(bulk, "REQUEST_VALUES", 1 << 13)
+def test_ranges_are_proven_one_after_the_other_and_a_budget_that_ends_is_told(tmp_path):
     path = tmp_path / "c.json"
     kernel = ("sound", "int2-float32", path, "--difference", "-2")
     assert certify(*kernel, "--range", "0x40000000:0x40000800")[0] == 0
