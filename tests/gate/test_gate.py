@@ -271,7 +271,18 @@ def test_no_framework_is_imported_and_the_first_verdict_comes_soon(gate, tmp_pat
         "except SystemExit as end: code = end.code\n"
         "print([name for name in ('onnx', 'onnxruntime', 'tensorflow', 'pytest') if name in sys.modules], code)"
     )
-    words = ["gate", "--kernel", f"{KERNELS}:wraps", "--contract", CONTRACT, "-x", *INT8, "--runs", str(tmp_path), "--json"]
+    words = [
+        "gate",
+        "--kernel",
+        f"{KERNELS}:wraps",
+        "--contract",
+        CONTRACT,
+        "-x",
+        *INT8,
+        "--runs",
+        str(tmp_path),
+        "--json",
+    ]
     file = tmp_path / "report.json"
     result = subprocess.run(
         [sys.executable, "-c", program, *words, str(file)], capture_output=True, text=True, cwd=tmp_path, check=False
