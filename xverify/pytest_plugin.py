@@ -56,5 +56,5 @@ def xverify_kernel(pytestconfig: pytest.Config) -> NamedKernel:
     """
     target = pytestconfig.getoption("--xverify-kernel") or pytestconfig.getini("xverify_kernel")
     if not target:
-        pytest.skip("no kernel is named: give --xverify-kernel TARGET, or set xverify_kernel in pytest's ini file")
+        pytest.skip("no kernel is named: add --xverify-kernel TARGET, or set xverify_kernel in pytest's ini file")
     return NamedKernel(target, pytestconfig.getoption("--xverify-budget") or pytestconfig.getini("xverify_budget"))

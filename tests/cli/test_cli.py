@@ -18,7 +18,9 @@ from xverify import cli, contracts
 from xverify.report import load
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
-QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply", "--cases", "300"]
+QUICK = ["sweep", "--contract", MULTIPLY, "--oracle", "onednn-formula-multiply"]
+
+FILES = ("json", "html", "junit")
 
 
 def xverify(*words: object, code: int) -> str:
@@ -32,9 +34,12 @@ def xverify(*words: object, code: int) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
-    """The directory of a small run."""
-    runs = tmp_path_factory.mktemp("runs")
-    output = xverify(*QUICK, "--runs", runs, "--seed", 4, code=0)
+    """The directory of a small run. The files of other formats are in its parent's parent."""
+    folder = tmp_path_factory.mktemp("run")
+    runs, wanted = folder / "runs", [word for kind in FILES for word in (f"--{kind}", folder / f"out.{kind}")]
+    output = xverify(
+        *QUICK, "--cases", 150, "--runs", runs, "--seed", 4, "--fail-on", "violation,crash", *wanted, code=0
+    )
     (directory,) = runs.iterdir()
     assert f"report: {directory / 'report.html'}" in output.replace("\n", "")
     return directory
@@ -42,7 +47,7 @@ def run(tmp_path_factory) -> Path:
 
 def test_a_sweep_leaves_a_report_its_html_and_a_script_for_each_finding(run):
     report = load(run / "report.json")
-    assert report["coverage"]["cases"] == 300
+    assert report["coverage"]["cases"] == 150
     assert "<html" in (run / "report.html").read_text()
     assert report["findings"]
     for finding in report["findings"]:
@@ -50,18 +55,17 @@ def test_a_sweep_leaves_a_report_its_html_and_a_script_for_each_finding(run):
     assert not (run / "workers").exists(), "workers remove their files"
 
 
-def test_the_outputs_that_were_asked_for_are_written(tmp_path):
-    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "html", "junit")}
-    options = [word for kind, path in files.items() for word in (f"--{kind}", path)]
-    xverify(*QUICK, "--runs", tmp_path / "runs", *options, code=0)
+def test_the_outputs_that_were_asked_for_are_written(run):
+    files = {kind: run.parents[1] / f"out.{kind}" for kind in FILES}
     assert load(files["json"])["schema"] == "xverify.report/1"
     assert "<html" in files["html"].read_text()
     assert files["junit"].read_text().startswith("<?xml")
 
 
-def test_findings_fail_the_command_only_when_asked_to(tmp_path):
-    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "violation,crash", code=0)
-    xverify(*QUICK, "--runs", tmp_path, "--fail-on", "conflict", code=1)
+def test_findings_fail_the_command_only_when_asked_to(run, tmp_path):
+    """The run of the fixture has a conflict, and was told to fail on others only."""
+    assert {finding["verdict"] for finding in load(run / "report.json")["findings"]} == {"conflict"}
+    xverify(*QUICK, "--cases", 10, "--runs", tmp_path, "--fail-on", "conflict", code=1)
 
 
 def test_each_format_of_a_report(run, tmp_path):

@@ -228,7 +228,7 @@ def test_a_change_between_versions_is_said_where_it_happens(tmp_path):
         contract = contracts.get(ONNX + "10")
         call = linear(contract.id, [1, 2], 0.5, dtype="int32")
         chosen = equivalences.twins_for(run, contract, run.pool.subjects["fake"][0], twins(contract, call))
-        assert [t.name for t in chosen if t.kind == "edition"] == [f"under {ONNX}13"]
+        assert [t.name for t in chosen if t.kind == "edition"] == [f"under:{ONNX}13"]
 
 
 def test_an_edition_that_does_not_judge_is_not_compared(tmp_path):

@@ -400,4 +400,4 @@ def test_an_answer_that_is_no_result_is_said_to_be_none():
     assert which(explanation, exact.round_to("float32", 5 * Fraction(1, 2**140))).startswith("is legal: exact")
     assert "flush" in which(explanation, 0)
     two = Outcome("tensor", Tensor("float32", np.array([1, 2], code_dtype("float32"))))
-    assert explaining._one_code(explanation, two) is None
+    assert explaining._single_code(explanation, two) is None

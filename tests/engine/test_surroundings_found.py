@@ -18,7 +18,6 @@ from xverify.core.dtypes import tensor
 from xverify.core.surroundings import in_words
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
-from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle, Path
 from xverify.report import summary
 from xverify.report.formats import html, markdown
@@ -56,8 +55,7 @@ class Noting:
 
 
 def found(tmp_path, load: str) -> dict:
-    chosen = (all_oracles()["xverify-numpy"], flawed(load))
-    options = Options((contracts.get(MULTIPLY),), chosen, tmp_path, "test", "xverify sweep", 3, 60.0, 500)
+    options = Options((contracts.get(MULTIPLY),), (flawed(load),), tmp_path, "test", "xverify sweep", 3, 60.0, 500)
     return sweep(options, lambda event: None)
 
 
@@ -162,8 +160,9 @@ def test_a_script_makes_the_graph(name, options, dtype, around, tmp_path):
     assert "import xverify" not in script
     status, shown = done(script, tmp_path)
     assert (status, f"in a graph: {in_words(around)}" in shown, "got       1.5" in shown) == (1, True, True), shown
-    status, shown = done(script_for(witnessed(name, dtype, around, options)), tmp_path)
-    assert (status, "the discrepancy is gone" in shown) == (0, True), shown
+    if around in GRAPHS[::2]:
+        status, shown = done(script_for(witnessed(name, dtype, around, options)), tmp_path)
+        assert (status, "the discrepancy is gone" in shown) == (0, True), shown
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Pa
     """The finding is on the implementation itself. A setting's effect on other values remains a finding."""
     settings = (OLD, Setting("threads", "8", ("threads=8",)))
     unsteady = replace(FAKE, name="unsteady", arguments=("unsteady",), varies=settings)
-    report = swept(tmp_path, unsteady, "isa,threads", (MULTIPLY,), 150)
+    report = swept(tmp_path, unsteady, "isa,threads", (MULTIPLY,), 100)
     assert {(name, detail) for name, verdict, detail in said(report) if verdict == "nondeterministic"} == {
         ("unsteady", ""), ("unsteady[isa=old]", "isa=old"),
     }  # fmt: skip
@@ -259,7 +259,7 @@ def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Pa
 
 def test_onnxruntime_gives_the_same_bits_with_any_threads_and_flushes_when_told_to(tmp_path: Path) -> None:
     """A replay says STILL, and FIXED for a setting without the effect."""
-    report = swept(tmp_path, all_oracles()["onnxruntime"], "threads,denormals", (ONNX,), 100)
+    report = swept(tmp_path, all_oracles()["onnxruntime"], "threads,denormals", (ONNX,), 60)
     (found,) = [one for one in report["findings"] if "[" in one["subject"]["name"]]
     assert (found["subject"]["name"], found["verdict"], found["detail"]) == ("onnxruntime[denormals=zero]", *FLUSHED)
     assert (found["shrunk"], found["witness"]["call"]["tensors"]["x"]["shape"]) == ("minimal", [])

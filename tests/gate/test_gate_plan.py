@@ -9,6 +9,7 @@ import pytest
 
 from xverify import contracts
 from xverify.core.call import LAYOUTS
+from xverify.engine import plan
 from xverify.engine.gate_plan import DRAWN, WALK, drawn_batches, walk_batches, witness_batches
 from xverify.strategies import build
 from xverify.strategies.layouts import layout_calls
@@ -29,7 +30,11 @@ def cases(identity: str, seed: int = 0, **narrow):
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_every_part_of_the_walk_comes_early_and_all_of_it_comes(identity):
-    contract, made = contracts.get(identity), cases(identity)
+    """Some types of x are enough: the parts are the same for each."""
+    contract = contracts.get(identity)
+    narrow = replace(contract.domain, x_dtypes=contract.domain.x_dtypes[::4])
+    made = cases(identity, x_dtypes=narrow.x_dtypes)
+    contract = replace(contract, domain=narrow)
     kinds = {"lap cell": 0, "walk structure": 0, "layout": 0}
     for case in made[:120]:
         for kind in kinds:
@@ -54,7 +59,8 @@ def test_the_seed_decides_the_order_and_not_what_is_met():
 
 
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_axis", "blocked"])
-def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity):
+def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity, monkeypatch):
+    monkeypatch.setattr(plan, "EXAMPLES", 60)
     identity = "ai.onnx/DequantizeLinear-21"
     contract = contracts.get(identity)
     within = replace(contract.domain, x_dtypes=("int8",), granularities=(granularity,), scale_dtypes=("float16",))
@@ -67,7 +73,8 @@ def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity):
     assert min(case.number for case in drawn) == DRAWN
 
 
-def test_what_is_drawn_is_judged_by_what_the_gate_holds_to():
+def test_what_is_drawn_is_judged_by_what_the_gate_holds_to(monkeypatch):
+    monkeypatch.setattr(plan, "EXAMPLES", 60)
     contract = contracts.get("onednn/DynamicDequantize-1@multiply")
     batch = next(drawn_batches(contract, contract.domain, 0))
     assert all(case.legal is None for case in batch)

@@ -62,7 +62,7 @@ TEXTS = {"refuse", "Discrepancy", "Key", "Attribution"}
 
 
 COSTS = {
-    "AHEAD", "BLOCK", "FEW", "KEPT", "LARGE_PIECE", "LEAST_PIECE", "LOOK_UP_FROM", "PIECE", "SHARED", "THREADS_FROM", "WORTH",
+    "AHEAD", "BLOCK", "FEW", "LARGE_PIECE", "LEAST_PIECE", "LOOK_UP_FROM", "PIECE", "SHARED", "THREADS_FROM", "WORTH",
 }  # fmt: skip
 """Constants that are sizes of work: another value gives the same bits in another time."""
 

@@ -36,7 +36,7 @@ _HOARD: list[np.ndarray] = []
 
 def _leak() -> None:
     """Keep memory forever."""
-    _HOARD.append(np.ones(320 << 20, np.uint8))
+    _HOARD.append(np.ones(140 << 20, np.uint8))
     time.sleep(1000)
 
 

@@ -28,7 +28,7 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
-LIMITS = Limits(call=1.0, resident=300 << 20)
+LIMITS = Limits(call=2.0, resident=160 << 20)
 
 WORDS = {
     "segfault": "SIGSEGV",
