@@ -103,12 +103,12 @@ def round_to(dtype: str, value: Value) -> int:
         whole += 1
     # A significand of 2^mantissa_bits or more carries into the exponent by itself: codes have the order of the values.
     code = ((exponent - lowest) << form.mantissa_bits) + whole
-    return (sign if value < 0 else 0) | min(code, infinity)
+    return (sign if value.numerator < 0 else 0) | min(code, infinity)
 
 
 def is_negative(value: Value) -> bool:
     """True if the sign bit of a value is set. NaN is not allowed."""
-    return value.startswith("-") if isinstance(value, str) else value < 0
+    return value.startswith("-") if isinstance(value, str) else value.numerator < 0
 
 
 def _nan(value: Value) -> bool:
