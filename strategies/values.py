@@ -5,6 +5,7 @@ Everything here is a function of a NumPy generator, so structure and seed reprod
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -88,7 +89,7 @@ def exponents_of(dtype: str) -> int:
 
 def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of scales by recipe."""
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     code = code_dtype(dtype)
     if recipe.startswith(ONE_SPECIAL):
         return np.full(shape, special_scales(dtype)[int(recipe.removeprefix(ONE_SPECIAL))])
@@ -134,7 +135,7 @@ def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
     A type of at most 8 bits gets a seeded permutation of all codes, over and over. A wider one gets codes near its ends and
     near powers of two, and random codes.
     """
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     code, bits = code_dtype(dtype), BITS[dtype]
     if bits <= 8:
         every = rng.permutation(1 << bits).astype(code)

@@ -290,16 +290,22 @@ def exponent_structures(contract: Contract) -> Iterator[Structure]:
             )  # fmt: skip
 
 
+def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
+    """The structures of the whole walk, each with the origin of its call."""
+    for n, structure in enumerate(cell_structures(contract)):
+        yield structure, f"walk cell {n}"
+    for n, structure in enumerate(special_structures(contract)):
+        yield structure, f"walk special scale {n}"
+    for n, structure in enumerate(shape_structures(contract)):
+        yield structure, f"walk structure {n}"
+    for n, structure in enumerate(exponent_structures(contract)):
+        yield structure, f"walk exponents {n}"
+
+
 def walk(contract: Contract) -> Iterator[Call]:
     """The whole walk: cells, special scales, structures, then exponents."""
-    for n, structure in enumerate(cell_structures(contract)):
-        yield build(contract, structure, f"walk cell {n}")
-    for n, structure in enumerate(special_structures(contract)):
-        yield build(contract, structure, f"walk special scale {n}")
-    for n, structure in enumerate(shape_structures(contract)):
-        yield build(contract, structure, f"walk structure {n}")
-    for n, structure in enumerate(exponent_structures(contract)):
-        yield build(contract, structure, f"walk exponents {n}")
+    for structure, origin in walk_structures(contract):
+        yield build(contract, structure, origin)
 
 
 def simplest(contract: Contract, cell: Cell) -> Call:

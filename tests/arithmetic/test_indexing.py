@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 from indexed_calls import CONTRACT, PACKED, PARAMETERS, WRONG, X_ONLY, Param, a_call, codes, spread
+from walked_calls import EDITIONS
 
 from xverify import contracts
 from xverify.arithmetic.indexing import Misindexing, all_mistakes, misindexing, mistakes
@@ -62,8 +63,8 @@ def test_every_wrong_gather_is_met_by_some_call() -> None:
 
 # -- of every mistake -------------------------------------------------------------------------------------
 
-DRAWN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-LINEAR = tuple(identity for identity in contracts.ids() if not identity.startswith("tensorflow"))
+DRAWN = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+LINEAR = tuple(identity for identity in EDITIONS if not identity.startswith("tensorflow"))
 
 
 def content(operands: Operands) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import exact_ranges
 import numpy as np
-import pytest
 from range_operands import DTYPES, RANGES, codes_of, compositions, elements_of, ends_of, operands_of
 
 from xverify import contracts
@@ -26,12 +25,11 @@ def call_of(dtype: str, mode: str, recipe: str, seed: int, shape: tuple[int, ...
     return build(TF, Range(dtype, mode, shape, range_recipe=recipe, seed=seed))
 
 
-@pytest.mark.parametrize("turn", range(2))
-def test_every_recipe_is_what_its_stages_say(turn: int) -> None:
-    """Each recipe gets two of the types, with random codes, ranges and options."""
-    for index, recipe in enumerate((*AFFINE, *compositions(Affine, 300, turn))):
-        rng = np.random.default_rng((turn, index))
-        dtype, narrow_range = DTYPES[(index + turn) % 5], bool(rng.integers(2))
+def test_every_recipe_is_what_its_stages_say() -> None:
+    """Each recipe gets one of the types, with random codes, ranges and options."""
+    for index, recipe in enumerate((*AFFINE, *compositions(Affine, 300, 0))):
+        rng = np.random.default_rng(index)
+        dtype, narrow_range = DTYPES[index % 5], bool(rng.integers(2))
         out = "float32" if recipe.out == "nearest" and rng.integers(4) else "bfloat16"
         low, high = ends_of(tuple(RANGES[n] for n in rng.choice(len(RANGES), 3)))
         operands = operands_of(dtype, rng.choice(codes_of(dtype, 40, rng), 3), low, high, narrow_range, out)

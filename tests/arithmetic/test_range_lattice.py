@@ -33,9 +33,11 @@ def test_names_and_words_tell_the_recipes_apart_and_names_find_them() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_a_simplified_recipe_gives_the_same_bits(dtype: str, out: str) -> None:
-    left_out = 0
-    others = compositions(Affine, 100, len(dtype)) + compositions(Scaled, 100, len(dtype))
-    for narrow_range, searched in zip((False, True), (RANGE_READINGS[::2], RANGE_READINGS[1::2]), strict=True):
+    left_out, start = 0, 2 * (out == "bfloat16")
+    others = compositions(Affine, 50, len(dtype)) + compositions(Scaled, 50, len(dtype))
+    for narrow_range, searched in zip(
+        (False, True), (RANGE_READINGS[start::4], RANGE_READINGS[start + 1 :: 4]), strict=True
+    ):
         some = (*searched, *others)
         operands = table(dtype, narrow_range, out)
         simple = {reading: reading.simplified(operands) for reading in some}
@@ -52,7 +54,7 @@ def test_a_simplified_recipe_gives_the_same_bits(dtype: str, out: str) -> None:
                 equal = np.array_equal(canonical(codes, out), canonical(again, out))
                 assert equal, f"{reading.name} and {simple[reading]} of {dtype}"
                 assert simple[reading].simplified(operands) == simple[reading]
-    assert left_out > 500
+    assert left_out > 250
 
 
 @pytest.mark.parametrize(("dtype", "narrow_range"), [*product(DTYPES, (False, True))])

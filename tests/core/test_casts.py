@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from xverify.core import rounding
 from xverify.core.bits import canonical
 
-FEW = settings(max_examples=150, deadline=None)
+FEW = settings(max_examples=50, deadline=None)
 
 numbers = st.one_of(
     st.floats(),
@@ -143,7 +143,7 @@ def check_sum(a: float, b: float, c: float) -> None:
             assert code == exact.round_to(dtype, want), f"{a.hex()} + {b.hex()} + {c.hex()} in {dtype}"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.integers(-(2**31), 2**32 - 1),
     st.integers(-(2**24) + 1, 2**24 - 1),
@@ -161,7 +161,7 @@ def test_sums_of_a_fused_product(x: int, mantissa: int, zero_point: int, beside:
         check_sum(float((x - lower) * mantissa), float(lower * mantissa), -float(rounded))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(terms, terms, terms)
 def test_sums_of_any_terms(a: float, b: float, c: float) -> None:
     """Terms of 53 bits, far from each other and next to each other."""

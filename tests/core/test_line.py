@@ -46,7 +46,7 @@ def test_a_line_has_the_documented_form():
     assert back.tensors["x"].codes.tolist() == [[0x80, 0x7F, 0], [0, 0, 0xFF]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_every_call_of_an_edition_survives_a_round_trip(data):
     contract = contracts.get(data.draw(st.sampled_from(EDITIONS)))
@@ -156,7 +156,7 @@ def test_the_refusal_of_a_damaged_line_names_the_word(text, message):
         call_from_line(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_change_of_a_line_is_read_or_refused(data):
     good = f'{ONNX} x=int4[3]@F:1,2*2 scale=float32[]:3f800000 mode="a b" axis=-1'

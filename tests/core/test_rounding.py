@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xverify.core import rounding
 
-FEW = settings(max_examples=300, deadline=None)
+FEW = settings(max_examples=100, deadline=None)
 
 
 # -- casts ----------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ factors = st.one_of(
 )
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(["product", "quotient"]),
     st.integers(1 - 2**35, 2**35 - 1),
@@ -106,7 +106,7 @@ def test_products_and_quotients(combine: str, difference: int, exponent: int, fa
     check_combined(combine, difference, exponent, factor)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(1 << 22, (1 << 23) - 1),
     st.integers(24, 34),
@@ -122,7 +122,7 @@ def test_products_beside_a_tie(half: int, bit: int, offset: int, exponent: int, 
     check_combined("product", -difference if negative else difference, exponent, float(factor))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.integers(1 << 22, (1 << 23) - 1),
     st.integers(1 << 24, (1 << 25) - 1),

@@ -82,8 +82,8 @@ def test_just_beside_the_middle_of_two_float32() -> None:
 
 def test_on_the_middle_of_two_float32() -> None:
     """One step of uint8 is 1 here. Beyond 2^24, float32 holds every second integer only."""
-    triples = [(x, 2.0**24 - 253, 2.0**24 + 2) for x in range(256)] + [
-        (x, -(2.0**24) - 2, 253 - 2.0**24) for x in range(256)
+    triples = [(x, 2.0**24 - 253, 2.0**24 + 2) for x in range(0, 256, 3)] + [
+        (x, -(2.0**24) - 2, 253 - 2.0**24) for x in range(0, 256, 3)
     ]
     check(LINEAR_IN_X, operands_of("uint8", triples, "float32"))
     check(LINEAR_IN_X, operands_of("int8", [(x - 128, low, high) for x, low, high in triples], "float32"))
@@ -190,12 +190,13 @@ def test_results_of_twice_min_just_beside_the_middle_of_two_float32() -> None:
 @pytest.mark.parametrize("narrow_range", [None, False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_range_with_and_without_narrow_range(dtype: str, narrow_range: bool | None) -> None:
+    """Without the attribute, only bfloat16: an attribute left out is False, from the same code."""
     rng = np.random.default_rng(4)
-    x = [int(decode(dtype, int(code))) for code in rng.choice(codes_of(dtype, 64, rng), 12, replace=False)]
+    x = [int(decode(dtype, int(code))) for code in rng.choice(codes_of(dtype, 64, rng), 4, replace=False)]
     zeros = ((0.0, -1.0), (-0.0, -1.0), (-0.0, 0.0), (0.0, -0.0), (-0.0, 1.0), (1.0, -0.0), (-1.0, 0.0))
     lowest = 0 if dtype.startswith("u") else -(1 << (int(dtype.lstrip("uint")) - 1))
     triples = [(code, low, high) for code in (lowest, 0, lowest + 1, *x) for low, high in (*RANGES, *zeros)]
-    for out in OUTPUTS:
+    for out in OUTPUTS[narrow_range is None :]:
         check((*LINEAR_IN_X, *SCALED), operands_of(dtype, triples, out, narrow_range))
 
 

@@ -43,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, call: Call, focus: tuple[int, ...], l
 def test_bounds_of_smaller_calls(identity: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws at their upper bounds give the call itself, and draws of 0 give the smallest call."""
     contract = contracts.get(identity)
-    for call in [c for c in walked(identity) if c.values < 3000][::193]:
+    for call in [c for c in walked(identity) if c.values < 3000][::389]:
         focus = tuple(extent - 1 for extent in call.data.shape) if call.values else (0,) * len(call.data.shape)
         same, upper = drawn(monkeypatch, call, focus, True)
         small, lower = drawn(monkeypatch, call, focus, False)
@@ -66,7 +66,7 @@ def test_smaller_calls_stay_what_they_were(identity: str) -> None:
     contract = contracts.get(identity)
     some = [c for c in walked(identity) if 0 < c.values < 3000][::41]
 
-    @settings(EVERY, max_examples=60)
+    @settings(EVERY, max_examples=30)
     @given(st.data())
     def check(data: DataObject) -> None:
         call = data.draw(st.sampled_from(some))

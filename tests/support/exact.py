@@ -86,26 +86,29 @@ def round_to(dtype: str, value: Value) -> int:
     infinity = ((1 << form.exponent_bits) - 1) << form.mantissa_bits
     if isinstance(value, str):
         return {"nan": NAN[dtype], "-0": sign, "inf": infinity, "-inf": sign | infinity}[value]
-    magnitude = abs(value)
+    # Integers instead of fractions, since a fraction is reduced after every step.
+    numerator, denominator = abs(value.numerator), value.denominator
     lowest = 1 - form.bias
     exponent = lowest
-    if magnitude:
-        exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-        exponent = max(lowest, exponent if magnitude >= _shifted(1, exponent) else exponent - 1)
+    if numerator:
+        exponent = numerator.bit_length() - denominator.bit_length()
+        if numerator << max(-exponent, 0) < denominator << max(exponent, 0):
+            exponent -= 1
+        exponent = max(lowest, exponent)
     places = form.mantissa_bits - exponent
-    units = magnitude.numerator << max(places, 0)
-    unit = magnitude.denominator << max(-places, 0)
+    units = numerator << max(places, 0)
+    unit = denominator << max(-places, 0)
     whole, rest = divmod(units, unit)
     if 2 * rest > unit or (2 * rest == unit and whole % 2 == 1):
         whole += 1
     # A significand of 2^mantissa_bits or more carries into the exponent by itself: codes have the order of the values.
     code = ((exponent - lowest) << form.mantissa_bits) + whole
-    return (sign if value < 0 else 0) | min(code, infinity)
+    return (sign if value.numerator < 0 else 0) | min(code, infinity)
 
 
 def is_negative(value: Value) -> bool:
     """True if the sign bit of a value is set. NaN is not allowed."""
-    return value.startswith("-") if isinstance(value, str) else value < 0
+    return value.startswith("-") if isinstance(value, str) else value.numerator < 0
 
 
 def _nan(value: Value) -> bool:

@@ -253,7 +253,7 @@ def by_kernel(call: Call) -> Outcome:
     return Outcome("tensor", Tensor(dtype, np.ascontiguousarray(given).view(call.tensors["scale"].codes.dtype)))
 
 
-def test_a_million_values_of_one_reading_give_no_finding() -> None:
+def test_half_a_million_values_of_one_reading_give_no_finding() -> None:
     tally, values = Tally(), 0
     rng = random.Random(4)
     subjects = (Subject("evaluated", "1", "oracle"), Subject("kernel", "1", "kernel"))
@@ -261,14 +261,14 @@ def test_a_million_values_of_one_reading_give_no_finding() -> None:
     for x_dtype, scale in types:
         for granularity in ("per_axis", "blocked"):
             block = rng.choice((7, 32, 100)) if granularity == "blocked" else 0
-            for shape in ((4, 80), (130, 273)):
+            for shape in ((4, 80), (80, 250)):
                 structure = Linear(x_dtype, scale, granularity, shape, x_dtype, "", 1, block, seed=rng.getrandbits(32))
                 judged = judge(ONNX, build(ONNX, structure))
                 for subject, answer in zip(subjects, (follows(ONNX, EXACT), by_kernel), strict=True):
                     found = tally.observe(judged, subject, answer(judged.call), True)
                     assert found == []
                 values += judged.call.values
-    assert values > 1_000_000
+    assert values > 500_000
     tally.settle()
     assert [*tally.violations(), *tally.mixtures(), *tally.refusals(), *tally.ambiguities()] == []
     assert {tally.status(subject, cell) for subject, cell in tally.cells} == {"agrees"}

@@ -139,11 +139,11 @@ def test_results_of_another_type_or_shape(answer: Tensor, clause: str) -> None:
     assert (len(found), tally.status(ONE, judged.cell)) == (1, "violation")
 
 
-def test_a_million_values_give_no_discrepancy() -> None:
+def test_half_a_million_values_give_no_discrepancy() -> None:
     """Both the in-house kernel and NumPy's plain expression follow the first reading."""
     contract, values = ONNX_25, 0
     for number, dtype in enumerate(("int8", "uint8", "int16", "uint16", "float8_e4m3fn", "int4")):
-        structure = Linear(dtype, "float32", "per_axis", (12, 15000), dtype, axis=0, scale_recipe="drawn", seed=number)
+        structure = Linear(dtype, "float32", "per_axis", (12, 7500), dtype, axis=0, scale_recipe="drawn", seed=number)
         judged = judge(contract, build(contract, structure), number)
         t = judged.call.tensors
         x, scale, zero_point = (t[role].codes.view(numpy_dtype(t[role].dtype)) for role in ("x", "scale", "zero_point"))
@@ -158,4 +158,4 @@ def test_a_million_values_give_no_discrepancy() -> None:
         assert found == {}
         assert [tally.status(s, judged.cell) for s in (ONE, TWO)] == ["agrees"] * 2
         values += judged.call.values
-    assert values > 1_000_000
+    assert values > 500_000

@@ -74,7 +74,9 @@ class Embedded:
         inner = any(module.startswith(name + ".") for module in SOURCES)
         if name not in SOURCES and not inner:
             return None
-        spec = importlib.util.spec_from_loader(name, Embedded, origin=__file__, is_package=inner)
+        # Python run with -c sets no __file__.
+        origin = globals().get("__file__", "<script>")
+        spec = importlib.util.spec_from_loader(name, Embedded, origin=origin, is_package=inner)
         spec.has_location = True
         return spec
 
