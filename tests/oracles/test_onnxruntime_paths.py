@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sample_report
+from scripts_run import run_file
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_call
@@ -279,8 +278,8 @@ def shown(name: str, path: str, dtype: str = "int8") -> dict[str, Any]:
 def ran(script: str | None, directory: Path) -> tuple[int, str]:
     path = directory / "script.py"
     path.write_text(str(script))
-    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, cwd=directory, timeout=120)
-    return done.returncode, done.stdout + done.stderr
+    status, stdout, stderr = run_file(path)
+    return status, stdout + stderr
 
 
 @pytest.mark.parametrize(
