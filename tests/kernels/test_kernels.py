@@ -69,7 +69,7 @@ float32_codes = st.one_of(
 wide_integers = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2**31), 2**31 - 1, 0, 2**24 + 1]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(wide_integers, min_size=1, max_size=30),
     wide_integers,
@@ -126,7 +126,7 @@ def test_products_of_41_bits_by_24_are_exact_but_for_the_last_bit() -> None:
         assert Fraction(one) == exact_value or (is_odd and abs(Fraction(one) - exact_value) < step)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(-32768, 65535), st.integers(-32768, 65535), float32_codes, st.sampled_from(["float16", "bfloat16"]))
 def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
     name = "int16" if min(a, b) < 0 else "uint16"
@@ -136,7 +136,7 @@ def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
         assert codes_of(got) == expected(x, coded("float32", scale), zero_point, out_name)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(0, 255), min_size=1, max_size=20),
     st.sampled_from(["int8", "uint8"]),
