@@ -35,9 +35,13 @@ from xverify.kernels.blocks import BLOCK
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
 @pytest.mark.parametrize("scale_name", SCALES)
 def test_every_code_of_the_small_types(name: str, scale_name: str) -> None:
-    """The kernel computes each code, and looks it up in tensors of more than 256 elements."""
+    """The kernel computes each code, and looks it up in tensors of more than 256 elements.
+
+    Half of the types meet every other scale, and the rest the scales between them.
+    """
     x = all_codes(name)
-    for number, scale_code in enumerate(SCALES[scale_name]):
+    is_odd = [*INTEGERS, *SMALL_FLOATS].index(name) % 2
+    for number, scale_code in enumerate(SCALES[scale_name][is_odd::2], is_odd):
         zero_points = some_zero_points(name)
         code = zero_points[number % len(zero_points)]
         outs = ("float32", "float16", "bfloat16")
@@ -208,7 +212,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", ["int8", "int4", "float8_e5m2", "int32"])
+@pytest.mark.parametrize("name", ["int4", "float8_e5m2", "int32"])
 def test_shapes_axes_and_layouts(shape: tuple[int, ...], name: str) -> None:
     generator = np.random.default_rng(len(shape))
     itemsize = dtype_of(name).itemsize
