@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
@@ -50,10 +51,11 @@ for line in sys.stdin:
 
 @cache
 def _server() -> subprocess.Popen[str]:
-    """Start the server. It ends when this process closes its pipe."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    """Start the server. It ends with this process."""
+    command = [sys.executable, "-I", "-c", SERVER]
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return server
 
 
 def run_file(path: Path, *arguments: str, at: Path | None = None) -> tuple[int, str, str]:
