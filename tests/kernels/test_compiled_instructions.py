@@ -51,6 +51,10 @@ def _processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(decode, "coding", decode.coding.__wrapped__)
 
 
+AS_IT_IS = pytest.mark.parametrize("_processor", ["as it is"], indirect=True)
+"""The mark of a test whose subject does not depend on the processor's instructions."""
+
+
 def fields_of(name: str) -> Any:
     """Return a coding's fields as an LLVM constant."""
     fields = decode.coding(dtype_of(name)).fields
@@ -72,20 +76,31 @@ def padded(array: Array) -> Array:
     return np.resize(array, -(-array.size // CHUNK) * CHUNK)
 
 
-@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16"])
-def test_which_codes_are_narrow(name: str) -> None:
+@AS_IT_IS
+def test_which_codes_are_narrow() -> None:
     """Types of four bits or fewer are narrow."""
+    for name in (*INTEGERS, *SMALL_FLOATS, "int16", "uint16"):
 
-    def write(builder: Any, code: Any) -> Any:
-        return builder.zext(decode.is_narrow(builder, fields_of(name)), ir.IntType(8))
+        def write(builder: Any, code: Any, name: str = name) -> Any:
+            return builder.zext(decode.is_narrow(builder, fields_of(name)), ir.IntType(8))
 
-    assert applied(write, "u1", np.zeros(1, np.uint8), lanes=1) == (WIDTHS.get(name, 8 * dtype_of(name).itemsize) <= 4)
+        is_narrow = WIDTHS.get(name, 8 * dtype_of(name).itemsize) <= 4
+        assert applied(write, "u1", np.zeros(1, np.uint8), lanes=1) == is_narrow, name
 
 
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize("real", REALS)
-@pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS, "int16", "uint16", "int32"])
-def test_codes_become_numbers(name: str, real: Any, lanes: int) -> None:
+@AS_IT_IS
+@pytest.mark.parametrize("name", [*INTEGERS, "int16", "uint16", "int32"])
+def test_integer_codes_become_numbers(name: str) -> None:
+    check_codes(name)
+
+
+@pytest.mark.parametrize("name", SMALL_FLOATS)
+def test_float_codes_become_numbers(name: str) -> None:
+    check_codes(name)
+
+
+def check_codes(name: str) -> None:
+    """Decode codes with vectors, and one by one."""
     width = dtype_of(name).itemsize
     x = (
         padded(all_codes(name))
@@ -94,13 +109,21 @@ def test_codes_become_numbers(name: str, real: Any, lanes: int) -> None:
     )
     x = x.view(dtype_of(name))
     fields, kind = fields_of(name), "i4" if width == 4 else f"u{width}"
-    got = applied(lambda b, code: decode.code_value(b, code, fields, real), REALS[real], x.view(kind), lanes=lanes)
-    first = applied(lambda b, code: decode.code_origin(b, fields, real), REALS[real], x.view(kind)[:1], lanes=1)
-    want = x.astype(np.float32).astype(got.dtype) if width < 4 else x.astype(got.dtype)
-    same_numbers(got - first, want)
-    assert first == (
-        0 if not name.startswith("int") or width == 4 else -int(np.iinfo(name).min) if width == 2 else -want.min()
-    )
+    for real, lanes in ((F32, CHUNK), (F32, 1), (F64, CHUNK)):
+
+        def value(builder: Any, code: Any, real: Any = real) -> Any:
+            return decode.code_value(builder, code, fields, real)
+
+        def origin(builder: Any, code: Any, real: Any = real) -> Any:
+            return decode.code_origin(builder, fields, real)
+
+        got = applied(value, REALS[real], x.view(kind), lanes=lanes)
+        first = applied(origin, REALS[real], x.view(kind)[:1], lanes=1)
+        want = x.astype(np.float32).astype(got.dtype) if width < 4 else x.astype(got.dtype)
+        same_numbers(got - first, want)
+        assert first == (
+            0 if not name.startswith("int") or width == 4 else -int(np.iinfo(name).min) if width == 2 else -want.min()
+        )
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -160,11 +183,11 @@ def test_the_bits_of_a_nan_do_not_carry() -> None:
         assert codes.tolist() == [0x7FFF, 0xFFFF, 0x7FC0, 0xFFC0] * 8
 
 
-@pytest.mark.parametrize("place", range(TWO_REGISTERS))
-def test_one_subnormal_among_others(place: int) -> None:
+def test_one_subnormal_among_others() -> None:
     """The conversion instruction takes a subnormal for zero, at any position in one or two registers."""
-    values = np.linspace(-3, 3, TWO_REGISTERS).astype(np.float32)
-    values[place] = 2.0**-130
+    values = np.tile(np.linspace(-3, 3, TWO_REGISTERS).astype(np.float32), (TWO_REGISTERS, 1))
+    np.fill_diagonal(values, 2.0**-130)
+    values = values.reshape(-1)
     for lanes in (CHUNK, TWO_REGISTERS):
         got = applied(partial(rounding.element, dtype=types.int16), "u2", values, lanes=lanes).view(BFLOAT16)
         same_numbers(got, values.astype(BFLOAT16))
@@ -192,6 +215,7 @@ def test_no_float16_where_the_processor_has_none(lanes: int, request: pytest.Fix
     assert [bool(re.search(r"\bhalf\b", str(function.module))) for function in of_half] == [not has_none] * 3
 
 
+@AS_IT_IS
 @pytest.mark.parametrize("feature", ["avx512fp16", "avx512f"])
 def test_no_float16_from_float64_where_the_processor_has_none(feature: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would call a function for this conversion too."""
@@ -260,6 +284,7 @@ def test_products_and_quotients_are_rounded_once(
         same_numbers(got, single if dtype == FLOAT32 else odd.astype(dtype))
 
 
+@AS_IT_IS
 @pytest.mark.parametrize("real", ["f4", "f8", "u2"])
 def test_from_which_scale_on_products_are_normal(real: str) -> None:
     """The smallest nonzero difference is 2^-17, that of float8_e5m2fnuz."""
@@ -313,6 +338,7 @@ def test_products_that_are_split(real: str, out_name: str, least: int, above: in
     assert (applied(write, "u2", difference, scale) == cast(product, out_name)).all()
 
 
+@AS_IT_IS
 @pytest.mark.parametrize("features", [(), ("fma",), ("fma", "avx512bf16", "avx512dq"), ("fma", "avx512fp16")])
 def test_where_products_are_split(features: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Scales must have the output's type, and products must be short enough."""
@@ -371,6 +397,7 @@ def codes_as(out_name: str, numbers: Array) -> Array:
     return cast(numbers.astype(np.float64), out_name)
 
 
+@AS_IT_IS
 def test_where_products_are_rounded_to_nearest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product must have more bits than its type, and no instruction may round it toward zero."""
     outputs = (types.float32, types.uint16, types.int16)
@@ -385,16 +412,23 @@ def test_where_products_are_rounded_to_nearest_first(monkeypatch: pytest.MonkeyP
         assert found == (there if features == ("avx2", "fma") else set())
 
 
+CODED = (
+    ("uint8", True), ("int8", False), ("int4", True), ("int16", True), ("int32", False), ("float8_e4m3fn", False),
+    ("float8_e5m2", True),
+)  # fmt: skip
+"""Types of x, and whether there is a zero point."""
+
+ROUNDED = (
+    ("float32", "float32", False), ("float32", "float16", False), ("float16", "bfloat16", False), ("float32", "float32", True),
+    ("bfloat16", "float16", False), ("bfloat16", "bfloat16", False), ("bfloat16", "float32", False), ("float32", "float16", True),
+)  # fmt: skip
+"""Types of scale and output, and whether the scale divides. No specification divides by scales of 16 bits."""
+
 VALUES = [
-    (x, zero_point, scale, out, divides)
-    for x, zero_point in (
-        ("uint8", True), ("int8", False), ("int4", True), ("int16", True), ("int32", False), ("float8_e4m3fn", False),
-        ("float8_e5m2", True),
-    )
-    for scale, out in (("float32", "float32"), ("float32", "float16"), ("float16", "bfloat16"), ("bfloat16", "float16"),
-                       ("bfloat16", "bfloat16"), ("bfloat16", "float32"))
-    for divides in ((False, True) if scale == "float32" else (False,))  # no specification divides by scales of 16 bits
+    (*coded_as, *rounded_to) for i, coded_as in enumerate(CODED) for j, rounded_to in enumerate(ROUNDED)
+    if (i + j) % 3 == 0
 ]  # fmt: skip
+"""A third of the combinations: each row of either table occurs several times."""
 
 
 @pytest.mark.parametrize("is_shared", [False, True], ids=["a scale each", "one scale"])
@@ -447,6 +481,7 @@ INTEGER, SMALL, LONG = types.UniTuple(types.int32, 2), types.UniTuple(types.int3
 CODES, REALS_GIVEN, NONE = Flat(types.uint8), Flat(types.float64), types.float32
 
 
+@AS_IT_IS
 @pytest.mark.parametrize(
     ("code", "coding", "scale", "offset", "bits", "away"),
     [

@@ -192,7 +192,7 @@ def test_calls_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("step", [1, 2], ids=["without gaps", "with gaps"])
 def test_ctrl_c_ends_a_call_when_no_thread_writes_any_more(step: int) -> None:
-    """A process of its own gets fifty interrupts. No thread writes after the call has ended."""
+    """A process of its own gets twenty interrupts. No thread writes after the call has ended."""
     code = f"""
 import os, random, signal, threading, time, numpy as np, xverify
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores it
@@ -200,7 +200,7 @@ x, out = np.ones({step << 21}, np.uint8)[::{step}], np.zeros(1 << 21, np.float32
 call = lambda: xverify.dequantize_linear(x, np.float32(2), out=out, backend="numba")
 call()
 interrupted = 0
-for _ in range(50):
+for _ in range(20):
     def interrupt():
         time.sleep(random.uniform(0, 3e-3))
         os.kill(os.getpid(), signal.SIGINT)

@@ -35,9 +35,13 @@ from xverify.kernels.blocks import BLOCK
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
 @pytest.mark.parametrize("scale_name", SCALES)
 def test_every_code_of_the_small_types(name: str, scale_name: str) -> None:
-    """The kernel computes each code, and looks it up in tensors of more than 256 elements."""
+    """The kernel computes each code, and looks it up in tensors of more than 256 elements.
+
+    Half of the types meet every other scale, and the rest the scales between them.
+    """
     x = all_codes(name)
-    for number, scale_code in enumerate(SCALES[scale_name]):
+    is_odd = [*INTEGERS, *SMALL_FLOATS].index(name) % 2
+    for number, scale_code in enumerate(SCALES[scale_name][is_odd::2], is_odd):
         zero_points = some_zero_points(name)
         code = zero_points[number % len(zero_points)]
         outs = ("float32", "float16", "bfloat16")
@@ -69,7 +73,7 @@ float32_codes = st.one_of(
 wide_integers = st.one_of(st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2**31), 2**31 - 1, 0, 2**24 + 1]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(wide_integers, min_size=1, max_size=30),
     wide_integers,
@@ -126,7 +130,7 @@ def test_products_of_41_bits_by_24_are_exact_but_for_the_last_bit() -> None:
         assert Fraction(one) == exact_value or (is_odd and abs(Fraction(one) - exact_value) < step)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(-32768, 65535), st.integers(-32768, 65535), float32_codes, st.sampled_from(["float16", "bfloat16"]))
 def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
     name = "int16" if min(a, b) < 0 else "uint16"
@@ -136,7 +140,7 @@ def test_16_bit_integers(a: int, b: int, scale: int, out: str) -> None:
         assert codes_of(got) == expected(x, coded("float32", scale), zero_point, out_name)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.integers(0, 255), min_size=1, max_size=20),
     st.sampled_from(["int8", "uint8"]),
@@ -208,7 +212,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", ["int8", "int4", "float8_e5m2", "int32"])
+@pytest.mark.parametrize("name", ["int4", "float8_e5m2", "int32"])
 def test_shapes_axes_and_layouts(shape: tuple[int, ...], name: str) -> None:
     generator = np.random.default_rng(len(shape))
     itemsize = dtype_of(name).itemsize

@@ -1,4 +1,4 @@
-"""TensorFlow's graphs and XLA, LiteRT, OpenVINO and PyTorch on calls whose results are known."""
+"""LiteRT, OpenVINO and PyTorch on calls whose results are known; scripts of TensorFlow's graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asked_calls import Ask, asker, halves, linear, ranged, some_codes, tensor, values
+from asked_calls import Ask, asker, halves, linear, some_codes, tensor, values
 from folders import SUPPORT
 from sample_report import finding, gave, range_call, wrong
 from scripts_run import run, scaled
@@ -22,8 +22,7 @@ from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.arrays import to_array
 from xverify.oracles.protocol import Oracle
-from xverify.oracles.protocol import Path as Way
-from xverify.oracles.tensorflow_graph import CONSTANT, STATIC, UNKNOWN
+from xverify.oracles.tensorflow_graph import CONSTANT, UNKNOWN
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
 
@@ -32,32 +31,11 @@ TENSORFLOW = "tensorflow/Dequantize@installed"
 HERE = str(SUPPORT)
 
 
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    ways = (Way("", 1.0),)
-    both = Oracle("graphs", "tensorflow-cpu", (TENSORFLOW,), (), "peer_oracles", paths=ways, search_path=(HERE,))
-    yield from asker(both, tmp_path_factory.mktemp("graphs"))
-
-
 @pytest.fixture(scope="module", params=["litert", "openvino", "torch"])
 def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Oracle, Ask]]:
     oracle = all_oracles()[request.param]
     for ask in asker(oracle, tmp_path_factory.mktemp(request.param)):
         yield oracle, ask
-
-
-FUNCTIONS = ["function", *(f"function {path}" for path in (UNKNOWN, STATIC, CONSTANT))]
-
-
-@pytest.mark.parametrize("path", [*FUNCTIONS, "xla"])
-def test_graphs_give_exact_values(graphs: Ask, path: str) -> None:
-    for shape in ((), (5,), (2, 3)):
-        x = some_codes("uint8", shape)
-        np.testing.assert_array_equal(values(graphs(ranged(x, 0.0, 255.0), path)), to_array(x))
-        assert graphs(ranged(x, 0.0, 255.0), path).kind == "tensor", "again, from the cache"
-    outcome = graphs(ranged(some_codes("uint8", (5,)), 0.0, 255.0, dtype="bfloat16", mode="MIN_COMBINED"), path)
-    assert outcome.tensor is not None
-    assert outcome.tensor.dtype == "bfloat16"
 
 
 @pytest.mark.slow
@@ -96,46 +74,6 @@ def test_the_short_script_of_a_graph(name: str, options: str, specs: str, made: 
     assert f"specs = [tf.TensorSpec({specs}" in text
     assert made in text
     assert 'tf.quantization.dequantize(input, min_range, max_range, mode="MIN_COMBINED")' in text
-
-
-@pytest.mark.parametrize("path", FUNCTIONS)
-@pytest.mark.parametrize(("dtype", "largest"), [("int8", 127), ("int16", 32767)])
-def test_graphs_scale_integers_that_are_exact(graphs: Ask, path: str, dtype: str, largest: int) -> None:
-    x = tensor(dtype, [-largest, -1, 0, 3, largest])
-    call = ranged(x, -float(largest), float(largest), mode="SCALED", narrow_range=True)
-    np.testing.assert_array_equal(values(graphs(call, path)), to_array(x))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_graphs_read_every_layout(graphs: Ask, layout: str) -> None:
-    x = some_codes("uint8", (3, 4), layout)
-    for path in ("function", "xla"):
-        np.testing.assert_array_equal(values(graphs(ranged(x, 0.0, 255.0), path)), to_array(x))
-
-
-def test_graphs_scale_each_slice_when_they_know_the_rank(graphs: Ask) -> None:
-    bounds = {"min_range": tensor("float32", [-127, -254]), "max_range": tensor("float32", [127, 254])}
-    x = tensor("int8", [[1, -2, 3], [1, -2, 3]])
-    call = Call(TENSORFLOW, {"input": x, **bounds}, {"mode": "SCALED", "axis": 0, "narrow_range": True})
-    for path in ("function", f"function {STATIC}", f"function {CONSTANT}"):
-        np.testing.assert_array_equal(values(graphs(call, path)), [[1, -2, 3], [2, -4, 6]])
-    assert graphs(call, f"function {UNKNOWN}").refused
-
-
-def test_what_a_graph_refuses_is_a_refusal_each_time_and_of_that_call_only(graphs: Ask) -> None:
-    x = some_codes("uint8", (2,))
-    refused = [
-        ranged(some_codes("float32", (2,)), 0, 1),
-        ranged(x, 0, 1, mode="NONE"),
-        ranged(x, 0, 1, round_mode="HALF_TO_EVEN"),
-    ]
-    for path in (*FUNCTIONS, "xla"):
-        assert [graphs(call, path).kind for call in refused * 2] == ["rejected"] * 6
-        assert graphs(ranged(x, 0.0, 255.0), path).kind == "tensor"
-    only_xla = [ranged(x, 0.0, 1.0, mode="SCALED"), ranged(some_codes("int16", (2,)), -1.0, 1.0, mode="MIN_COMBINED")]
-    for call in only_xla:
-        assert [graphs(call, "xla").kind for _ in range(2)] == ["rejected"] * 2
-        assert graphs(call, "function").kind == "tensor"
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

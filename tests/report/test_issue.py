@@ -6,8 +6,6 @@ import ast
 import copy
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from sample_report import (
     tensor,
     wrong,
 )
+from scripts_run import run_file
 
 from xverify import cli
 from xverify.core.call import LAYOUTS, Tensor
@@ -290,9 +289,9 @@ def outcome(script: str | None, directory: Path) -> str:
     assert script is not None
     path = directory / "script.py"
     path.write_text(script)
-    done = subprocess.run([sys.executable, "-I", str(path)], capture_output=True, text=True, cwd=directory, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    status, stdout, stderr = run_file(path)
+    assert status == 0, stderr
+    return stdout
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "onnx-reference"])

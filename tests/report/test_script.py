@@ -36,7 +36,7 @@ from xverify.report.script import script_for, scripts_of, sources
 @pytest.mark.parametrize("name", ["onnxruntime", "onnx-reference"])
 def test_a_script_exits_1_while_the_value_is_wrong_and_0_when_it_is_right(name: str, tmp_path: Path) -> None:
     assert "import xverify" not in script_for(scaled(name, "2.0"))
-    status, text = run(script_for(scaled(name, "2.0")), tmp_path)
+    status, text = run(script_for(scaled(name, "2.0")), tmp_path, alone=True)
     assert (status, "got       1.5 (0x3fc00000)" in text, "should be 2.0 (0x40000000" in text) == (1, True, True), text
     status, text = run(script_for(scaled(name, "1.5")), tmp_path)
     assert (status, "the discrepancy is gone" in text) == (0, True), text
@@ -133,7 +133,7 @@ def test_tensorflow(tmp_path: Path) -> None:
     one = finding(
         "violation", "tensorflow", "tensorflow/Dequantize@installed", "formula-min-combined", "a summary", witness
     )
-    status, text = run(script_for(one), tmp_path)
+    status, text = run(script_for(one), tmp_path, alone=True)
     assert (status, "got       6.0 (0x40c00000)" in text) == (0, True), text
 
 

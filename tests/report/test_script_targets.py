@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from native_compiler import NATIVE, compiled
 from sample_report import ONNX, call, finding, gave, refused, tensor, wrong
+from scripts_run import run_file
 
 from xverify.core.call import LAYOUTS
 from xverify.report.script import script_for
@@ -29,10 +30,9 @@ def kernel(body: str, before: str = "") -> str:
 def run(directory: Path, one: dict[str, Any], *arguments: str, at: Path | None = None) -> tuple[int, str]:
     path = directory / "reproduce.py"
     path.write_text(script_for(one), encoding="utf-8")
-    command = [sys.executable, "-I", str(path), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=at or directory, timeout=120)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout
+    status, stdout, stderr = run_file(path, *arguments, at=at)
+    assert "Traceback" not in stderr, stderr
+    return status, stdout
 
 
 def doubled(name: str, verdict: str = "violation", notes: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
