@@ -20,7 +20,7 @@ from xverify import cli
 EXAMPLES = ROOT / "examples"
 NARROW = ("--scale-dtypes", "float32", "--walk-only", "--budget", "60s")
 ROWS = ("--granularity", "per_axis,blocked")
-"""What the gates of docs/gate.md do not ask: they are per tensor."""
+"""Granularities that the gates of docs/gate.md leave out: those are per tensor."""
 
 
 def gate(target: str, directory: Path, *options: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs of a report's scripts, each in a process without xverify on the path, and findings for such scripts."""
+"""Runs of a report's scripts in processes without xverify on the path, and findings for such scripts."""
 
 from __future__ import annotations
 
