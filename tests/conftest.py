@@ -15,9 +15,9 @@ import pytest
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two for each core: half of the time is spent waiting for processes that start, hang or die."""
+    """Half as many again as there are cores: tests also wait for processes that start, hang or die."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 2 * cores
+    return cores + (cores + 1) // 2
 
 
 @pytest.fixture

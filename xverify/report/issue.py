@@ -196,7 +196,7 @@ def _allowed(case: Case) -> list[str]:
     lines += [
         "",
         "The text does not say how each step is rounded, so a result is accepted if some faithful way of "
-        "computing the formula gives it. Each letter stands for a reading that",
+        "computing the formula gives it. Each letter stands for a computation that",
         "",
     ]
     lines += [f"- ({letters[name]}) {text(readings.get(name, name))}" for name in names]
