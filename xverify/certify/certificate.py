@@ -321,7 +321,7 @@ class Book:
             **{part: self.head[part] for part in ("subject", "contract", "domain", "through")},
             "readings": {"admitted": list(self.admitted), "explain": list(self.explaining)},
             "equality": EQUALITY,
-            "proven": [{"slice": part, "ranges": [list(one) for one in self.proven[part]]} for part in order],
+            "proven": [{"slice": part, "ranges": [list(interval) for interval in self.proven[part]]} for part in order],
             "counts": {"triples": size(self.domain), "proven": self.triples()},
             "counterexamples": self.counterexamples,
             **{part: self.head[part] for part in ("versions", "machine")},

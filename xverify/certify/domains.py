@@ -306,10 +306,10 @@ class GivenScales:
 
     @property
     def words(self) -> str:
-        given = (
+        scales = (
             ", ".join(f"0x{code:0{bits_of(self.scale_dtype) // 4}x}" for code in self.slices) or "each that is given"
         )
-        return f"all {self.codes} codes of {self.x_dtype} x all zero points x the {self.scale_dtype} scale {given}"
+        return f"all {self.codes} codes of {self.x_dtype} x all zero points x the {self.scale_dtype} scale {scales}"
 
     def columns(self, part: int, start: int, stop: int) -> Columns:
         zero_points = np.arange(start, stop).astype(np.uint16)

@@ -120,14 +120,14 @@ class Judge:
 
     def _differing(self, recipe: Recipe, columns: Columns, y: Codes, whole: bool) -> slice | None:
         """Return the first columns with a result that is not the recipe's, or None."""
-        for place, due in self._due(recipe, columns, whole):
-            got = y[place]
+        for span, due in self._due(recipe, columns, whole):
+            got = y[span]
             if not np.array_equal(got, due) and different(got, due, self.out).any():
-                return place
+                return span
         return None
 
     def _mask(self, recipe: Recipe, columns: Columns, y: Codes) -> Mask:
-        parts = [different(y[place], due, self.out) for place, due in self._elementwise(recipe, columns)]
+        parts = [different(y[span], due, self.out) for span, due in self._elementwise(recipe, columns)]
         return np.concatenate(parts)
 
     def _due(self, recipe: Recipe, columns: Columns, whole: bool) -> Iterator[tuple[slice, Codes]]:
@@ -143,8 +143,8 @@ class Judge:
             rows = result(recipe, table.differences[None, :], scales[first : first + step, None], self.out)
             for begin in range(0, len(rows), together):
                 some = rows[begin : begin + together]
-                place = slice((first + begin) * zero_points, (first + begin + len(some)) * zero_points)
-                yield place, some.take(table.index, axis=1).reshape(-1, codes)
+                span = slice((first + begin) * zero_points, (first + begin + len(some)) * zero_points)
+                yield span, some.take(table.index, axis=1).reshape(-1, codes)
 
     def _elementwise(self, recipe: Recipe, columns: Columns) -> Iterator[tuple[slice, Codes]]:
         domain, (count, codes) = self.domain, columns.shape
@@ -154,15 +154,15 @@ class Judge:
             same = difference(recipe, np.array([[columns.difference]]), None, self.out)
         of_row = values(domain.x_dtype, columns.x) if len(columns.x) == 1 else None
         for first in range(0, count, step):
-            place = slice(first, min(first + step, count))
+            span = slice(first, min(first + step, count))
             away = same
             if away is None:
-                x = values(domain.x_dtype, columns.x[place]) if of_row is None else of_row
+                x = values(domain.x_dtype, columns.x[span]) if of_row is None else of_row
                 points = columns.zero_point
-                zero_point = None if points is None else values(domain.x_dtype, points[place])[:, None]
+                zero_point = None if points is None else values(domain.x_dtype, points[span])[:, None]
                 away = difference(recipe, x, zero_point, self.out)
-            scale = values(domain.scale_dtype, columns.scale[place])[:, None]
-            yield place, result(recipe, away, scale, self.out)
+            scale = values(domain.scale_dtype, columns.scale[span])[:, None]
+            yield span, result(recipe, away, scale, self.out)
 
     def _least(self, mask: Mask, columns: Columns) -> tuple[int, int]:
         column, code = np.nonzero(mask)

@@ -142,9 +142,9 @@ def _shrunk(
         return True
 
     if wrong is not None:
-        one = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
-        if shows(one):
-            return one, smallest
+        triple = columns.some(slice(wrong.column, wrong.column + 1), slice(wrong.code, wrong.code + 1))
+        if shows(triple):
+            return triple, smallest
         # The fault may need the whole call, so start again from the call that contains it.
         first = wrong.column // bulk.through.each * bulk.through.each
         call = columns.some(slice(first, first + bulk.through.each), slice(None))
@@ -167,11 +167,11 @@ def _halves(columns: Columns, wrong: Wrong | None) -> Iterator[Columns]:
     """Yield halves of the columns, then of the codes. The half with the wrong result comes first."""
     count, codes = columns.shape
     everything = slice(None)
-    for length, place, along in ((count, wrong.column if wrong else 0, 0), (codes, wrong.code if wrong else 0, 1)):
+    for length, index, along in ((count, wrong.column if wrong else 0, 0), (codes, wrong.code if wrong else 0, 1)):
         if length < 2:
             continue
         parts = [slice(0, length // 2), slice(length // 2, length)]
-        for part in parts if place < length // 2 else parts[::-1]:
+        for part in parts if index < length // 2 else parts[::-1]:
             yield columns.some(part, everything) if along == 0 else columns.some(everything, part)
 
 

@@ -139,7 +139,7 @@ def gate(
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
     reference = select.oracle_named(like_name, say) if like_name else None
     path = ledger_path or select.LEDGER
-    known = ledger_file.read(path)
+    ledger = ledger_file.read(path)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
     for file in outputs.values():
         if file is not None:
@@ -159,7 +159,7 @@ def gate(
         command=shlex.join(["xverify", *sys.argv[1:]]),
         like=reference,
         within=within,
-        ledger=known,
+        ledger=ledger,
         ledger_path=str(path),
         today=date.today(),
         seed=seed,

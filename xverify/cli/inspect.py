@@ -27,9 +27,9 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
     from xverify.oracles import all_oracles
     from xverify.report.listing import print_environments, print_oracles, print_support
 
-    known = all_oracles()
-    chosen = [known[name] if name in known else select.oracle_named(name, say) for name in names] or list(
-        known.values()
+    by_name = all_oracles()
+    chosen = [by_name[name] if name in by_name else select.oracle_named(name, say) for name in names] or list(
+        by_name.values()
     )
     console = console_of_output()
     print_oracles(chosen, console)

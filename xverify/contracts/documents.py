@@ -36,13 +36,13 @@ def plain(schema):
     }
 if sys.argv[1] == "onnx":
     from onnx import defs
-    found = [s for s in defs.get_all_schemas_with_history() if s.name in ("DequantizeLinear", "QuantizeLinear")]
+    schemas = [s for s in defs.get_all_schemas_with_history() if s.name in ("DequantizeLinear", "QuantizeLinear")]
 else:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
     if not hasattr(state, "get_all_operator_schema"):
         raise SystemExit("this build does not let its schemas be read")
-    found = [s for s in state.get_all_operator_schema() if s.name in ("DequantizeLinear", "QuantizeLinear")]
-json.dump([[s.domain, s.name, plain(s)] for s in found], sys.stdout)
+    schemas = [s for s in state.get_all_operator_schema() if s.name in ("DequantizeLinear", "QuantizeLinear")]
+json.dump([[s.domain, s.name, plain(s)] for s in schemas], sys.stdout)
 """
 
 _ASK_OPSET = """

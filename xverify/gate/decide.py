@@ -27,9 +27,9 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         memory: The ledger during the run.
         walked: True if the whole walk was sent and answered.
     """
-    found = {finding.id: finding for finding in run.findings.sorted()}
+    findings_by_id = {finding.id: finding for finding in run.findings.sorted()}
     for entry in result["findings"]:
-        finding = found[entry["id"]]
+        finding = findings_by_id[entry["id"]]
         entry["known"] = finding.standing.state == "known"
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)

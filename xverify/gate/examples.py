@@ -97,9 +97,9 @@ class Examples:
         """
         fails = False
         for contract in run.options.contracts:
-            for place, (kept, call) in enumerate(self._remembered(contract.id)):
+            for index, (kept, call) in enumerate(self._remembered(contract.id)):
                 before = len(run.findings)
-                ask_fully(run, contract, call, place)
+                ask_fully(run, contract, call, index)
                 if len(run.findings) > before or _Falsifies(run, contract, self.kernel, self.allow_mixed)(call):
                     fails = True
                 else:

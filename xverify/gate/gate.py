@@ -207,7 +207,7 @@ def _supported(run: RunState, options: GateOptions, domain: Domain, contract: st
 
     def kept(field: str, admitted: tuple[Any, ...]) -> tuple[Any, ...]:
         answered = {getattr(cell, field) for cell, tally in cells if tally.answered or not tally.unsupported}
-        return tuple(one for one in admitted if one in answered)
+        return tuple(value for value in admitted if value in answered)
 
     return replace(
         domain,
@@ -241,9 +241,9 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         ("granularities", "granularity", granularity),
     ):
         admitted = getattr(domain, name)
-        for one in wanted:
-            if one not in admitted:
-                raise ValueError(f"{one!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
+        for value in wanted:
+            if value not in admitted:
+                raise ValueError(f"{value!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
         if wanted:
-            changes[name] = tuple(one for one in admitted if one in wanted)
+            changes[name] = tuple(value for value in admitted if value in wanted)
     return replace(domain, **changes)

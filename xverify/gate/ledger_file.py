@@ -422,11 +422,11 @@ def _witness(table: Table) -> str:
 def _recipes(table: Table) -> Recipes | None:
     if "attribution" not in table:
         return None
-    found = _table(table, "attribution")
-    check_names(found, ("reading", "elsewhere"), ("attribution",))
-    if "reading" not in found:
+    attribution = _table(table, "attribution")
+    check_names(attribution, ("reading", "elsewhere"), ("attribution",))
+    if "reading" not in attribution:
         raise WrongFieldError(("attribution",), "the attribution has no reading; leave it out if none is known")
-    names = {name: _text(found, "attribution", name) for name in found}
+    names = {name: _text(attribution, "attribution", name) for name in attribution}
     for name, text in names.items():
         if not text:
             raise WrongFieldError(("attribution", name), f"{name} is empty; leave it out if none is known")

@@ -105,8 +105,10 @@ def _print_workers(workers: Iterable[Json], console: Console) -> None:
 
 def _print_findings(findings: list[Json], console: Console) -> None:
     """Print a table in a terminal, and one finding per line elsewhere."""
-    known = sum(finding["known"] for finding in findings)
-    heading = f"{summary.plural(len(findings), 'finding')}" + (f", {known} of them in the ledger" if known else "")
+    in_ledger = sum(finding["known"] for finding in findings)
+    heading = f"{summary.plural(len(findings), 'finding')}" + (
+        f", {in_ledger} of them in the ledger" if in_ledger else ""
+    )
     _line(console, Text(heading, style="bold"))
     if not console.is_terminal:
         for finding in findings:
@@ -250,8 +252,8 @@ class ConsoleProgress:
         self._update(description=event.phase, total=total, completed=limited, counts=self._counts(event))
 
     def _counts(self, event: Progressed) -> str:
-        found = summary.plural(event.findings, "finding")
-        return f"{summary.grouped(event.cases)} calls, {summary.short(event.values)} values, {found}"
+        findings = summary.plural(event.findings, "finding")
+        return f"{summary.grouped(event.cases)} calls, {summary.short(event.values)} values, {findings}"
 
     def _start_shrinking(self, count: int) -> None:
         if not count and self._name == "gate":

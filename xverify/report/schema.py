@@ -96,8 +96,8 @@ def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
             yield f"{where} has {len(value)} entries, more than {rule['maxItems']}"
         if len(value) < rule.get("minItems", 0):
             yield f"{where} has {len(value)} entries, fewer than {rule['minItems']}"
-        for place, item in enumerate(value):
-            yield from errors(rule.get("items", {}), item, f"{where}[{place}]")
+        for index, item in enumerate(value):
+            yield from errors(rule.get("items", {}), item, f"{where}[{index}]")
     elif isinstance(value, str):
         if "pattern" in rule and not re.search(rule["pattern"], value):
             yield f"{where} does not match {rule['pattern']}"
@@ -109,8 +109,8 @@ def _in_object(rule: Mapping[str, Any], value: dict[str, Any], where: str) -> It
     for name in rule.get("required", ()):
         if name not in value:
             yield f"{where} has no {name!r}"
-    known = rule.get("properties", {})
+    properties = rule.get("properties", {})
     for name, item in value.items():
-        inner = known.get(name, rule.get("additionalProperties"))
+        inner = properties.get(name, rule.get("additionalProperties"))
         if inner is not None:
             yield from errors(inner, item, f"{where}.{name[:60]}")

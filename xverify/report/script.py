@@ -175,7 +175,9 @@ def environment(subject: Mapping[str, Any]) -> dict[str, str]:
     """The environment variables that belong to the setting in a variant's name."""
     oracle = oracle_of(subject)
     settings = oracle.varies if oracle is not None else ()
-    return dict(pair for one in settings if one.name == setting_of(subject["name"]) for pair in one.environment)
+    return dict(
+        pair for setting in settings if setting.name == setting_of(subject["name"]) for pair in setting.environment
+    )
 
 
 def _oracle_data(finding: Json) -> Json | None:
@@ -184,8 +186,10 @@ def _oracle_data(finding: Json) -> Json | None:
     oracle, name = oracle_of(subject), str(subject["name"])
     if oracle is None:
         return None
-    place = name.rpartition(":")[0] if oracle is USERS else ""
-    target = "" if not place else "library" if is_library(place) else "file" if place.endswith(".py") else "module"
+    location = name.rpartition(":")[0] if oracle is USERS else ""
+    target = (
+        "" if not location else "library" if is_library(location) else "file" if location.endswith(".py") else "module"
+    )
     notes = (finding["witness"]["got"] or {}).get("notes", ()) if finding["witness"] else ()
     arguments = [*oracle.arguments]
     option = re.split(r"\[\w+=|==|@", name, maxsplit=1)[0].partition(":")[2]
@@ -194,7 +198,7 @@ def _oracle_data(finding: Json) -> Json | None:
     elif option:
         # with_option would look for the option's files here; a script runs elsewhere.
         arguments += getattr(importlib.import_module(oracle.module), "option_arguments", lambda option: ())(option)
-    arguments += [a for one in oracle.varies if one.name == setting_of(name) for a in one.arguments]
+    arguments += [a for setting in oracle.varies if setting.name == setting_of(name) for a in setting.arguments]
     packages = (oracle.distribution, *oracle.distributions) if oracle.distribution else ()
     module = NATIVE_MODULE if target == "library" else oracle.module
     return {

@@ -259,7 +259,7 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
         return 3
     if verdict == "memory":
         # Some faults show only when a result is looked at again after later calls.
-        seen = {note for one in [outcome, *repeated(call, 4)] for note in one.notes}
+        seen = {note for answer in [outcome, *repeated(call, 4)] for note in answer.notes}
         print("noted: " + (", ".join(sorted(seen)) or "nothing"))
         return int(any(note in notes for note in seen))
     if verdict == "nondeterministic" and "[" in finding["subject"]["name"]:

@@ -144,7 +144,7 @@ def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
     lines = [*form.body, f"bits = y.view(np.uint{max(8, width)})", "print(y.dtype, y.shape)"]
     for entry in entries:
         index = ", ".join(map(str, _index_in_graph(call, entry["index"]))) or "()"
-        due = " or ".join(f"{one['decimal']} {one['hex']}" for one in entry["legal"])
+        due = " or ".join(f"{result['decimal']} {result['hex']}" for result in entry["legal"])
         lines.append(f"print(y[{index}], hex(bits[{index}]))  # allowed: {_comment(due)}")
     if entries:
         return lines

@@ -209,7 +209,7 @@ def matrix(report: Json, merged: bool = False) -> dict[tuple[str, str], Entry]:
         merged: Combine the paths of each implementation.
     """
     cells: dict[tuple[str, str], list[Json]] = defaultdict(list)
-    found: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    findings_by_key: dict[tuple[str, str], list[Json]] = defaultdict(list)
 
     def named(subject: str) -> str:
         return base(subject) if merged else subject
@@ -218,8 +218,8 @@ def matrix(report: Json, merged: bool = False) -> dict[tuple[str, str], Entry]:
         cells[cell["contract"], named(cell["subject"])].append(cell)
     for finding in findings(report):
         if not on_texts(finding):
-            found[finding["contract"], named(label(finding["subject"]))].append(finding)
-    return {key: _entry(key, cells[key], found[key]) for key in dict.fromkeys((*cells, *found))}
+            findings_by_key[finding["contract"], named(label(finding["subject"]))].append(finding)
+    return {key: _entry(key, cells[key], findings_by_key[key]) for key in dict.fromkeys((*cells, *findings_by_key))}
 
 
 def _entry(key: tuple[str, str], cells: Sequence[Json], found: Sequence[Json]) -> Entry:
@@ -274,8 +274,8 @@ def headline(report: Json) -> str:
 
 def region(finding: Json) -> str:
     """Return the region of a finding as a predicate; empty if there is none or no simple one."""
-    found = finding.get("region")
-    return "" if found is None or found["words"] == NO_REGION else str(found["words"])
+    region_entry = finding.get("region")
+    return "" if region_entry is None or region_entry["words"] == NO_REGION else str(region_entry["words"])
 
 
 def distance(entry: Json) -> str:

@@ -39,9 +39,9 @@ def simplest(low: float, high: float, near: float, whole: bool = False) -> float
     ends = [n for n in (low, high) if math.isfinite(n) and n]
     around = [math.copysign(2.0**e, n) for n in ends for e in _around(n)]
     for numbers in ([0.0], powers, around, [*_LARGEST, *(-n for n in _LARGEST)]):
-        found = nearest(numbers)
-        if found:
-            return found[0]
+        candidates = nearest(numbers)
+        if candidates:
+            return candidates[0]
     return _fewest_digits(low, high, near == low)
 
 

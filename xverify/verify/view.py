@@ -126,8 +126,8 @@ class View:
         """The non-negative axis of the parameters; None per tensor."""
         if self.granularity == "per_tensor" or not self.shape:
             return None
-        given = self.call.attributes.get("axis", self.sample.contract.domain.default_axis)
-        return None if given is None else normal_axis(int(given), len(self.shape))
+        axis = self.call.attributes.get("axis", self.sample.contract.domain.default_axis)
+        return None if axis is None else normal_axis(int(axis), len(self.shape))
 
     @cached_property
     def block_size(self) -> int | None:

@@ -183,7 +183,7 @@ def _witness(finding: Json) -> list[str]:
     lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     lines.append("")
     for entry in witness["legal"][:8]:
-        due = " or ".join(f"{one['decimal']} ({one['hex']})" for one in entry["legal"])
+        due = " or ".join(f"{result['decimal']} ({result['hex']})" for result in entry["legal"])
         gives = f"{text(entry['got_decimal'])} ({code(entry['got'])})"
         lines.append(f"- at {text(str(entry['index']))} it gives {gives}; legal: {text(due)}")
     got = witness["got"]
