@@ -69,7 +69,7 @@ It raises NotImplementedError if the implementation lacks the operation.
 
 @dataclass(frozen=True)
 class Timing:
-    """How the bench times an implementation and draws it in plots."""
+    """The terms on which the bench times an implementation, and its looks in plots."""
 
     colour: str
     """As #RRGGBB. People with any kind of colour vision can tell the colours apart.

@@ -142,7 +142,7 @@ def test_a_table_has_room_for_what_is_written_to_it(out_dtype: str, monkeypatch:
 
 
 def test_each_element_of_long_rows_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the loop converts parameters in parts, a row's last part has only its own parameters."""
+    """The last part of a row converts only its own parameters."""
     calls = calls_given(linear, monkeypatch)
     x = np.random.default_rng(5).integers(0, 256, (5, BLOCK + 4321), np.uint8)
     scale = np.linspace(0.1, 9, x.shape[1]).astype(np.float16)
