@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
@@ -161,8 +161,3 @@ def load(path: Path) -> dict[str, Any]:
     if not isinstance(bench, dict) or bench.get("schema") != SCHEMA:
         raise DamagedFileError(f"{path} is no {SCHEMA}")
     return bench
-
-
-def measured_lines(case: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of a case's JSON that have a time."""
-    return (line for line in case["lines"] if "seconds" in line)
