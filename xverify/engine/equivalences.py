@@ -23,6 +23,7 @@ from xverify.engine.record import record
 from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
 from xverify.strategies import build
 from xverify.strategies.equivalents import Twin, joined, twins
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Range, Structure
 from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES
 from xverify.strategies.walk import cell_structures, shape_structures
@@ -100,7 +101,7 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     return count + (_receive(state, before) if before is not None else 0)
 
 
-def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
+def base_calls(contract: Contract, seed: int, most: int = CALLS, repair: Repair | None = None) -> list[Call]:
     """Choose allowed calls of 2 to `MOST_VALUES` values, with structures from the walk.
 
     Types and granularities (or modes) alternate. Every other call has random scales; the rest have one of the other kinds each.
@@ -113,12 +114,14 @@ def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
     queues = [[group[i] for i in rng.permutation(len(group))] for _, group in sorted(groups.items())]
     queues = [queues[i] for i in rng.permutation(len(queues))]
     calls: list[Call] = []
+    repair = repair or Repair(contract)
     for turn in range(max(map(len, queues), default=0)):
         for queue in queues:
             if turn < len(queue) and len(calls) < most:
                 structure = _with_recipe(queue[turn], len(calls), int(rng.integers(2**32)))
                 calls.append(build(contract, structure, f"equivalences {len(calls)}"))
-    return [call for call in calls if contract.judge(call).verdict == "allowed"]
+    repaired = map(repair, calls)
+    return [call for call in repaired if call is not None and 2 <= call.values <= MOST_VALUES]
 
 
 def _group(contract: Contract, structure: Structure) -> tuple[str, ...]:

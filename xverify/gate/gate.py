@@ -14,7 +14,7 @@ from xverify.engine import equivalences
 from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, SweepFinished
-from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
+from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness_batches
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
