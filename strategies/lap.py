@@ -48,9 +48,7 @@ class Probe:
     """True if other calls of the same cell follow."""
 
 
-def lap(
-    contract: Contract, cells: Iterable[Structure] | None = None, repair: Repair | None = None
-) -> Iterator[Probe]:
+def lap(contract: Contract, cells: Iterable[Structure] | None = None, repair: Repair | None = None) -> Iterator[Probe]:
     """The calls of the lap, cell after cell.
 
     Args:

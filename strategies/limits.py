@@ -260,9 +260,7 @@ PROPERTIES: Mapping[str, Property] = {
     "several blocks": Property(_several_blocks, _choice("more than one block", "one block only")),
     "rank": Property(lambda call: len(call.data.shape), _ranks),
     "contiguous x": Property(lambda call: _contiguous("x", call), _choice("contiguous x", "strided x")),
-    "contiguous scale": Property(
-        lambda call: _contiguous("scale", call), _choice("contiguous scale", "strided scale")
-    ),
+    "contiguous scale": Property(lambda call: _contiguous("scale", call), _choice("contiguous scale", "strided scale")),
     "contiguous zero point": Property(
         lambda call: _contiguous("zero_point", call), _choice("contiguous zero point", "strided zero point")
     ),

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,9 @@ MOST_KEPT = 12
 
 MOST_FAILURES = 4
 """Number of full searches without a result for each granularity. Later ones try only what helped elsewhere."""
+
+MOST_TRIES = 4000
+"""Number of simple forms that a full search tries."""
 
 MOST_FORMS = 20_000
 """Number of forms whose changes are remembered."""
@@ -149,6 +152,34 @@ def _capped(form: Form, most: int) -> Form:
     return replace(form, shape=tuple(shape))
 
 
+def _with_remainder(form: Form, value: bool) -> Form:
+    """Shorten the axis, so that its last block is partial."""
+    if form.granularity != "blocked" or not form.shape or form.block_size < 2:
+        return form
+    shape, size = list(form.shape), form.block_size
+    whole = ceil_div(max(shape[form.from_front], 1), size) * size
+    shape[form.from_front] = whole - 1
+    return replace(form, shape=tuple(shape))
+
+
+def _with_elements(form: Form, most: int) -> Form:
+    """Shorten or lengthen extents to nearly that many elements; -1 for more than any of `SIZES`."""
+    if math.prod(form.shape) >= most >= 0 or not form.shape:
+        return _capped(form, most)
+    rest = math.prod(form.shape[1:])
+    first = (most if most >= 0 else SIZES[-1] + rest) // max(rest, 1)
+    if form.granularity == "blocked" and form.from_front == 0:
+        first = max(1, first // form.block_size) * form.block_size
+    return replace(form, shape=(first, *form.shape[1:]))
+
+
+def _with_last_factor(form: Form, factor: int) -> Form:
+    """Make the last extent an odd multiple of a power of two."""
+    if not form.shape:
+        return form
+    return replace(form, shape=(*form.shape[:-1], factor * (max(1, form.shape[-1] // factor) | 1)))
+
+
 def _with_axis(form: Form, axis: int) -> Form:
     """Set the axis: a negative one counts from the back, another from the front."""
     rank = len(form.shape)
@@ -164,6 +195,9 @@ _CHANGES = {
     "one block": _one_block,
     "multiples": _multiples,
     "elements": _capped,
+    "remainder": _with_remainder,
+    "size": _with_elements,
+    "last factor": _with_last_factor,
     "axis": _with_axis,
     "axis form": lambda form, value: replace(form, axis_form=value),
     "block size": lambda form, value: replace(form, block_size=value) if form.granularity == "blocked" else form,
@@ -177,8 +211,8 @@ _CHANGES = {
 """How a form changes, by property. They apply in this order, but the rank and the axis come first."""
 
 _ORDER = (
-    "shape", "rank", "filled", "axis", "axis form", "block size", "one block", "multiples", "elements", "zero point",
-    "zero", "output", "one element", "layouts", "scales",
+    "shape", "rank", "filled", "axis", "axis form", "block size", "one block", "multiples", "elements", "remainder", "size",
+    "last factor", "zero point", "zero", "output", "one element", "layouts", "scales",
 )  # fmt: skip
 
 _RELAXED = (
@@ -190,7 +224,8 @@ _RELAXED = (
 Changes = tuple[Change, ...]
 
 
-def _applied(changes: Sequence[Change], form: Form) -> Form:
+def applied(changes: Sequence[Change], form: Form) -> Form:
+    """The form after some changes, one of each name."""
     by_name = {change.name: change for change in changes}
     for name in _ORDER:
         if name in by_name:
@@ -244,10 +279,14 @@ class Repair:
             self.repaired_calls += 1
         return changed
 
+    def changed(self, call: Call, change: Change) -> Call | None:
+        """The call with one change; None if it is not accepted."""
+        return self._tried(call, form_of(call, self.contract.domain), (change,))
+
     def _tried(self, call: Call, form: Form, changes: Changes) -> Call | None:
         """The changed call if it is accepted."""
         try:
-            changed = rendered(call, _applied(changes, form), self.contract.domain)
+            changed = rendered(call, applied(changes, form), self.contract.domain)
             return changed if changed is not None and self.accepts(changed) else None
         except Exception:  # The judge of a user's edition may not expect such a call.
             return None
@@ -274,7 +313,7 @@ class Repair:
         """Changes to a simple accepted form."""
         if self._failures[form.granularity] >= MOST_FAILURES:
             return None
-        for changes in self._simple(call, form):
+        for changes in islice(self._simple(call, form), MOST_TRIES):
             if self._tried(call, form, changes) is not None:
                 return changes
         self._failures[form.granularity] += 1
@@ -284,18 +323,17 @@ class Repair:
         """Changes to simple forms, the commonest first."""
         domain, limits = self.contract.domain, self.limits
         blocked = form.granularity == "blocked"
-        sizes = (*sorted(_numbers(limits, "block size")), *BLOCKS) if blocked else (0,)
-        axes = (*_axes(limits), *_AXES) if form.granularity in ("per_axis", "blocked") else (-1,)
+        sizes = tuple(sorted(_numbers(limits, "block size"))) or BLOCKS if blocked else (0,)
+        axes = tuple(_axes(limits)) or _AXES if form.granularity in ("per_axis", "blocked") else (-1,)
         zero_points = tuple(dict.fromkeys((form.zero_point, *_zero_points(call, domain))))
         outputs = tuple(dict.fromkeys((form.output, *_outputs(call, domain))))
         forms = _axis_forms(form, domain)
-        ranks = tuple(dict.fromkeys((*sorted(_numbers(limits, "rank")), *RANKS[:4])))
+        ranks = tuple(sorted(value for value in limits.values("rank") if isinstance(value, int))) or RANKS[:4]
         plain = (Change("layouts", True), Change("scales", "ordinary"), Change("zero", True))
         few, others = (2, 32), (False, True)
         for rank, size, axis in product(ranks, dict.fromkeys(sizes), dict.fromkeys(axes)):
-            if axis >= rank or axis < -rank:
-                if form.granularity not in ("", "per_tensor"):
-                    continue
+            if not -rank <= axis < rank and form.granularity not in ("", "per_tensor"):
+                continue
             for other, zero_point, output, axis_form, one in product(few, zero_points, outputs, forms, others):
                 if one and form.granularity != "per_tensor":
                     continue

@@ -143,7 +143,8 @@ def _with_recipe(structure: Structure, number: int, seed: int) -> Structure:
 def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
     """Yield a batch of each contract in turn, so that all contracts share the time."""
     streams = [
-        (contract, iter(enumerate(base_calls(contract, state.options.seed)))) for contract in state.options.contracts
+        (contract, iter(enumerate(base_calls(contract, state.options.seed, repair=state.repair(contract)))))
+        for contract in state.options.contracts
     ]
     while streams:
         batches = [(contract, stream, list(islice(stream, BATCH))) for contract, stream in streams]
@@ -157,7 +158,7 @@ def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]
 def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
     """Send calls and twins to every implementation that the contract judges. Each path gets its share."""
     pool = state.pool
-    groups = [(number, call, twins(contract, call)) for number, call in calls]
+    groups = [(number, call, _admitted(state, contract, twins(contract, call))) for number, call in calls]
     every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
     # A user's own edition is sent under the id that implementations know.
     asked_as = {contract.id: contract.asked_as}
@@ -176,6 +177,11 @@ def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]
         worker.submit([(blobs[id(call)], q.subject.options) for q in questions for call in q.calls])
         to.append((oracle.name, tuple(questions)))
     return _Sent(contract, tuple(to))
+
+
+def _admitted(state: RunState, contract: Contract, others: Sequence[Twin]) -> tuple[Twin, ...]:
+    """The twins whose calls are within the limits that the user stated."""
+    return tuple(twin for twin in others if all(state.admits(contract, call) for call in twin.calls))
 
 
 def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:

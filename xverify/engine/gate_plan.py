@@ -6,9 +6,10 @@ rank, a fault that only the end shows would appear late.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import cycle, islice
 from typing import TypeVar
 
 import numpy as np
@@ -28,8 +29,11 @@ from xverify.strategies.lap import lap
 from xverify.strategies.layouts import layout_calls
 from xverify.strategies.limits import CallLimits
 from xverify.strategies.repair import Repair
+from xverify.strategies.structures import Linear, Structure
+from xverify.strategies.values import SCALE_RECIPES, ZERO_POINT_RECIPES
 from xverify.strategies.walk import (
     LARGE_SHAPES,
+    Picks,
     cell_structures,
     exponent_structures,
     shape_structures,
@@ -129,13 +133,32 @@ def _walk(contract: Contract, scope: Scope, run_seed: int) -> Iterator[list[Case
         structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK, repair),
         structure_cases(narrow, iter(_shuffled(exponent_structures(narrow), rng)), "walk exponents", 1, repair),
     ]
+    counts: Counter[str] = Counter()
     while parts:
         for part in list(parts):
             chunk = next(part, [])
             if chunk:
+                counts.update(case.phase for case in chunk)
                 yield chunk
             else:
                 parts.remove(part)
+    if contract.like and counts["walk"]:
+        # The domain of a user's edition may be small. At least half of its calls are allowed ones.
+        missing = counts.total() - 2 * counts["walk"]
+        more = _more_structures(small, run_seed)
+        yield from structure_cases(narrow, islice(more, max(0, missing)), "walk again", CHUNK, repair)
+
+
+def _more_structures(structures: Sequence[Structure], run_seed: int) -> Iterator[Structure]:
+    """The structures again, with other numbers, without end."""
+    for number, structure in enumerate(cycle(structures)):
+        seed = derived_seed(run_seed, "again", number) % 2**32
+        if isinstance(structure, Linear):
+            pick = Picks(number)
+            recipes = {"scale_recipe": pick(SCALE_RECIPES), "zero_point_recipe": pick(ZERO_POINT_RECIPES)}
+            yield replace(structure, seed=seed, **recipes)
+        else:
+            yield replace(structure, seed=seed)
 
 
 def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:

@@ -103,6 +103,8 @@ def _rest(report: Json) -> Iterable[str]:
     if gate["stale"]:
         names = ", ".join(gate["stale"])
         yield f"stale: {names} did not come up any more"
+    if gate.get("scope"):
+        yield f"takes: {gate['scope']}"
     if missing := decision.unsupported(report):
         yield f"unsupported: {'; '.join(missing)}"
     if reason := decision.besides(report):
