@@ -169,7 +169,7 @@ def _groups(call: Call) -> list[NDArray[np.int64]]:
         index = np.broadcast_to(numbers.reshape([-1] + [1] * (-axis - 1)), shape)
     else:
         blocks = numbers.reshape(call.tensors["scale"].shape)
-        index = np.repeat(blocks, block_size_of(call), axis)[(..., slice(shape[axis]), *[slice(None)] * (-axis - 1))]
+        index = np.take(np.repeat(blocks, block_size_of(call), axis), np.arange(shape[axis]), axis)
     order = np.argsort(index.reshape(-1), kind="stable")
     return np.split(order, np.cumsum(np.bincount(index.reshape(-1), minlength=count))[:-1])
 

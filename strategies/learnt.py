@@ -148,7 +148,7 @@ def ordinary_structures(domain: Domain, granularity: str) -> list[Linear]:
     if granularity == "per_axis":
         forms = [((4, 32), 1, 0), ((4, 32), 0, 0)]
     elif granularity == "blocked":
-        forms = [((2, 2 * size), 1, size) for size in BLOCK_SIZES] + [((2 * size, 4), 0, size) for size in BLOCK_SIZES]
+        forms = [form for size in BLOCK_SIZES for form in (((2, 2 * size), 1, size), ((2 * size, 4), 0, size))]
     every = product(domain.x_dtypes, scale_outputs(domain), forms)
     return [
         Linear(x_dtype, scale, granularity, shape, zero_point, out, axis, size, seed=SEED + number)

@@ -74,14 +74,15 @@ def axis_of(call: Call) -> int | None:
     return 0 if from_front is None else from_front - rank
 
 
-def _axis_both(call: Call) -> tuple[int, int] | None:
+def _axis_both(call: Call) -> tuple[int, ...] | None:
+    """The axis counted from the back and from the front; empty if it is outside the rank."""
     axis = axis_of(call)
-    return None if axis is None else (axis, axis + len(call.data.shape) if axis else -1)
+    return None if axis is None else (axis, axis + len(call.data.shape)) if axis else ()
 
 
 def _axis_from_front(call: Call) -> int | None:
     both = _axis_both(call)
-    return None if both is None else both[1]
+    return None if both is None else both[1] if both else -1
 
 
 def _block_size(call: Call) -> int | None:
@@ -276,6 +277,9 @@ CONTIGUOUS = ("contiguous x", "contiguous scale", "contiguous zero point")
 """The properties that say if tensors are contiguous."""
 
 
+ONLY_TRUE: frozenset[Value] = frozenset([True])
+
+
 def properties(call: Call) -> dict[str, Value]:
     """The value of each learnt property of a call."""
     return {name: row.of(call) for name, row in PROPERTIES.items() if row.learnt}
@@ -318,11 +322,11 @@ class CallLimits:
         """The limits in words: "blocks of 32, on the last axis, whole blocks only, ranks 1 to 4"."""
         admitted = dict(self.admitted)
         names = [name for name in PROPERTIES if name in admitted]
-        if all(admitted.get(name) == {True} for name in CONTIGUOUS):
+        if all(admitted.get(name) == ONLY_TRUE for name in CONTIGUOUS):
             names = [name for name in names if name not in CONTIGUOUS[1:]]
         words = [
             "contiguous tensors"
-            if name == CONTIGUOUS[0] and all(admitted.get(other) == {True} for other in CONTIGUOUS)
+            if name == CONTIGUOUS[0] and all(admitted.get(other) == ONLY_TRUE for other in CONTIGUOUS)
             else PROPERTIES[name].words(admitted[name])
             for name in names
             if admitted[name] - {None}
@@ -362,7 +366,7 @@ def parsed(
     if spans:
         admitted.append(("rank", frozenset(spans)))
     if contiguous:
-        admitted += [(name, frozenset([True])) for name in CONTIGUOUS]
+        admitted += [(name, ONLY_TRUE) for name in CONTIGUOUS]
     return CallLimits(tuple(admitted))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any
@@ -188,7 +188,7 @@ def _with_axis(form: Form, axis: int) -> Form:
     return replace(form, axis=max(axis, -rank) if axis < 0 else min(axis, rank - 1) - rank)
 
 
-_CHANGES = {
+_CHANGES: Mapping[str, Callable[[Form, Any], Form]] = {
     "shape": _with_shape,
     "rank": _with_rank,
     "filled": _filled,

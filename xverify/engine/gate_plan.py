@@ -155,8 +155,8 @@ def _more_structures(structures: Sequence[Structure], run_seed: int) -> Iterator
         seed = derived_seed(run_seed, "again", number) % 2**32
         if isinstance(structure, Linear):
             pick = Picks(number)
-            recipes = {"scale_recipe": pick(SCALE_RECIPES), "zero_point_recipe": pick(ZERO_POINT_RECIPES)}
-            yield replace(structure, seed=seed, **recipes)
+            scales, zero_points = pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES)
+            yield replace(structure, seed=seed, scale_recipe=scales, zero_point_recipe=zero_points)
         else:
             yield replace(structure, seed=seed)
 

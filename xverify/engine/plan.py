@@ -251,13 +251,13 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str, repair: R
             return
         structure = data.draw(structures(contract))
         for i in range(SEEDS_EACH):
-            call = repair(build(contract, replace(structure, seed=structure.seed + i), where))
-            if call is None:
+            allowed = repair(build(contract, replace(structure, seed=structure.seed + i), where))
+            if allowed is None:
                 return
-            legal = legal_set(contract, call)
-            made.append(Case(call, 0, "hypothesis", legal))
+            legal = legal_set(contract, allowed)
+            made.append(Case(allowed, 0, "hypothesis", legal))
             if i == 0:
-                target(_distance(contract, call, legal), label="ULP between readings")
+                target(_distance(contract, allowed, legal), label="ULP between readings")
 
     collect()
     return made

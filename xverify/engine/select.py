@@ -361,7 +361,7 @@ def call_limits(
     """
     words = [[str(word).strip() for word in listed if str(word).strip()] for listed in (block_sizes, axes, ranks)]
     try:
-        return parsed(*words, contiguous)
+        return parsed(words[0], words[1], words[2], contiguous)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -6,7 +6,7 @@ call stays the same when strategies change, and it is as small as the gate made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -201,13 +201,14 @@ class _Falsifies:
 def _drawn(contract: Contract, scope: Scope) -> SearchStrategy[Call]:
     """Calls of a scope: valid ones, and those that an edition forbids or leaves open unless only values are asked."""
     repair = scope.repair(contract)
-    kinds = [calls] * VALID
+    kinds: list[Callable[..., SearchStrategy[Call]]] = [calls] * VALID
     if not scope.values_only:
         kinds += [invalid_calls] * (INVALID if breakable(contract) else 0)
         kinds += [unspecified_calls] * (UNSPECIFIED if openable(contract) else 0)
 
     @st.composite
     def drawn(draw: DrawFn) -> Call:
-        return draw(draw(st.sampled_from(kinds))(contract, repair=repair))
+        call: Call = draw(draw(st.sampled_from(kinds))(contract, repair=repair))
+        return call
 
     return drawn().filter(partial(scope.admits, contract))
