@@ -59,6 +59,7 @@ def plainer_calls(call: Call) -> Iterator[Callable[[Call], Iterator[Call]]]:
         yield _plain_scales
         yield _plain_zero_points
         yield _plain_codes
+        yield _plain_zero_points
         yield _plain_pairs
 
 
@@ -67,19 +68,22 @@ def _other_types(call: Call) -> Iterator[Call]:
     x, scale = call.tensors["x"], call.tensors["scale"]
     scales = [_recoded(scale, "float32"), scale] if scale.dtype in FLOATS and scale.dtype != "float32" else [scale]
     x_dtypes = [*(PLAIN_TYPES if x.dtype in INTEGERS else ()), x.dtype]
-    for x_dtype, new_scale in product(dict.fromkeys(x_dtypes), scales):
+    for x_dtype, new_scale, wraps in product(dict.fromkeys(x_dtypes), scales, (False, True)):
         tensors = {**call.tensors, "scale": new_scale}
         for role in ("x", "zero_point"):
             if role in tensors and x_dtype != x.dtype and tensors[role].dtype == x.dtype:
-                tensors[role] = _recoded(tensors[role], x_dtype)
-        if x_dtype != x.dtype or new_scale is not scale:
+                tensors[role] = _recoded(tensors[role], x_dtype, wraps)
+        if x_dtype != x.dtype or (new_scale is not scale and not wraps):
             yield replace(call, tensors=tensors)
 
 
-def _recoded(tensor: Tensor, dtype: str) -> Tensor:
-    """The numbers of a tensor in another type: floats rounded, integers moved to the nearest end of the type."""
+def _recoded(tensor: Tensor, dtype: str, wraps: bool = False) -> Tensor:
+    """The numbers of a tensor in another type.
+
+    Floats are rounded. Integers outside the type are moved to its nearest end, or keep their low bits if they wrap.
+    """
     numbers = values(tensor.dtype, tensor.codes)
-    if dtype in INTEGERS:
+    if dtype in INTEGERS and not wraps:
         numbers = np.clip(numbers, *integer_range(dtype))
     return Tensor(dtype, encode(dtype, numbers).reshape(tensor.shape), tensor.layout)
 

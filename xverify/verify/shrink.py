@@ -212,7 +212,8 @@ def shrink(
         before, most = ended_early, evaluations + MOST_PLAINER
         for candidates in plainer_calls(best[1]):
             size, plainest = best[0], best[1]
-            any(_size(candidate) < size and shows(candidate) for candidate in candidates(plainest))
+            smaller = (candidate for candidate in candidates(plainest) if _size(candidate) < size)
+            any(_is_where_seen(finding, contract, candidate) and shows(candidate) for candidate in smaller)
         ended_early = before
 
     if not shows(call):
@@ -237,6 +238,14 @@ def shrink(
     leave_out_surroundings()
     plainer()
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
+
+
+def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
+    """True if a call lies in a cell that shows the finding, so that a ledger's entry for these cells covers it."""
+    judgement = contract.judge(call)
+    if finding.cells and judgement.verdict == "allowed":
+        return contract.cell(call) in finding.cells
+    return judgement.verdict != "allowed" and call.data.dtype in contract.domain.x_dtypes
 
 
 def _size(call: Call) -> tuple[int, ...]:
