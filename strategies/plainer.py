@@ -1,4 +1,4 @@
-"""Plainer calls of the same shape, for shrinking: common types, few attributes, and numbers that a reader can check.
+"""Calls of the same shape in common types and short numbers, for shrinking.
 
 Each function yields candidates, the plainest first. A shrinker takes the first that still shows the fault.
 """
@@ -32,13 +32,13 @@ LONG = 5
 
 
 def plainness(call: Call) -> tuple[int, ...]:
-    """A sort key of calls, the plainest first: commonness of the types, attributes, and length of the numbers."""
+    """A sort key of calls, the plainest first: types, attributes, length of the numbers."""
     types = tuple(sorted((common_first(tensor.dtype) for tensor in call.tensors.values()), reverse=True))
     return (*types, len(call.attributes), sum(map(_length, call.tensors.values())))
 
 
 def _length(tensor: Tensor) -> int:
-    """The length of a tensor's distinct numbers in characters. Exponents, NaN, infinities and -0 count more."""
+    """The length of a tensor's numbers in characters; more for exponents, NaN, infinities and -0."""
     codes = np.unique(tensor.codes)[:16]
     return sum(_characters(decimal(tensor.dtype, int(code))) for code in codes)
 

@@ -63,7 +63,7 @@ def _key(finding: Json) -> CauseKey:
 
 
 def _detail(finding: Json) -> str:
-    """Return the detail; the id in reports of earlier versions, so that findings without a recipe stay apart."""
+    """Return the detail; the id in reports of earlier versions, which have no detail."""
     return str(finding.get("detail", finding["id"]))
 
 
@@ -91,7 +91,7 @@ def sentence(cause: Cause) -> str:
 
 
 def types(cause: Cause) -> str:
-    """List the types and granularities that show a cause: "uint8, int8, int4 and 9 more types; per tensor".
+    """List what shows a cause: "uint8, int8, int4 and 9 more types; per tensor and per axis".
 
     Empty if the cause has no cells, or one only, whose types the call shows.
     """

@@ -174,7 +174,7 @@ SHRINKABLE_VALUES = 256
 
 
 def witness_order(call: Call, number: int) -> tuple[int, ...]:
-    """The sort key of witnesses: the commonest types first, then the smallest, then the earliest call of its contract.
+    """The sort key of witnesses: the commonest types, then the smallest, then the earliest call.
 
     Among large calls only the size counts.
     """

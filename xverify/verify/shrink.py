@@ -241,7 +241,7 @@ def shrink(
 
 
 def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
-    """True if a call lies in a cell that shows the finding, so that a ledger's entry for these cells covers it."""
+    """True if a call lies in a cell that shows the finding. A ledger's entry covers these cells."""
     judgement = contract.judge(call)
     if finding.cells and judgement.verdict == "allowed":
         return contract.cell(call) in finding.cells
@@ -249,7 +249,7 @@ def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
 
 
 def _size(call: Call) -> tuple[int, ...]:
-    """The sort key of calls: surroundings, values, rank, parameters, layouts, then plainness and codes other than 0."""
+    """The sort key of calls: surroundings, sizes, layouts, plainness, then codes other than 0."""
     parameters = [t for t in call.tensors.values() if t is not call.data]
     spread = sum(int(np.count_nonzero(t.codes)) for t in call.tensors.values())
     return (
