@@ -65,6 +65,45 @@ SOUND = (
 )
 
 
+@dataclass(frozen=True)
+class AlmostNothing:
+    """A kernel that answers almost no call, and those rightly."""
+
+    name: str
+    """The function of answers_almost_nothing.py."""
+    exit_code: int = 3
+    """Exit code that the gate must give: 3, "no evidence", or 1 if allowed calls are refused by an error."""
+
+    @property
+    def target(self) -> str:
+        return f"answers_almost_nothing.py:{self.name}"
+
+
+ALMOST_NOTHING = (
+    AlmostNothing("nothing"),
+    AlmostNothing("only_refusals"),
+    AlmostNothing("only_open_calls"),
+    AlmostNothing("only_int32_with_zero_point"),
+    AlmostNothing("only_empty_tensors"),
+    AlmostNothing("only_scalars"),
+    AlmostNothing("only_one_element"),
+    AlmostNothing("only_two_elements"),
+    AlmostNothing("only_short_vectors"),
+    AlmostNothing("only_extents_of_one"),
+    AlmostNothing("only_nan_scales"),
+    AlmostNothing("only_infinite_scales"),
+    AlmostNothing("only_zero_scales"),
+    AlmostNothing("only_one_code"),
+    AlmostNothing("only_x_of_zeros"),
+    AlmostNothing("only_x_equal_to_zero_point"),
+    AlmostNothing("one_call_of_a_hundred"),
+    AlmostNothing("only_the_first_call"),
+    AlmostNothing("only_one_structure"),
+    AlmostNothing("rejects_all_but_one_cell", 1),
+    AlmostNothing("rejects_everything", 1),
+)
+
+
 def _flawed(target: str, source: str, what: str, expected: str, contract: str = ONNX) -> Flawed:
     return Flawed(target, contract, source, what, frozenset(expected.split()))
 
