@@ -16,7 +16,7 @@ from folders import FLAWED_KERNELS
 VERDICTS = {
     "violation", "mixed", "wrongly-accepted", "wrongly-rejected", "crash", "hang", "nondeterministic", "memory",
 }  # fmt: skip
-OF_CONTRACT = {kernel.contract: kernel for kernel in SOUND if not kernel.target.startswith("native/")}
+OF_CONTRACT = {kernel.contract: kernel for kernel in SOUND if kernel.target.startswith("sound.py:")}
 BY_NAME = {kernel.name: kernel for kernel in FLAWED}
 SHOWN = demonstrations()
 SHOWN_LARGE = large_demonstrations()
