@@ -53,6 +53,7 @@ def _structures(contract: Contract, cell: Cell, shape: tuple[int, ...]) -> Itera
             yield Range(cell.x_dtype, mode, shape, width, out, range_recipe="drawn", seed=len(shape))
         return
     outputs = ("", cell.out_dtype) if domain.output_dtype_attribute else ("",)
+    outputs = outputs if cell.out_dtype == cell.scale_dtype else outputs[::-1]
     last = len(shape) - 1
     axes = (None,) if cell.granularity == "per_tensor" else tuple(dict.fromkeys((last, -1, 0, domain.default_axis)))
     block_sizes = BLOCK_SIZES if cell.granularity == "blocked" else (0,)

@@ -106,7 +106,9 @@ def _nothing(tallies: list[CellTally]) -> str:
         _, outcome = min(refusals, key=lambda refusal: witness_order(refusal[0].call, refusal[0].number))
         message = outcome.message.partition("\n")[0][:MOST_MESSAGE]
         error = f"{outcome.error}: {message}" if message else outcome.error
-        return f"the kernel refused every allowed call ({counted}): nothing was verified; the simplest one raised {error}"
+        return (
+            f"the kernel refused every allowed call ({counted}): nothing was verified; the simplest one raised {error}"
+        )
     how = " (NotImplementedError)" if any(tally.unsupported for tally in allowed) else ""
     besides = f"; it answered only {plural(answered_open, 'call')} that the text leaves open" if answered_open else ""
     return f"the kernel answered none of {counted}{how}: nothing was verified{besides}"

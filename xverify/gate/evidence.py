@@ -7,7 +7,7 @@ The gate sends further calls to cells that lack evidence after the walk.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +31,8 @@ PATIENCE = 2.0
 
 Tallies = Mapping[Cell, Sequence[CellTally]]
 """The tallies of a kernel by cell, one for each of its paths."""
+
+_NOT_ALLOWED = "the edition allows none of the calls that were made"
 
 _ONLY = {
     "empty": "only calls with an empty x were answered",
@@ -57,15 +59,26 @@ def tallies_of(run: RunState, kernel: str) -> Tallies:
     return tallies
 
 
-def cells_of(contract: Contract, within: Domain) -> list[Cell]:
-    """The cells of an edition in a domain, each once."""
+def cells_of(contract: Contract, within: Domain, answered: Container[Cell] = ()) -> list[Cell]:
+    """The cells of an edition in a domain, each once.
+
+    Args:
+        contract: The edition.
+        within: The domain.
+        answered: Cells that are known. Others cost a call each, which is made but not sent.
+    """
     cells: dict[Cell, None] = {}
-    for structure in cell_structures(replace(contract, domain=within)):
-        if isinstance(structure, Linear):
-            structure = replace(structure, shape=(2,) if structure.granularity == "per_tensor" else (2, 2))
+    for s in cell_structures(replace(contract, domain=within)):
+        if isinstance(s, Linear):
+            out = s.output_dtype or s.scale_dtype
+            usual = Cell(contract.id, s.x_dtype, s.scale_dtype, s.zero_point_dtype, out, s.granularity, "")
+            if usual in answered:
+                cells[usual] = None
+                continue
+            s = replace(s, shape=(2,) if s.granularity == "per_tensor" else (2, 2))
         # An edition of the user may know the cells of allowed calls only.
         with suppress(Exception):
-            cells[contract.cell(build(contract, structure))] = None
+            cells[contract.cell(build(contract, s))] = None
     return list(cells)
 
 
@@ -77,39 +90,40 @@ def lacks(tallies: Tallies, cells: Sequence[Cell]) -> list[Lack]:
         cells: The cells that need evidence, unless the kernel does not implement them.
     """
     ordinary = {cell: together(tally.ordinary for tally in listed) for cell, listed in tallies.items()}
-    taken: dict[tuple[str, str], set[int]] = defaultdict(set)
-    largest: dict[tuple[str, str], int] = defaultdict(int)
-    for cell, calls in ordinary.items():
-        kind = cell.contract, cell.granularity
-        taken[kind] |= calls.taken
-        largest[kind] = max(largest[kind], calls.largest_sent)
+    by_kind: dict[tuple[str, str], list[OrdinaryCalls]] = defaultdict(list)
+    for cell, listed in tallies.items():
+        if any(tally.answered for tally in listed):
+            by_kind[cell.contract, cell.granularity].append(ordinary[cell])
+    kinds = {kind: together(parts) for kind, parts in by_kind.items()}
     by_lack: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        kind = cell.contract, cell.granularity
-        missing = (
-            _missing(tallies[cell], ordinary[cell], taken[kind], largest[kind])
-            if cell in tallies
-            else "the edition allows none of the calls that were made"
-        )
+        missing = _NOT_ALLOWED
+        if cell in tallies:
+            kind = kinds.get((cell.contract, cell.granularity), OrdinaryCalls())
+            missing = _missing(tallies[cell], ordinary[cell], kind)
         if missing:
             by_lack[missing].append(cell)
     return [Lack(tuple(listed), missing) for missing, listed in sorted(by_lack.items(), key=lambda i: -len(i[1]))]
 
 
-def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, taken: set[int], largest: int) -> str:
-    """The evidence that a cell lacks; "" if it has enough, or if the kernel does not implement it."""
+def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryCalls) -> str:
+    """The evidence that a cell lacks; "" if it has enough, or if the kernel does not implement it.
+
+    Args:
+        tallies: The tallies of the cell.
+        calls: The ordinary calls of the cell.
+        kind: The ordinary calls of all cells of its granularity that the kernel implements.
+    """
     answered = sum(tally.answered for tally in tallies)
-    if not answered and any(tally.unsupported for tally in tallies):
-        return ""
     if not answered:
-        return "no call was answered"
+        return "" if any(tally.unsupported for tally in tallies) else "no call was answered"
     if not calls.answered:
         others = [reason for reason, count in calls.others.items() if count]
         return _ONLY[others[0]] if len(others) == 1 else "no call with ordinary values was answered"
-    if calls.largest <= min(VECTOR, largest - 1):
+    if calls.largest <= min(VECTOR, kind.largest_sent - 1):
         return f"no answered call has more than {VECTOR} elements"
     # A rank is no loss if the kernel does not implement it in this cell, or in any cell of the granularity.
-    possible = taken - (calls.sent - calls.taken)
+    possible = kind.sent.keys() - kind.declared() - calls.declared()
     if len(calls.answered) < min(ENOUGH_RANKS, len(possible)):
         rank = min(calls.answered)
         return f"only calls of rank {rank} were answered, not of rank {_listed(sorted(possible - {rank}))}"
@@ -122,10 +136,17 @@ def _listed(ranks: Sequence[int]) -> str:
 
 
 def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], limit: Limit) -> None:
-    """Send ordinary calls of the cells that lack evidence, rank after rank."""
-    needed = {name: cells_of(run.contract(name), domain) for name, domain in domains.items()}
+    """Send ordinary calls of the cells that lack evidence, rank after rank.
+
+    Args:
+        run: The run.
+        kernel: The name of the kernel.
+        domains: The tested domain of each edition.
+        limit: Sending ends when it returns True.
+    """
     for rank in SHAPES:
         tallies = tallies_of(run, kernel)
+        needed = {name: cells_of(run.contract(name), domain, tallies) for name, domain in domains.items()}
         lacking = {name: [c for lack in lacks(tallies, cells) for c in lack.cells] for name, cells in needed.items()}
         if limit() or not any(lacking.values()):
             return
@@ -169,7 +190,7 @@ def evidence_of(run: RunState, kernel: str, domains: Mapping[str, Domain], is_li
         is_like: True if an implementation stands for the editions. It may refuse whole cells.
     """
     tallies, pardoned = tallies_of(run, kernel), excused(run, kernel)
-    every = [cell for name, domain in domains.items() for cell in cells_of(run.contract(name), domain)]
+    every = [cell for name, domain in domains.items() for cell in cells_of(run.contract(name), domain, tallies)]
     cells = [cell for cell in every if cell not in pardoned and (cell in tallies or not is_like)]
     everywhere = {_key(cell) for cell in (*tallies, *cells)}
     return {
@@ -202,6 +223,6 @@ def sentence(evidence: Mapping[str, Any]) -> str:
     more = f"; and {plural(len(lacking) - 1, 'other group')}" if len(lacking) > 1 else ""
     return (
         f"{count} of {plural(evidence['cells'], 'cell')} {'lacks' if count == 1 else 'lack'} evidence: "
-        f"{first['where']}: {first['missing']}{more}; raise NotImplementedError for what the kernel does not implement, "
+        f"{first['where']}: {first['missing']}{more}; to leave them out, refuse all of their calls with NotImplementedError, "
         "or test less (--x-dtypes, --scale-dtypes, --granularity)"
     )

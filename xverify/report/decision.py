@@ -192,9 +192,7 @@ def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> l
         left -= most
     parts = [_in_words(field, values[field]) for field in _FIELDS if field in values]
     if left:
-        parts.append(
-            f"{summary.plural(len(left), 'cell')} {'besides' if parts else 'in all'}, such as {_cell(min(left))}"
-        )
+        parts.append(f"{summary.plural(len(left), 'cell')}{' besides' if parts else ''}, such as {_cell(min(left))}")
     return parts
 
 

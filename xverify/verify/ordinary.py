@@ -29,12 +29,12 @@ MOST_EXAMINED = 4096
 class OrdinaryCalls:
     """The ordinary calls of one cell, and the reasons why other answered calls are not ordinary."""
 
-    sent: set[int] = field(default_factory=set)
-    """Ranks of the calls that were sent."""
-    taken: set[int] = field(default_factory=set)
-    """Ranks of the calls that were not refused as not implemented."""
-    answered: set[int] = field(default_factory=set)
-    """Ranks of the calls that gave a tensor."""
+    sent: Counter[int] = field(default_factory=Counter)
+    """Calls that were sent, by rank."""
+    answered: Counter[int] = field(default_factory=Counter)
+    """Calls that gave a tensor, by rank."""
+    unsupported: Counter[int] = field(default_factory=Counter)
+    """Calls that were refused as not implemented, by rank."""
     largest_sent: int = 0
     """Elements of the largest call that was sent."""
     largest: int = 0
@@ -60,13 +60,22 @@ class OrdinaryCalls:
             self.others[oddity] += kind == "tensor"
             return
         rank = len(call.data.shape)
-        self.sent.add(rank)
+        self.sent[rank] += 1
         self.largest_sent = max(self.largest_sent, call.values)
-        if kind != "unsupported":
-            self.taken.add(rank)
+        self.unsupported[rank] += kind == "unsupported"
         if kind == "tensor":
-            self.answered.add(rank)
+            self.answered[rank] += 1
             self.largest = max(self.largest, call.values)
+
+    def taken(self) -> set[int]:
+        """The ranks of which some call was not refused as not implemented."""
+        return {rank for rank, count in self.sent.items() if count > self.unsupported[rank]}
+
+    def declared(self) -> set[int]:
+        """The ranks that the implementation refuses as not implemented, if it answers most calls of the others."""
+        answered = self.answered.total()
+        refused = sum(self.unsupported[rank] for rank in self.answered)
+        return self.sent.keys() - self.taken() if answered > 1 and answered >= refused else set()
 
 
 def oddity_of(call: Call) -> str:
@@ -97,10 +106,10 @@ def together(parts: Iterable[OrdinaryCalls]) -> OrdinaryCalls:
     """The ordinary calls of one cell on all paths of an implementation."""
     whole = OrdinaryCalls()
     for part in parts:
-        whole.sent |= part.sent
-        whole.taken |= part.taken
-        whole.answered |= part.answered
+        whole.sent += part.sent
+        whole.answered += part.answered
+        whole.unsupported += part.unsupported
+        whole.others += part.others
         whole.largest_sent = max(whole.largest_sent, part.largest_sent)
         whole.largest = max(whole.largest, part.largest)
-        whole.others += part.others
     return whole
