@@ -47,7 +47,7 @@ LARGE_CHUNK = 2
 BROKEN_EACH = 60
 """The number of ways in which each clause is broken, or opened."""
 
-WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
+WITNESSES, WALK, EVIDENCE, DRAWN = 0, 1 << 20, 1 << 29, 1 << 30
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
 
