@@ -162,3 +162,21 @@ class Contract:
     def asked_as(self) -> str:
         """The id of the edition under which implementations get the calls of this edition."""
         return self.like or self.id
+
+
+__all__ = [
+    "ALLOWED",
+    "Cell",
+    "Clause",
+    "Codes",
+    "Contract",
+    "Domain",
+    "FixedResult",
+    "Granularity",
+    "Judgement",
+    "Operands",
+    "Reading",
+    "TextCheck",
+    "Verdict",
+    "judged",
+]
