@@ -1,4 +1,4 @@
-"""Public names for an edition of y = (x - zero point) * scale: the readings that its formula may admit.
+"""Public names for an edition of y = (x - zero point) * scale: the readings that it may admit.
 
 A user's edition file imports them from here. They stay here when the code behind them moves.
 """
