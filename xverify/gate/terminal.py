@@ -103,8 +103,11 @@ def _rest(report: Json) -> Iterable[str]:
     if gate["stale"]:
         names = ", ".join(gate["stale"])
         yield f"stale: {names} did not come up any more"
-    if missing := decision.unsupported(report):
-        yield f"unsupported: {'; '.join(missing)}"
+    yield from decision.lacking(report)
+    if covered := decision.covered(report):
+        yield covered
+    if missing := decision.not_tested(report):
+        yield f"not tested: {missing}; {decision.untested_step(report)}"
     if reason := decision.besides(report):
         yield f"also: {reason}"
 
