@@ -52,7 +52,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         "like": None if options.like is None else options.like.name,
         "contract_files": list(options.contract_files),
         "strict": options.kernel.strict,
-        "denormals": "keep" if options.keep_subnormals else "flush",
+        "denormals": options.denormals,
         "outcome": outcome,
         "reason": reason,
         "failing": failing,

@@ -91,7 +91,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
 def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:
     texts = tuple(
-        replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
+        replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
     oracles: tuple[Oracle, ...] = (options.kernel,)

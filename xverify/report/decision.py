@@ -355,8 +355,8 @@ def _to_what(gate: Json) -> list[str]:
     words = ["--kernel", gate["target"], *_files(gate)]
     if gate["like"]:
         words += ["--like", gate["like"]]
-    if gate["denormals"] == "flush":
-        words += ["--denormals", "flush"]
+    if gate["denormals"] != "keep":
+        words += ["--denormals", gate["denormals"]]
     return words
 
 
