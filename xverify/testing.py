@@ -34,7 +34,7 @@ from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
 from xverify.gate.gate import gate, narrowed
-from xverify.gate.options import GateOptions
+from xverify.gate.options import LEAST_SECONDS, GateOptions
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
@@ -153,7 +153,7 @@ def verify_kernel(
         raise UsageError(f"there is no ledger {ledger}")
     report = _gate(
         held,
-        budget=select.seconds(str(budget)),
+        budget=select.seconds(str(budget), LEAST_SECONDS),
         within=within,
         ledger=ledger_file.read(path),
         ledger_path=str(path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -43,6 +44,29 @@ _SCALED = frozenset([
 ])  # fmt: skip
 _BLOCKED = frozenset(["blocks with a remainder"])
 """Structures and numbers that only calls of editions with scales, or with blocks, can contain."""
+
+
+IMPORTANCE = (
+    "rank 1", "rank 2", "rank 3", "rank 4", "blocks", "layout", "extents", "tails", "codes of", "negative axes",
+    "results halfway", "subnormal results", "negative scales", "infinite results", "empty tensors", "values that readings",
+    "rank", "infinite scales", "NaN scales", "rejections", "calls that the text leaves open",
+)  # fmt: skip
+"""Beginnings of names, the most important first: ordinary use and common faults come before special values."""
+
+_COUNT_OF_CODES = re.compile(r"\d+ of the \d+ ")
+
+
+def by_importance(names: Iterable[str]) -> list[str]:
+    """Sort names of structures and numbers that were not met, the most important first.
+
+    Names of equal importance keep their order.
+    """
+
+    def place(name: str) -> int:
+        plain = _COUNT_OF_CODES.sub("", name)
+        return next((i for i, start in enumerate(IMPORTANCE) if plain.startswith(start)), IMPORTANCE.index("rank"))
+
+    return sorted(names, key=place)
 
 
 class Coverage:
@@ -140,7 +164,7 @@ class Coverage:
             met[f"codes of {dtype}"] = count
             if count < every:
                 not_met.append(f"{every - count} of the {every} codes of {dtype}")
-        return {"met": met, "not_met": not_met}
+        return {"met": met, "not_met": by_importance(not_met)}
 
 
 def _impossible(domain: Domain) -> frozenset[str]:

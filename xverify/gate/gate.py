@@ -18,7 +18,7 @@ from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batche
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import version_of
+from xverify.engine.select import nearest, version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
@@ -248,7 +248,9 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for value in wanted:
             if value not in admitted:
-                raise ValueError(f"{value!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
+                raise ValueError(
+                    f"{value!r} is not a {what} of this edition{nearest(value, admitted)}; choose from {', '.join(admitted)}"
+                )
         if wanted:
             changes[name] = tuple(value for value in admitted if value in wanted)
     return replace(domain, **changes)

@@ -408,7 +408,9 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
         return None
     key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
-    return Discrepancy(key, f"{subject} answers the same call twice with different bits", values=judged.call.values)
+    once = first.tensor is None or second.tensor is None
+    what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
+    return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
 
 
 def _formula(judged: Judged) -> str:
