@@ -18,7 +18,7 @@ from xverify.strategies.walk import ORDINARY, Picks, fits, range_choices, scale_
 LONG = 65_599
 """An extent past 65 535. Neither it nor its small multiples are whole numbers of vectors, and no thread's share is."""
 
-MANY = 262_147
+MANY = 262_157
 """A number of rows past 262 144. Such a tensor also has more than 2^18 elements."""
 
 
@@ -67,7 +67,10 @@ CONTIGUOUS, ELSEWHERE = ("C",), ("row-slice", "permuted", "F", "strided", "rever
 
 
 def large_structures(contract: Contract) -> Iterator[Structure]:
-    """Every kind of large call in two layouts. The types of x take turns, since such a call costs as much as 20 others."""
+    """Every kind of large call in two layouts.
+
+    The types of x take turns, since such a call costs as much as 20 others.
+    """
     domain = contract.domain
     types = domain.x_dtypes
     turns = enumerate(product(KINDS, domain.modes or ("",)))

@@ -166,9 +166,9 @@ def cell_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def second_structures(contract: Contract) -> Iterator[Structure]:
-    """A call with ordinary scales in another rank than that of the lap, for each cell without such a call among the shapes.
+    """A call for each cell in another rank than the lap's, with ordinary scales.
 
-    The lap has two ranks for the cells per tensor of linear formulas.
+    Cells with such a call among the shapes are left out, and so are linear cells per tensor, since their lap has two ranks.
     """
     met = {_cell(s) for s in shape_structures(contract) if _is_second(s)}
     for n, structure in enumerate(cell_structures(contract)):
@@ -210,7 +210,10 @@ def _varies(structure: Structure) -> bool:
 
 
 def block_structures(contract: Contract) -> Iterator[Structure]:
-    """Usual block sizes on the last axis for each type of x: 2 to 5 whole blocks, and blocks with a remainder."""
+    """Usual block sizes on the last axis for each type of x.
+
+    There are 2 to 5 whole blocks, with a remainder and without one.
+    """
     domain = contract.domain
     if "blocked" not in domain.granularities:
         return
