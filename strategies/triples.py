@@ -237,13 +237,16 @@ def differences_of(
 
 
 def _unit(types: Types) -> int:
-    """Exponent of the unit of x and of the zero points here. A float zero point below 1 has all its bits after the point."""
+    """Exponent of the unit of x and of the zero points here.
+
+    A float zero point below 1 has all its bits after the point.
+    """
     units = {**UNIT_EXPONENT, **{dtype: -1 - bits for dtype, bits in MANTISSA_BITS.items()}}
     return min(units.get(dtype, 0) for dtype in (types.x, types.zero_point or types.x))
 
 
 def _fractions(dtype: str, count: int, rng: np.random.Generator) -> Codes:
-    """Float zero points that are multiples of the unit: numbers below 1 with all their bits, and small whole numbers."""
+    """Float zero points that are multiples of the unit: below 1 with all their bits, or whole."""
     bits = MANTISSA_BITS[dtype] + 1
     fractions = rng.integers(-(1 << bits) + 1, 1 << bits, count) * 2.0**-bits
     return encode(dtype, np.where(rng.random(count) < 0.75, fractions, rng.integers(-128, 129, count)))

@@ -1,4 +1,4 @@
-"""The gate with an edition whose zero points are float32: right kernels pass, and the recipe of each wrong one is named."""
+"""The gate with an edition whose zero points are float32."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Kernel = Callable[..., np.ndarray]
 
 
 def kernel(compute: Kernel) -> Kernel:
-    """A kernel that refuses what the edition forbids, and computes the rest in float32 by a function of x, z and s."""
+    """A kernel that refuses forbidden calls, and computes the others by a function of x, z and s."""
 
     def checked(x: Any, scale: Any, zero_point: Any = None, **attributes: Any) -> np.ndarray:
         types = x.dtype == np.uint8 and scale.dtype == np.float32

@@ -73,7 +73,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
 
 
 def whole(subtraction: str, zero_point: Value, x_dtype: str) -> Value:
-    """A float zero point as a whole number, where the subtraction needs one. int32 has its lowest number for all others."""
+    """A float zero point as a whole number, where the subtraction needs one.
+
+    int32 has its lowest number for all numbers outside it.
+    """
     as_int32 = subtraction.startswith(("wrap-", "saturate-")) and not x_dtype.startswith("float")
     if as_int32 or subtraction == "zero-point-truncated":
         if zero_point in ("nan", "inf", "-inf"):

@@ -130,7 +130,7 @@ def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
         return _simplified(reading, replace(types, zero_point="int32"))
     out = types.out
     if reading.operation in ("folded", "fused") and not reading.folds:
-        precision = out if reading.precision == "once" else reading.precision
+        precision: Any = out if reading.precision == "once" else reading.precision
         reading = replace(reading, operation="multiply", precision=precision)
     if kind == "ignored":
         plain = _simplified(replace(reading, subtraction="exact"), replace(types, zero_point=""))
