@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import hypothesis
 
 from xverify import contracts as editions
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract, Denormals, Domain
 from xverify.core import fenv
 from xverify.core.call import Call, Outcome
 from xverify.core.errors import UsageError
@@ -90,7 +90,7 @@ def verify_kernel(
     x_dtypes: Sequence[str] = (),
     scale_dtypes: Sequence[str] = (),
     granularity: Sequence[str] = (),
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
     ledger: str | Path | None = None,
@@ -120,7 +120,8 @@ def verify_kernel(
         x_dtypes: Test only these types of x.
         scale_dtypes: Test only these types of scale.
         granularity: Test only these granularities.
-        denormals: "flush" if subnormal results may also be zero.
+        denormals: "flush" if subnormal results may also be zero. "flush-inputs" if an input that is subnormal in float32 may
+            also count as zero, as in kernels of XLA or with -ffast-math.
         strict: Count NotImplementedError as a refusal, not as an unsupported feature.
         allow_mixed: Accept legal values of a cell that no single reading explains.
         ledger: File of accepted findings. The default is reports/ledger.toml.
@@ -176,7 +177,7 @@ def verify_call(
     contract: str | None = None,
     *,
     like: str | None = None,
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
 ) -> None:
@@ -230,7 +231,7 @@ class _Held:
     oracle: Oracle
     contracts: tuple[Contract, ...]
     like: Oracle | None
-    denormals: str
+    denormals: Denormals
     strict: bool
     allow_mixed: bool
     files: tuple[str, ...]
@@ -241,10 +242,10 @@ class _Held:
 
 
 def _held(
-    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: str, strict: bool, allow_mixed: bool
+    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: Denormals, strict: bool, allow_mixed: bool
 ) -> _Held:
-    if denormals not in ("keep", "flush"):
-        raise UsageError(f"denormals is 'keep' or 'flush', not {denormals!r}")
+    if denormals not in get_args(Denormals):
+        raise UsageError(f"denormals is 'keep', 'flush' or 'flush-inputs', not {denormals!r}")
     if isinstance(kernel, str):
         oracle = select.kernel_under_test(kernel, strict)
     elif callable(kernel):
@@ -294,7 +295,7 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 like=held.like,
                 today=date.today(),
                 budget=budget,
-                keep_subnormals=held.denormals == "keep",
+                denormals=held.denormals,
                 allow_mixed=held.allow_mixed,
                 limits=Limits(call=CALL_SECONDS, start=max(budget, CALL_SECONDS), memory=MEMORY),
                 worker=partial(_worker, held, theirs),
@@ -356,7 +357,7 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
     options = {
         "contract": None if built_in else finding["contract"] if not held.files else held.files[0],
         "like": report["gate"]["like"],
-        "denormals": "flush" if held.denormals == "flush" else None,
+        "denormals": None if held.denormals == "keep" else held.denormals,
         "strict": held.strict,
     }
     words = [f"{name}={value!r}" for name, value in options.items() if value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -38,6 +39,24 @@ def altered(directory: Path, old: str, new: str) -> Path:
     path = directory / "mine.py"
     path.write_text(text.replace(old, new))
     return path
+
+
+# -- the names that an edition imports -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("linear", "along_axis ceil_div has_nonzero linear_operands normal_axis repeated spread"),
+        ("readings", "EXACT EXACT_QUOTIENT FLOAT32 FLOAT32_QUOTIENT OUTPUT Stepwise by_name evaluate_all"),
+        ("ranges", "MIN_COMBINED MIN_FIRST SCALED_FLOAT SCALED_SYMMETRIC"),
+        ("model", "ALLOWED Cell Clause Codes Contract Domain Judgement Operands Reading TextCheck judged"),
+    ],
+)
+def test_the_public_names_of_an_edition_stay_where_they_are(module, names):
+    public = importlib.import_module(f"xverify.contracts.{module}")
+    assert set(names.split()) <= set(public.__all__)
+    assert all(hasattr(public, name) for name in public.__all__)
 
 
 # -- the example --------------------------------------------------------------------------------------

@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
-from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
+from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import (
     F64,
     cast,
     cast_saturated,
     cast_toward_zero,
+    difference_over,
+    difference_times,
+    difference_to_odd,
+    exact_difference,
     is_subnormal,
     product_to_odd,
     quotient_to_odd,
@@ -30,6 +34,7 @@ from xverify.core.rounding import (
 Subtraction = Literal[
     "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
     "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
+    "zero-point-rounded", "zero-point-truncated",
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
@@ -52,6 +57,8 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "saturate-x": "subtracts in the type of x and saturates",
     "saturate-int32": "subtracts in int32 and saturates",
     "ignored": "ignores the zero point",
+    "zero-point-rounded": "rounds the zero point to a whole number and subtracts",
+    "zero-point-truncated": "truncates the zero point to int32 and subtracts",
 }
 _FINAL: dict[Final, str] = {
     "nearest": "",
@@ -109,7 +116,10 @@ class StageOptions:
     """One option for each stage. The defaults are the plain ones."""
 
     subtraction: Subtraction = "exact"
-    """The subtraction of the zero point: exact, after a cast of both, wrapping, saturating, or none."""
+    """The subtraction of the zero point: exact, after a cast of both, wrapping, saturating, or none.
+
+    The last two options matter for a float zero point only. One that wraps or saturates is truncated to int32 first.
+    """
     difference: Difference = "exact"
     """The type to which the difference is rounded."""
     scale_cast: ScaleCast = "none"
@@ -145,6 +155,8 @@ class Triples:
     """x and the zero point are integers times 2 ** exponent."""
     wide: bool
     """True if the difference times a 24-bit scale may need more than float64's 53 bits."""
+    float_zero_point: bool = False
+    """True if the zero point is a float32, float16 or bfloat16. An exact difference may then need more than 53 bits."""
 
 
 def decoded(operands: Operands) -> Triples:
@@ -161,6 +173,7 @@ def decoded(operands: Operands) -> Triples:
         operands.output_dtype,
         min(UNIT_EXPONENT.get(dtype, 0) for dtype in integer_dtypes),
         "int32" in integer_dtypes or any(dtype.startswith("float8_e5m2") for dtype in integer_dtypes),
+        zero_point_dtype in FLOATS,
     )
 
 
@@ -208,19 +221,39 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
     x, zero_point = triples.x, np.asarray(0.0)
     if triples.zero_point is not None and subtraction != "ignored":
         zero_point = triples.zero_point
+        if triples.float_zero_point:
+            zero_point = _whole(zero_point, subtraction, triples.x_dtype)
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
         dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
     return x, zero_point
 
 
-def subtracted(triples: Triples, subtraction: str, difference: str) -> F64:
+def _whole(zero_point: F64, subtraction: str, x_dtype: str) -> F64:
+    """A float zero point as the whole number that a subtraction takes, or unchanged."""
+    kind = subtraction.partition("-")[0]
+    if subtraction == "zero-point-rounded":
+        with np.errstate(invalid="ignore"):  # A signalling NaN warns.
+            return np.rint(zero_point)
+    if subtraction == "zero-point-truncated" or (kind in ("wrap", "saturate") and x_dtype in INTEGERS):
+        # x86 converts NaN and everything outside int32 to its lowest number.
+        lowest, highest = integer_range("int32")
+        inside = (zero_point > lowest - 1) & (zero_point < highest + 1)
+        return np.where(inside, np.trunc(np.where(inside, zero_point, 0.0)) + 0.0, float(lowest))
+    return zero_point
+
+
+def subtracted(triples: Triples, subtraction: str, difference: str) -> NDArray[Any]:
     """The difference after both of its stages.
 
     float64 holds it exactly before it is rounded: integers have differences of at most 34 bits, and small floats of at most
-    35 bits in their unit.
+    35 bits in their unit. A float zero point may need more. The exact difference is then complex, see `exact_difference`.
     """
     x, zero_point = operands_of(triples, subtraction)
+    bounded = subtraction.partition("-")[0] in ("wrap", "saturate") and triples.x_dtype in INTEGERS
+    if triples.float_zero_point and not bounded:
+        exact = exact_difference(x, zero_point)
+        return exact if difference == "exact" else to_dtype(difference_to_odd(exact), resolved(difference, triples.out))
     with np.errstate(all="ignore"):
         result = np.asarray(x - zero_point)
     kind, _, where = subtraction.partition("-")
@@ -250,7 +283,7 @@ def flushed(numbers: F64, dtype: str) -> F64:
 
 def combined(
     triples: Triples,
-    difference: F64,
+    difference: NDArray[Any],
     scale: F64,
     operation: str,
     precision: str,
@@ -261,7 +294,7 @@ def combined(
 
     Args:
         triples: The operands, for their types.
-        difference: The difference.
+        difference: The difference. It is complex if it needs more than 53 bits.
         scale: The scale.
         operation: "multiply", "divide" or "reciprocal".
         precision: The type of each result, or "once".
@@ -272,7 +305,8 @@ def combined(
         float64 numbers rounded to ``precision``. For "once", one more rounding gives the same as for the exact value.
 
     A quotient d / s of two numbers of at most 24 bits is harmless to round to 53 bits: it is at least 2^-49 of itself away
-    from any other number m of at most 25 bits, since m * s differs from d by at least one unit.
+    from any other number m of at most 25 bits, since m * s differs from d by at least one unit. The difference to a float
+    zero point may be longer, so that its products and quotients are rounded to odd. In float64, it is rounded itself.
     """
     kind = resolved(precision, triples.out)
     plainly = narrow or not triples.wide
@@ -281,7 +315,11 @@ def combined(
             kind = triples.out if kind == "once" else kind
             inverse = np.asarray(1.0 / scale)
             scale = _rounded(inverse, inverse, kind, subnormals)
-        plain = np.asarray(difference / scale if operation == "divide" else difference * scale)
+        plain = np.asarray(difference.real / scale if operation == "divide" else difference.real * scale)
+    if triples.float_zero_point and kind != "float64":
+        exactly = difference_over if operation == "divide" else difference_times
+        odd = exactly(difference, scale)
+        return odd if kind == "once" else _rounded(odd, plain, kind, subnormals)
     if kind == "float64" or plainly:
         return plain if kind in ("once", "float64") else _rounded(plain, plain, kind, subnormals)
     combine = quotient_to_odd if operation == "divide" else product_to_odd

@@ -12,7 +12,7 @@ import click
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
-    from xverify.contracts.model import Contract, Domain
+    from xverify.contracts.model import Contract, Denormals, Domain
 
 FILE = click.Path(path_type=Path)
 
@@ -61,10 +61,10 @@ FILE = click.Path(path_type=Path)
 @click.option("--allow-mixed", is_flag=True, help="Accept legal values that no single reading of the edition explains.")
 @click.option(
     "--denormals",
-    type=click.Choice(["keep", "flush"]),
+    type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Require subnormal results (keep), or also accept zero for them (flush).",
+    help="Require subnormal results (keep), also accept zero for them (flush), or also for subnormal inputs (flush-inputs).",
 )
 @click.option(
     "--timeout", default="10s", show_default=True, metavar="TIME", help="Report a call that takes longer as a hang."
@@ -97,7 +97,7 @@ def gate(
     walk_only: bool,
     strict: bool,
     allow_mixed: bool,
-    denormals: str,
+    denormals: Denormals,
     timeout: str,
     memory: int,
     ledger_path: Path | None,
@@ -164,7 +164,7 @@ def gate(
         today=date.today(),
         seed=seed,
         budget=limit,
-        keep_subnormals=denormals == "keep",
+        denormals=denormals,
         allow_mixed=allow_mixed,
         fail_fast=fail_fast,
         draw=nothing_more if walk_only else None,

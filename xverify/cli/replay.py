@@ -15,6 +15,7 @@ from xverify.cli.common import FINDINGS, PASS, clear, say
 from xverify.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from xverify.contracts.model import Denormals
     from xverify.engine.replay import AskAny, Replayed
     from xverify.oracles.protocol import Oracle
 
@@ -32,7 +33,7 @@ class Options:
     was: str
     threads: bool
     strict: bool
-    denormals: str
+    denormals: Denormals
     like_name: str | None
 
 
@@ -69,10 +70,10 @@ class Options:
 @click.option("--strict", is_flag=True, help="Count NotImplementedError as a refusal, as for the gate.")
 @click.option(
     "--denormals",
-    type=click.Choice(["keep", "flush"]),
+    type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Require subnormal results of CALL (keep), or also accept zero for them (flush).",
+    help="Judge subnormal numbers of CALL as the gate does: keep, flush or flush-inputs.",
 )
 @click.option("--like", "like_name", metavar="ORACLE", help="Judge CALL by this implementation, as for the gate.")
 @clear
@@ -139,7 +140,7 @@ def _call(line: str, options: Options) -> Iterator[Replayed]:
     own = [contract for file in options.files for contract in select.contracts_named([file])[0]]
     with _asking(options, kernel) as ask:
         reference = None if options.like_name is None else select.oracle_named(options.like_name, say)
-        terms = Terms(options.denormals == "keep", reference)
+        terms = Terms(options.denormals, reference)
         yield replay_call(line, kernel, "threads" if options.threads else "", ask, own, terms, options.was)
 
 

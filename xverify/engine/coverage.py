@@ -14,7 +14,7 @@ from xverify.core.rounding import to_dtype
 from xverify.verify.verdicts import Judged
 
 WIDTHS = (16, 32, 64)
-TIES_EACH = 8
+TIES_EACH, TIES_MOST = 8, 1 << 14
 
 _ALWAYS = (
     "negative axes",
@@ -109,8 +109,13 @@ class Coverage:
             met["infinite results of finite operands"] += int(infinite.sum())
 
     def _ties(self, judged: Judged) -> None:
-        """Count values halfway between two codes of the output type. One call in `TIES_EACH` is examined."""
+        """Count values halfway between two codes of the output type.
+
+        One call in `TIES_EACH` is examined, if it has at most `TIES_MOST` values.
+        """
         if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
+            return
+        if judged.call.values > TIES_MOST:
             return
         operands = judged.contract.operands(judged.call)
         x, scale = (values(operands.dtypes[role], operands.codes[role]) for role in ("x", "scale"))

@@ -25,6 +25,7 @@ from xverify.engine.store import on_disk_first, report, write_json
 from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
+from xverify.gate.evidence import ask_for_evidence
 from xverify.gate.options import GateOptions
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
@@ -90,7 +91,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
 def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:
     texts = tuple(
-        replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
+        replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
     oracles: tuple[Oracle, ...] = (options.kernel,)
@@ -182,6 +183,10 @@ def _ask(run: RunState, options: GateOptions) -> bool:
             if supported[name] != domains[name]
         }
         ask(run, again, limit, patience=PATIENCE)
+        if walked:
+            ask_for_evidence(run, options.kernel.name, domains, limit)
+        if options.kernel.name not in run.tally.answering:
+            return walked  # a kernel that answers nothing needs no further calls
         if options.draw is None:
             drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract, Denormals, Domain
 from xverify.engine.asking import Limit
 from xverify.engine.state import RunState
 from xverify.gate.ledger import Ledger
@@ -49,7 +49,7 @@ class GateOptions:
     budget: float = 60.0
     """Seconds for the whole gate."""
 
-    keep_subnormals: bool = True
+    denormals: Denormals = "keep"
     allow_mixed: bool = False
     fail_fast: bool = False
 

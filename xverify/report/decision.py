@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xverify.report import summary
@@ -31,7 +31,8 @@ _WORDS = {
     "out_dtype": "output of {}",
     "zero_point_dtype": "zero point of {}",
 }
-_KEY = ("contract", *_FIELDS)
+KEY = ("contract", *_FIELDS)
+"""The fields that tell cells apart."""
 
 
 def plain(text: str) -> str:
@@ -148,7 +149,7 @@ def _cells(report: Json) -> dict[tuple[str, ...], set[str]]:
     statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for cell in report["coverage"]["cells"]:
         if _is_kernels(report, cell):
-            statuses[tuple(cell[field] for field in _KEY)].add(cell["status"])
+            statuses[tuple(cell[field] for field in KEY)].add(cell["status"])
     return statuses
 
 
@@ -168,9 +169,19 @@ def unsupported(report: Json) -> list[str]:
     left = {key for key, statuses in cells.items() if statuses == {"unsupported"}}
     if not left:
         return []
-    if len(left) == len(cells):
-        return ["every call that was made"]
-    whole = _never(cells, left)
+    return ["every call that was made"] if len(left) == len(cells) else cells_in_words(left, set(cells))
+
+
+def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> list[str]:
+    """Describe some of the cells: types and granularities of which all cells are among them, then the number of others.
+
+    Args:
+        some: The cells to describe, by the fields `KEY`.
+        cells: All cells.
+    """
+    if len(some) == len(cells):
+        return ["every cell"] if len(cells) > 1 else [_cell(min(cells))]
+    left, whole = set(some), _wholly(cells, some)
     values: dict[str, list[str]] = defaultdict(list)
     while whole:
         # Take the largest explanation first. Otherwise a type that occurs only in unsupported blocks would explain them.
@@ -181,21 +192,17 @@ def unsupported(report: Json) -> list[str]:
         left -= most
     parts = [_in_words(field, values[field]) for field in _FIELDS if field in values]
     if left:
-        parts.append(
-            f"{summary.plural(len(left), 'cell')} {'besides' if parts else 'in all'}, such as {_cell(min(left))}"
-        )
+        parts.append(f"{summary.plural(len(left), 'cell')}{' besides' if parts else ''}, such as {_cell(min(left))}")
     return parts
 
 
-def _never(
-    cells: Mapping[tuple[str, ...], set[str]], left: set[tuple[str, ...]]
-) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    """Return the cells of each field value for which the kernel supports no cell."""
+def _wholly(cells: set[tuple[str, ...]], some: set[tuple[str, ...]]) -> dict[tuple[str, str], set[tuple[str, ...]]]:
+    """Return the cells of each field value of which all cells are among some."""
     by_value: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):
             by_value[field, value].add(key)
-    return {field_value: keys for field_value, keys in by_value.items() if keys <= left}
+    return {field_value: keys for field_value, keys in by_value.items() if keys <= some}
 
 
 def _in_words(field: str, values: Sequence[str]) -> str:
@@ -206,7 +213,7 @@ def _in_words(field: str, values: Sequence[str]) -> str:
 
 
 def _cell(key: Sequence[str]) -> str:
-    cell = dict(zip(_KEY, key, strict=True))
+    cell = dict(zip(KEY, key, strict=True))
     granularity = cell["granularity"].replace("_", " ")
     types = f"{cell['x_dtype']} * {cell['scale_dtype']} -> {cell['out_dtype']}"
     return ", ".join(filter(None, (types, granularity, cell["variant"])))
@@ -310,8 +317,8 @@ def _to_what(gate: Json) -> list[str]:
     words = ["--kernel", gate["target"], *_files(gate)]
     if gate["like"]:
         words += ["--like", gate["like"]]
-    if gate["denormals"] == "flush":
-        words += ["--denormals", "flush"]
+    if gate["denormals"] != "keep":
+        words += ["--denormals", gate["denormals"]]
     return words
 
 

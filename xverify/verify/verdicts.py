@@ -173,7 +173,7 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
 
 
 def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """The discrepancy of an allowed call that was refused, in a cell that is known to answer."""
+    """The discrepancy of an allowed call that was refused."""
     if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
         return None
     cell, contract = judged.cell, judged.contract
@@ -184,7 +184,7 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
     summary = (
         f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
-        f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
+        f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error})"
     )
     return Discrepancy(
         Key(subject, contract.id, Verdict.WRONGLY_REJECTED, clause, detail), summary, values=judged.call.values
