@@ -26,6 +26,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.options import GateOptions
+from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 
@@ -93,12 +94,13 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
         for text in options.contracts
     )
-    oracles: tuple[Oracle, ...] = (options.kernel,)
+    kernel = with_signature(options.kernel, texts)
+    oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
-        oracles = (options.kernel, reference)
+        oracles = (kernel, with_signature(reference, texts))
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,
