@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import hypothesis
 
 from xverify import contracts as editions
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract, Denormals, Domain
 from xverify.core import fenv
 from xverify.core.call import Call, Outcome
 from xverify.core.errors import UsageError
@@ -34,7 +34,8 @@ from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
 from xverify.gate.gate import gate, narrowed
-from xverify.gate.options import GateOptions
+from xverify.gate.options import LEAST_SECONDS, GateOptions
+from xverify.gate.signature import misfit
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
@@ -96,7 +97,7 @@ def verify_kernel(
     contiguous: bool = False,
     values_only: bool = False,
     threads: bool = True,
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
     ledger: str | Path | None = None,
@@ -132,7 +133,8 @@ def verify_kernel(
         contiguous: Ask only for tensors that are contiguous in memory.
         values_only: Ask only calls that the edition allows, none that must be refused.
         threads: Make some calls from several threads at once.
-        denormals: "flush" if subnormal results may also be zero.
+        denormals: "flush" if subnormal results may also be zero. "flush-inputs" if an input that is subnormal in float32 may
+            also count as zero, as in kernels of XLA or with -ffast-math.
         strict: Count NotImplementedError as a refusal, not as an unsupported feature.
         allow_mixed: Accept legal values of a cell that no single reading explains.
         ledger: File of accepted findings. The default is reports/ledger.toml.
@@ -167,7 +169,7 @@ def verify_kernel(
         raise UsageError(f"there is no ledger {ledger}")
     report = _gate(
         held,
-        budget=select.seconds(str(budget)),
+        budget=select.seconds(str(budget), LEAST_SECONDS),
         within=within,
         call_limits=call_limits,
         values_only=values_only,
@@ -194,7 +196,7 @@ def verify_call(
     *,
     like: str | None = None,
     threads: bool = True,
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
 ) -> None:
@@ -250,7 +252,7 @@ class _Held:
     oracle: Oracle
     contracts: tuple[Contract, ...]
     like: Oracle | None
-    denormals: str
+    denormals: Denormals
     strict: bool
     allow_mixed: bool
     files: tuple[str, ...]
@@ -262,10 +264,10 @@ class _Held:
 
 
 def _held(
-    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: str, strict: bool, allow_mixed: bool
+    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: Denormals, strict: bool, allow_mixed: bool
 ) -> _Held:
-    if denormals not in ("keep", "flush"):
-        raise UsageError(f"denormals is 'keep' or 'flush', not {denormals!r}")
+    if denormals not in get_args(Denormals):
+        raise UsageError(f"denormals is 'keep', 'flush' or 'flush-inputs', not {denormals!r}")
     if isinstance(kernel, str):
         oracle = select.kernel_under_test(kernel, strict)
     elif callable(kernel):
@@ -283,6 +285,8 @@ def _held(
 
 def _oracle(function: Callable[..., Any]) -> Oracle:
     """Describe a function of this process. Its findings have the name that its TARGET would have."""
+    while isinstance(function, partial):
+        function = function.func
     of = function if hasattr(function, "__qualname__") else type(function)
     return replace(USERS, name=f"{of.__module__}:{of.__qualname__}", module="", version="in this process")
 
@@ -315,7 +319,7 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 like=held.like,
                 today=date.today(),
                 budget=budget,
-                keep_subnormals=held.denormals == "keep",
+                denormals=held.denormals,
                 allow_mixed=held.allow_mixed,
                 threads=held.threads,
                 limits=Limits(call=CALL_SECONDS, start=max(budget, CALL_SECONDS), memory=MEMORY),
@@ -332,7 +336,8 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
 def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Path, **options: Any) -> AnyWorker:
     if oracle.name != held.oracle.name or isinstance(held.kernel, str):
         return Worker(oracle, directory, **options)
-    return InProcessWorker(held.kernel, theirs, bell=options["bell"], strict=held.strict)
+    mistake = misfit(held.kernel, held.name, oracle)
+    return InProcessWorker(held.kernel, theirs, bell=options["bell"], strict=held.strict, failed=mistake)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
@@ -378,7 +383,7 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
     options = {
         "contract": None if built_in else finding["contract"] if not held.files else held.files[0],
         "like": report["gate"]["like"],
-        "denormals": "flush" if held.denormals == "flush" else None,
+        "denormals": None if held.denormals == "keep" else held.denormals,
         "strict": held.strict,
     }
     words = [f"{name}={value!r}" for name, value in options.items() if value]

@@ -77,7 +77,8 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         state.clause_cases[clause] += 1
     for subject, outcome in outcomes.items():
         # A forbidden call puts its clause to the test by being refused, an allowed one by being answered.
-        if outcome.refused == (judged.judgement.verdict == "forbidden") and outcome.kind not in ("crash", "hang"):
+        decided = outcome.refused or outcome.kind == "tensor"
+        if decided and outcome.refused == (judged.judgement.verdict == "forbidden"):
             for clause in tested:
                 state.clause_answers[clause, subject.name] += 1
         is_judged = state.pool.judges(contract, subject.name)
@@ -85,7 +86,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
             state.reach[contract.id].count(judged.call, judged.judgement.verdict, outcome)
         for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
             record(state, discrepancy, subject, judged, outcome)
-        is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, outcome)
+        is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, subject, outcome)
         if is_judged and is_wrong and not state.fault_seen:
             record_fault(state, judged, subject)
     state.changes.observe(judged, outcomes)
@@ -95,9 +96,13 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         _compare_editions(state, judged, outcomes)
 
 
-def _wrongly_refused(state: RunState, judged: Judged, outcome: Outcome) -> bool:
-    """True if the implementation must take every allowed call, and refuses this one."""
-    return state.options.rules.every_call and outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
+def _wrongly_refused(state: RunState, judged: Judged, subject: Subject, outcome: Outcome) -> bool:
+    """True if the implementation must take every allowed call, and refuses this one.
+
+    An implementation that has answered none so far may not work at all, which is no fault of single calls.
+    """
+    is_refused = outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
+    return state.options.rules.every_call and is_refused and subject.name in state.tally.answering
 
 
 def _compare_open(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:

@@ -23,14 +23,16 @@ from xverify.core.call import Call
 from xverify.strategies import breakable, build, openable, opened, spoiled
 from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
 from xverify.strategies.lap import Probe, lap
+from xverify.strategies.large import large_structures
 from xverify.strategies.probes import probes
 from xverify.strategies.repair import Repair, cell_of
 from xverify.strategies.structures import Structure
 from xverify.strategies.surrounded import surrounded_calls
 from xverify.strategies.walk import (
-    LARGE_SHAPES,
+    block_structures,
     cell_structures,
     exponent_structures,
+    second_structures,
     shape_structures,
     special_structures,
 )
@@ -121,9 +123,7 @@ def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     repair = Repair(contract)
     cells = lap_cases(lap(contract, repair=repair), BATCH - 1)  # leaves room for a large call
-    structures = list(shape_structures(contract))
-    large_shapes = iter([s for s in structures if s.shape in LARGE_SHAPES])
-    large = structure_cases(contract, large_shapes, "walk large", 1, repair)
+    large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
     # Forbidden and open calls come early, and a large call now and then, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed, repair=repair))
@@ -131,8 +131,9 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
         yield cases + next(large, [])
     yield from large
     yield from structure_cases(contract, special_structures(contract), "walk special scale", BATCH, repair)
-    small = (structure for structure in structures if structure.shape not in LARGE_SHAPES)
-    yield from structure_cases(contract, small, "walk structure", BATCH, repair)
+    yield from structure_cases(contract, block_structures(contract), "walk blocks", BATCH, repair)
+    yield from structure_cases(contract, second_structures(contract), "walk second", BATCH, repair)
+    yield from structure_cases(contract, shape_structures(contract), "walk structure", BATCH, repair)
     yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
     yield from hypothesis_cases(contract, run_seed, repair)
 

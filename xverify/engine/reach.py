@@ -1,4 +1,4 @@
-"""The calls of a gate by cell and by property: what was allowed, what the kernel answered, and what it refused."""
+"""The allowed calls of a gate by property: what the kernel answered, and what it refused as not implemented."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from xverify.core.call import Call, Outcome
 from xverify.strategies.learnt import Row, row_of
-from xverify.strategies.repair import DroppedCell, cell_of
+from xverify.strategies.limits import granularity_of
 
 KEPT_CALLS = 4
 """The number of answered calls that are kept for each granularity."""
@@ -16,24 +16,9 @@ MOST_ELEMENTS = 4096
 """The largest number of elements of a kept call."""
 
 
-@dataclass
-class CellCalls:
-    """The calls of one cell."""
-
-    allowed: int = 0
-    unspecified: int = 0
-    forbidden: int = 0
-    """Calls that the edition forbids, those that break a clause on purpose included."""
-    answered: int = 0
-    """Allowed calls that gave a tensor."""
-
-
 @dataclass(eq=False)
 class Reach:
     """The calls of one edition to the kernel under test."""
-
-    cells: dict[DroppedCell, CellCalls] = field(default_factory=lambda: defaultdict(CellCalls))
-    """Calls by types of x and scale, output type and granularity (mode for a range formula)."""
 
     records: dict[Row, list[int]] = field(default_factory=dict)
     """The number of answered and of refused allowed calls, by properties. Only refusals as not implemented count."""
@@ -49,23 +34,15 @@ class Reach:
 
     def count(self, call: Call, verdict: str, outcome: Outcome) -> None:
         """Count one call and its outcome."""
-        cell_name = cell_of(call)
-        cell = self.cells[cell_name]
-        if verdict != "allowed":
-            cell.forbidden += verdict == "forbidden"
-            cell.unspecified += verdict == "unspecified"
-            return
-        cell.allowed += 1
-        if outcome.kind not in ("tensor", "unsupported"):
+        if verdict != "allowed" or outcome.kind not in ("tensor", "unsupported"):
             return
         is_answered = outcome.kind == "tensor"
         row = self.records.setdefault(row_of(call), [0, 0])
         row[0 if is_answered else 1] += 1
-        cell.answered += is_answered
         self.answered += is_answered
         self.refused += not is_answered
         if is_answered and 0 < call.values <= MOST_ELEMENTS:
-            kept = self.kept[cell_name[3]]
+            kept = self.kept[granularity_of(call)]
             if len(kept) < KEPT_CALLS:
                 kept.append(call)
             elif min(other.values for other in kept) < min(call.values, 64):

@@ -19,15 +19,17 @@ from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import version_of
+from xverify.engine.select import nearest, version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
 from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
+from xverify.gate.evidence import ask_for_evidence
 from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, learn
 from xverify.gate.options import GateOptions
+from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 
@@ -96,16 +98,16 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
 def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:
     texts = tuple(
-        replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
+        replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    kernel = options.kernel if options.threads else without_threads(options.kernel)
+    kernel = with_signature(options.kernel if options.threads else without_threads(options.kernel), texts)
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
-        oracles = (kernel, reference)
+        oracles = (kernel, with_signature(reference, texts))
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,
@@ -193,6 +195,10 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         walked &= ask(run, walk, limit, patience=PATIENCE)
         # If the kernel supports little, the walk tested little: the second walk has only supported calls.
         narrow = narrow or _walk_within(run, options, texts, limit)
+        if walked:
+            ask_for_evidence(run, options.kernel.name, _domains(options), limit)
+        if options.kernel.name not in run.tally.answering:
+            return walked  # a kernel that answers nothing needs no further calls
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
@@ -258,7 +264,9 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for value in wanted:
             if value not in admitted:
-                raise ValueError(f"{value!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
+                raise ValueError(
+                    f"{value!r} is not a {what} of this edition{nearest(value, admitted)}; choose from {', '.join(admitted)}"
+                )
         if wanted:
             changes[name] = tuple(value for value in admitted if value in wanted)
     return replace(domain, **changes)

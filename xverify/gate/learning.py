@@ -165,11 +165,11 @@ def in_report(run: RunState, texts: Mapping[str, Contract], domains: Mapping[str
     """The limits of a run, for the report of a gate.
 
     Returns:
-        "scope": the calls that the kernel takes, in words, "" for all; "not_implemented": the calls that it refuses as not
+        "scope": the calls that the kernel takes, in words, "" for all; "refused": the calls that it refuses as not
         implemented, in words, most frequent first.
     """
     scopes = {name: scope_in_words(domains[name], run.scopes[name]) for name in texts if name in run.scopes}
     several = len(texts) > 1
     words = [f"{name}: {scope}" if several else scope for name, scope in scopes.items() if scope]
     refused = [row for name in texts if name in run.reach for row in refusals_in_words(run.reach[name].records)]
-    return {"scope": "; ".join(words), "not_implemented": list(dict.fromkeys(refused))}
+    return {"scope": "; ".join(words), "refused": list(dict.fromkeys(refused))}

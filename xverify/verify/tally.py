@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
+from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import gives
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
+from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
 
@@ -42,6 +44,8 @@ class CellTally:
     """Allowed calls that were rejected."""
     unsupported: int = 0
     """Calls that were refused as not implemented."""
+    unreadable: int = 0
+    """Allowed calls whose result could not be read."""
     deaths: set[str] = field(default_factory=set)
     """The kinds of deaths that occurred: "crash" and "hang"."""
     alive: tuple[str, ...] | None = None
@@ -60,6 +64,8 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
+    ordinary: OrdinaryCalls = field(default_factory=OrdinaryCalls)
+    """The calls whose answers are evidence that the implementation computes something."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
     """For each admitted reading, the smallest call whose values it gives and the first reading does not."""
     departed: dict[str, list[int]] = field(default_factory=dict)
@@ -78,6 +84,8 @@ class Tally:
         """True to search what implementations follow even where the text admits all their values."""
         self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
         self.judged_by: dict[tuple[Subject, str], bool] = {}
+        self.answering: set[str] = set()
+        """Names of the implementations that answered an allowed call."""
         self.last_was_wrong = False
         """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
 
@@ -94,7 +102,7 @@ class Tally:
             discrepancies.append(death)
         self.judged_by[subject, judged.contract.id] = is_judged
         if judged.judgement.verdict == "forbidden":
-            accepted = verdicts.accepted(judged, label, outcome)
+            accepted = verdicts.accepted(judged, label, outcome) or verdicts.unreadable(judged, label, outcome)
             return discrepancies + ([accepted] if accepted and is_judged else [])
         assert judged.cell is not None
         cell = self.cells[subject, judged.cell]
@@ -107,6 +115,9 @@ class Tally:
         cell.answered += outcome.kind == "tensor"
         if judged.judgement.verdict == "unspecified":
             return discrepancies
+        if outcome.kind == "tensor":
+            self.answering.add(label)
+        cell.ordinary.observe(judged.call, outcome.kind)
         if outcome.kind == "rejected":
             cell.rejected += 1
             if cell.refusal is None or _smaller(judged, cell.refusal[0]):
@@ -116,6 +127,10 @@ class Tally:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
             self.last_was_wrong = comparison.wrong_values > 0
             return discrepancies
+        if outcome.kind == "unreadable":
+            cell.unreadable += 1
+            nothing = verdicts.unreadable(judged, label, outcome)
+            return discrepancies + ([nothing] if nothing and is_judged else [])
         odd = verdicts.shape_or_type(judged, label, outcome)
         cell.wrong += max(1, judged.call.values) if odd else 0
         return discrepancies + ([odd] if odd and is_judged else [])
@@ -290,12 +305,15 @@ class Tally:
         if tally.open:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        if not tally.answered and (tally.unsupported or tally.simplest_refused):
+        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused):
             return "unsupported"
         if not judged:
-            return "not-judged-differs" if tally.wrong or tally.rejected else "not-judged-agrees"
+            differs = tally.wrong or tally.rejected or tally.unreadable
+            return "not-judged-differs" if differs else "not-judged-agrees"
         if tally.wrong:
             return "violation"
+        if tally.unreadable:
+            return Verdict.UNREADABLE.value
         if tally.rejected:
             return "wrongly-rejected"
         if tally.mixture is not None:
