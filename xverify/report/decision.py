@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from xverify.report import summary
+from xverify.report import causes, summary
+from xverify.report.causes import Cause
 from xverify.report.summary import Json
 
 OUTCOMES = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
@@ -56,6 +57,11 @@ def failing(report: Json) -> list[Json]:
     """List the findings on which the gate fails, worst first."""
     ids = set(report["gate"]["failing"])
     return [finding for finding in summary.findings(report) if finding["id"] in ids]
+
+
+def failing_causes(report: Json) -> list[Cause]:
+    """List the causes of the findings on which the gate fails, worst first."""
+    return causes.causes(failing(report))
 
 
 def known(report: Json) -> list[Json]:
@@ -111,7 +117,9 @@ def _counted(report: Json) -> str:
     states = Counter(map(state, findings))
     verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts))
-    parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
+    shared = len(causes.causes(findings))
+    of_causes = f" of {summary.plural(shared, 'cause')}" if shared < len(findings) else ""
+    parts = [f"{summary.plural(states['new'], 'new finding')}{of_causes} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
     return ", ".join([*parts, *([f"{len(known(report))} known"] if known(report) else [])])
 
@@ -311,11 +319,7 @@ def _came(got: Json) -> str:
 
 def seen(finding: Json) -> str:
     """Count the calls, values and cells that show a finding."""
-    values = f", {summary.plural(finding['values'], 'value')}" if finding["values"] else ""
-    cells = f", {summary.plural(len(finding['cells']), 'cell')}" if finding["cells"] else ""
-    ulp = f", up to {summary.grouped(finding['max_ulp'])} ULP" if finding["max_ulp"] > 0 else ""
-    small = {"not reached": "; not reduced to the smallest call"}.get(finding["shrunk"], "")
-    return f"{summary.plural(finding['cases'], 'call')}{values}{cells}{ulp}{small}"
+    return causes.seen(Cause((finding,)))
 
 
 # -- replaying ---------------------------------------------------------------------------------------------------------
