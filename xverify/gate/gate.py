@@ -27,6 +27,7 @@ from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
 from xverify.gate.options import GateOptions
+from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 
@@ -94,12 +95,13 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    oracles: tuple[Oracle, ...] = (options.kernel,)
+    kernel = with_signature(options.kernel, texts)
+    oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
-        oracles = (options.kernel, reference)
+        oracles = (kernel, with_signature(reference, texts))
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,

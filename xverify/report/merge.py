@@ -247,7 +247,7 @@ MOST_OTHERS = 64
 
 _TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 
-_SILENT = ("unsupported", "unspecified", "crash", "hang")
+_SILENT = ("unsupported", "unspecified", "crash", "hang", "unreadable-result")
 """Statuses of cells that may have no answer, so that no reading is excluded."""
 
 _DIFFERS = ("violation", "mixed", "not-judged-differs")
