@@ -45,6 +45,16 @@ FILE = click.Path(path_type=Path)
     default="",
     help="Test only these: per_tensor,per_axis,blocked.  [default: all]",
 )
+@click.option(
+    "--block-sizes", metavar="LIST", default="", help="Ask only for blocks of these sizes: 32,64.  [default: all]"
+)
+@click.option(
+    "--axes", metavar="LIST", default="", help="Ask only for these axes: 0,1, or -1 for the last.  [default: all]"
+)
+@click.option("--ranks", metavar="LIST", default="", help="Ask only for x of these ranks: 2, or 1-4.  [default: all]")
+@click.option("--contiguous", is_flag=True, help="Ask only for tensors that are contiguous in memory.")
+@click.option("--values-only", is_flag=True, help="Ask only calls that the edition allows, none that must be refused.")
+@click.option("--no-threads", is_flag=True, help="Never call the kernel from several threads at once.")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first fault that is not in the ledger.")
@@ -91,6 +101,12 @@ def gate(
     x_dtypes: str,
     scale_dtypes: str,
     granularity: str,
+    block_sizes: str,
+    axes: str,
+    ranks: str,
+    contiguous: bool,
+    values_only: bool,
+    no_threads: bool,
     budget: str,
     seed: int,
     fail_fast: bool,
@@ -138,6 +154,7 @@ def gate(
     held_to, not_taken = select.taken_by(kernel, held_to)
     left_out = (*unread, *not_taken)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
+    limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
     reference = select.oracle_named(like_name, say) if like_name else None
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
@@ -165,6 +182,9 @@ def gate(
         command=shlex.join(["xverify", *sys.argv[1:]]),
         like=reference,
         within=within,
+        call_limits=limits,
+        values_only=values_only,
+        threads=not no_threads,
         ledger=ledger,
         ledger_path=str(path),
         today=date.today(),
