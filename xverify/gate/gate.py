@@ -27,6 +27,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.largest import ask_for_largest
 from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, learn
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
@@ -199,6 +200,9 @@ def _ask(run: RunState, options: GateOptions) -> bool:
             ask_for_evidence(run, options.kernel.name, _domains(options), limit)
         if options.kernel.name not in run.tally.answering:
             return walked  # a kernel that answers nothing needs no further calls
+        if walked:
+            largest = options.contracts[-1]
+            ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
