@@ -145,7 +145,8 @@ def _rounded_up(reading: Reading, operands: Operands, codes: Codes) -> NDArray[n
     if not isinstance(reading, Stepwise) or reading.final != "nearest" or not codes.size:
         return None
     dtype = operands.output_dtype
-    least = (codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1)) == 1 << MANTISSA_BITS[dtype]
+    positive, sign = 1 << MANTISSA_BITS[dtype], 1 << (BITS[dtype] - 1)
+    least = (codes == positive) | (codes == (sign | positive))
     if not least.any():
         return None
     truncated, _ = in_blocks(replace(reading, final="truncated"), operands)
