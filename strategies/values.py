@@ -22,9 +22,6 @@ Generator = np.random.Generator
 DOUBLE = 53
 """Significant bits of float64."""
 
-LARGE_COUNT = 1 << 16
-"""Number of elements above which an index of 16 bits wraps."""
-
 SCALE_RECIPES = (
     "drawn", "table", "power-of-two", "near-power-of-two", "small", "huge", "special", "negative", "near-tie",
 )  # fmt: skip
@@ -132,20 +129,22 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
     return encode(dtype, sign * mantissas * powers).reshape(shape)
 
 
-def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
+def data(dtype: str, shape: tuple[int, ...], rng: Generator, *, periodic: bool = False) -> NDArray[Any]:
     """Codes of x.
 
-    A type of at most 8 bits gets a seeded permutation of all codes, over and over. In a large tensor some codes follow it, so
-    that the period is a prime: elements that are 2^16 or 65 535 apart then have other codes. A wider type gets codes near its
-    ends and near powers of two, and random codes.
+    A type of at most 8 bits gets all codes, over and over, in another order each time: elements that are a block of 32, a row
+    of 256 or 2^16 elements apart then have other codes. A wider type gets codes near its ends and near powers of two, and
+    random codes.
+
+    Args:
+        periodic: Repeat all codes in the same order. Each column has all codes too, if the number of columns is odd.
     """
     count = math.prod(shape)
     code, bits = code_dtype(dtype), BITS[dtype]
     if bits <= 8:
-        every = rng.permutation(1 << bits).astype(code)
-        if count > LARGE_COUNT:
-            every = np.append(every, every[: 7 if bits > 4 else 3])
-        return np.resize(every, count).reshape(shape) if count else np.zeros(shape, code)
+        every = np.tile(np.arange(1 << bits, dtype=code), (-(-count >> bits), 1))
+        codes = rng.permutation(every, axis=1) if periodic else rng.permuted(every, axis=1)
+        return codes.reshape(-1)[:count].reshape(shape)
     mask = (1 << bits) - 1
     powers = np.left_shift(np.int64(1), rng.integers(0, bits, count)) + rng.integers(-2, 3, count)
     anywhere = rng.integers(0, 1 << bits, count, dtype=np.int64)

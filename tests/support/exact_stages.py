@@ -35,10 +35,9 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     out = triple.out
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
-        reading.operation in ("folded", "fused")
-        and triple.zero_point is not None
-        and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
-    )
+        reading.operation == "folded-always"
+        or (reading.operation in ("folded", "fused") and triple.zero_point is not None)
+    ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
     if reading.subtraction.startswith("operands-"):
@@ -59,7 +58,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
         # A formula without a difference rounds none.
-        if reading.difference != "exact" and not (reading.operation in ("folded", "fused") and folds):
+        if reading.difference != "exact" and not (reading.operation in ("folded", "fused", "folded-always") and folds):
             difference = rounded(named(reading.difference, out), difference)
         if reading.precision == "float64":  # shows with a float zero point only
             difference = rounded("float64", difference)

@@ -38,11 +38,14 @@ Subtraction = Literal[
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused"]
+Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
 Zero = Literal["signed", "unsigned"]
+
+FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always")
+"""The operations that multiply x and the zero point by the scale."""
 
 _SUBTRACTION: dict[Subtraction, str] = {
     "exact": "subtracts exactly",
@@ -108,6 +111,8 @@ def _combining(operation: Operation, precision: Precision) -> str:
         return f"multiplies by the scale's reciprocal, {each}"
     if operation == "folded":
         return f"computes x * scale - zero point * scale, {each}"
+    if operation == "folded-always":
+        return f"computes x * scale - zero point * scale, also with 0 for an absent zero point, {each}"
     return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
 
 
@@ -125,7 +130,10 @@ class StageOptions:
     scale_cast: ScaleCast = "none"
     """The type to which the scale is cast first."""
     operation: Operation = "multiply"
-    """The way to combine difference and scale. "folded" and "fused" mean x * scale - zero point * scale."""
+    """The way to combine difference and scale.
+
+    "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
+    """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
     final: Final = "nearest"

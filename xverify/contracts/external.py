@@ -31,6 +31,9 @@ SCALES = (*FLOATS, "float8_e8m0fnu")
 ZERO_POINTS = (*QUANTIZED, *FLOATS)
 """The types of a zero point that the recipes support."""
 
+_MODULE = "xverify_contract_"
+"""The beginning of the names of modules that are files of editions."""
+
 _ID = re.compile(r"[a-z][a-z0-9.-]*/[A-Za-z][A-Za-z0-9]*-[0-9]+(@[a-z0-9.-]+)?")
 
 
@@ -60,6 +63,23 @@ def load(path: Path, built_in: Mapping[str, Callable[[], Contract]]) -> tuple[Co
     return contracts
 
 
+def blamed_file(error: BaseException) -> str | None:
+    """A sentence on an exception that a function of an edition's file raised during a run; None if none did."""
+    files = {str(module.__file__) for name, module in list(sys.modules.items()) if name.startswith(_MODULE)}
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        frames = [frame for frame in traceback.extract_tb(current.__traceback__) if frame.filename in files]
+        if frames:
+            return f"{frames[-1].filename}: {_raised(f'{frames[-1].name}()', current, Path(frames[-1].filename))}"
+        waiting += [current.__context__, current.__cause__, *getattr(current, "exceptions", ())]
+    return None
+
+
 def _fail(path: Path, sentence: str) -> NoReturn:
     raise ContractFileError(f"{path}: {sentence}")
 
@@ -73,7 +93,7 @@ def _run(path: Path) -> ModuleType:
         source = path.read_bytes()
     except OSError as error:
         _fail(path, f"the file cannot be read: {error.strerror}")
-    module = ModuleType("xverify_contract_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12])
+    module = ModuleType(_MODULE + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12])
     module.__file__ = str(path)
     try:
         code = compile(source, str(path), "exec", dont_inherit=True)
