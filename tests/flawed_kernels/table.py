@@ -90,7 +90,10 @@ class AlmostNothing:
     name: str
     """The function of answers_almost_nothing.py."""
     exit_code: int = 3
-    """Exit code that the gate must give: 3, "no evidence", or 1 if it sees a fault."""
+    """Exit code that the gate must give.
+
+    It is 3, "no evidence", or 1 if a call is answered and then refused, or some allowed calls are refused by an error.
+    """
     contract: str = ONNX
     options: tuple[str, ...] = ()
     """Options of the gate beside the kernel and the contract."""
@@ -120,7 +123,7 @@ ALMOST_NOTHING = (
     AlmostNothing("only_x_of_zeros"),
     AlmostNothing("only_x_equal_to_zero_point"),
     AlmostNothing("one_call_of_a_hundred"),
-    AlmostNothing("only_the_first_call", 1),  # the second answer to a call is not the first one
+    AlmostNothing("only_the_first_call", 1),
     AlmostNothing("only_one_structure"),
     AlmostNothing("rejects_all_but_one_cell", 1),
     AlmostNothing("rejects_everything"),

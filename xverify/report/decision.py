@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from xverify.report import summary
+from xverify.report import causes, summary
+from xverify.report.causes import Cause
 from xverify.report.summary import Json
 
 OUTCOMES = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
@@ -56,6 +57,11 @@ def failing(report: Json) -> list[Json]:
     """List the findings on which the gate fails, worst first."""
     ids = set(report["gate"]["failing"])
     return [finding for finding in summary.findings(report) if finding["id"] in ids]
+
+
+def failing_causes(report: Json) -> list[Cause]:
+    """List the causes of the findings on which the gate fails, worst first."""
+    return causes.causes(failing(report))
 
 
 def known(report: Json) -> list[Json]:
@@ -111,7 +117,9 @@ def _counted(report: Json) -> str:
     states = Counter(map(state, findings))
     verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts))
-    parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
+    shared = len(causes.causes(findings))
+    of_causes = f" of {summary.plural(shared, 'cause')}" if shared < len(findings) else ""
+    parts = [f"{summary.plural(states['new'], 'new finding')}{of_causes} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
     return ", ".join([*parts, *([f"{len(known(report))} known"] if known(report) else [])])
 
@@ -139,6 +147,44 @@ def besides(report: Json) -> str:
     """Explain why a gate that fails could not do the rest of its work; empty if it did."""
     gate = report["gate"]
     return str(gate["reason"]) if gate["outcome"] == "findings" else ""
+
+
+def covered(report: Json) -> str:
+    """Describe what was answered: "answered 8 512 of 8 630 allowed calls; refused as not implemented: strided x"."""
+    evidence = report["gate"].get("evidence")
+    refused = "; ".join(report["gate"].get("refused") or unsupported(report))
+    parts = [f"refused as not implemented: {refused}"] if refused else []
+    if evidence:
+        calls = summary.plural(evidence["allowed_calls"], "allowed call")
+        parts.insert(0, f"answered {summary.grouped(evidence['answered_calls'])} of {calls}")
+    return "; ".join(parts)
+
+
+def lacking(report: Json) -> list[str]:
+    """Describe the cells without evidence, one sentence for each kind of evidence that is missing."""
+    groups = report["gate"].get("evidence", {}).get("lacking", [])
+    return [
+        f"no evidence in {summary.plural(group['cells'], 'cell')} ({group['where']}): {group['missing']}"
+        for group in groups
+    ]
+
+
+MOST_NOT_TESTED = 3
+"""Number of items shown that no call contained."""
+
+
+def not_tested(report: Json) -> str:
+    """List what no call contained, the most important items first; empty if everything was tested."""
+    names = report["coverage"]["trust"]["not_met"]
+    more = len(names) - MOST_NOT_TESTED
+    return ", ".join(names[:MOST_NOT_TESTED]) + (f" and {summary.grouped(more)} more" if more > 0 else "")
+
+
+def untested_step(report: Json) -> str:
+    """Return the next step for what no call contained."""
+    if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
+        return "raise --budget to test more"
+    return "run the gate without --walk-only to test more"
 
 
 # -- what is not supported ---------------------------------------------------------------------------------------------
@@ -273,11 +319,7 @@ def _came(got: Json) -> str:
 
 def seen(finding: Json) -> str:
     """Count the calls, values and cells that show a finding."""
-    values = f", {summary.plural(finding['values'], 'value')}" if finding["values"] else ""
-    cells = f", {summary.plural(len(finding['cells']), 'cell')}" if finding["cells"] else ""
-    ulp = f", up to {summary.grouped(finding['max_ulp'])} ULP" if finding["max_ulp"] > 0 else ""
-    small = {"not reached": "; not reduced to the smallest call"}.get(finding["shrunk"], "")
-    return f"{summary.plural(finding['cases'], 'call')}{values}{cells}{ulp}{small}"
+    return causes.seen(Cause((finding,)))
 
 
 # -- replaying ---------------------------------------------------------------------------------------------------------

@@ -269,6 +269,11 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
     return tuple(first_of(every, (most_wrong, *results)))
 
 
+def mistake_of(name: str) -> str:
+    """The name of the indexing mistake in a recipe's name; the whole name of a recipe without one."""
+    return name.rpartition(_MISTAKE)[0] or name
+
+
 def named(contract: Contract, name: str) -> Recipe:
     """The recipe with a name. Raises UnknownRecipeError if there is none."""
     if name == Zeros.name:
