@@ -17,6 +17,18 @@ NUMPY_OWN = frozenset(
 """The dtypes that NumPy itself has. The others come from ml_dtypes."""
 
 
+class UnreadableResultError(TypeError):
+    """A result that cannot be read as a tensor. The message says what came, and what is due.
+
+    It is no refusal: a worker answers with the outcome "unreadable".
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """The type of the result, or the dtype of the array, as one word."""
+
+
 @functools.lru_cache(maxsize=None)
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy or ml_dtypes dtype of that name.
@@ -41,12 +53,14 @@ def from_array(array: Any) -> Tensor:
     """The tensor of an array or a scalar that an implementation returned; they may share memory.
 
     Raises:
-        TypeError: An unknown dtype, or another byte order than this machine's.
+        UnreadableResultError: An unknown dtype, or another byte order than this machine's.
     """
     values = np.asarray(array, order="C")
     name = values.dtype.name
     if name not in BITS or not values.dtype.isnative:
-        raise TypeError("the result has dtype %s" % (values.dtype,))
+        kind = name if values.dtype.isnative else "%s-other-byte-order" % name
+        due = "return an array of the output type, in the byte order of this machine"
+        raise UnreadableResultError(kind, "the result has the dtype %s; %s" % (values.dtype, due))
     codes = values.view(code_dtype(name))
     if BITS[name] < 8:  # ml_dtypes fills the unused high bits with the sign
         codes = codes & np.uint8((1 << BITS[name]) - 1)

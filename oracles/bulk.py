@@ -150,11 +150,12 @@ def _loaded(module: str, function: str, arguments: Tuple[str, ...]) -> Loaded:
 def _called_once(function: Any) -> Answer:
     """Answer with a user's function, without the checks of `python_kernel`."""
     from xverify.oracles.python_kernel import arguments
+    from xverify.oracles.results import as_array
 
     def answer(call: Call, path: str) -> Tensor:
         operands, keywords = arguments(call, hand_out(call))
         with np.errstate(all="ignore"):
-            return from_array(function(*operands, **keywords))
+            return from_array(as_array(function(*operands, **keywords)))
 
     return answer
 

@@ -11,6 +11,7 @@ after later calls. The outcome's notes have short fixed names:
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import warnings
@@ -26,6 +27,7 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.oracles.arrays import Array, from_array, hand_out, memory, numpy_dtype, shares_memory, to_array
 from xverify.oracles.protocol import Answer, Loaded
 from xverify.oracles.python_target import find_function
+from xverify.oracles.results import as_array
 from xverify.oracles.several_threads import THREADS, Function, threads_differ
 from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call
 
@@ -48,16 +50,31 @@ MOST_WORK: Any = 100_000
 """Steps that NumPy may take to find out if two arrays share an element. Its stubs have no such number."""
 
 
-def load(target: str) -> Loaded:
-    """The kernel that ``target`` names. `find_function` says what it raises."""
+def load(target: str, *expected: str) -> Loaded:
+    """The kernel that ``target`` names.
+
+    Args:
+        expected: The arguments of the calls to come, by edition, see `xverify.oracles.signature.Expected`.
+
+    Raises:
+        LoadError: There is no such function, its import fails, or it cannot take the calls.
+    """
     warnings.simplefilter("ignore")
-    return Loaded(answerer(find_function(target)), fatal=(MemoryError,))
+    function = find_function(target)
+    if expected:
+        # Imported late, because scripts contain the sources that this module imports at the top.
+        from xverify.oracles.signature import expected_in, require_signature
+
+        source, _, name = target.rpartition(":")
+        for text in expected:
+            require_signature(function, "%s:%s" % (os.path.basename(source), name), expected_in(text))
+    return Loaded(answerer(function), fatal=(MemoryError,))
 
 
 def answerer(function: Function) -> Answer:
     """Answer calls with a function on the paths "" and "threads".
 
-    Its exceptions are refusals, and so is the TypeError for a result that is no array of a known dtype.
+    Its exceptions are refusals. A result that is no array raises `xverify.oracles.arrays.UnreadableResultError`.
     """
 
     def invoke(call: Call, arrays: Dict[str, Array]) -> Any:
@@ -196,11 +213,7 @@ def _ask(invoke: Function, call: Call) -> _Answer:
         result = invoke(call, handed)
     seconds = time.perf_counter() - start
     notes = ["input-written"] if memory(handed) != before else []
-    if not isinstance(result, (np.ndarray, np.generic)):
-        if not hasattr(result, "__array__"):
-            what = "None" if result is None else "of type " + type(result).__name__
-            raise TypeError("the result is %s, not an array" % what)
-        result = np.asarray(result)
+    result = as_array(result)
     shared = from_array(result)
     tensor = Tensor(shared.dtype, np.array(shared.codes, order="C"))
     if shares_memory(result, handed.values()):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
-from types import ModuleType
-from typing import Any, Callable, List
+from types import FunctionType, ModuleType
+from typing import Any, Callable, List, Tuple
 
 MOST_NAMES = 8
 """The number of functions that a message lists if none has a similar name."""
@@ -29,8 +30,9 @@ class LoadError(Exception):
 def find_function(target: str) -> Callable[..., Any]:
     """Import a target's module and find its function. After the colon, dots lead into attributes.
 
-    A file becomes a module with a private name, so that it hides no other module. Its folder comes first on ``sys.path``, so
-    that it finds its neighbours.
+    Any callable object will do, except a class and a function that waits for an instance. A file becomes a module with a
+    private name, so that it hides no other module. Its folder comes first on ``sys.path``, so that it finds its neighbours.
+    A file in a package becomes a module of that package, so that its relative imports work.
 
     Raises:
         LoadError: There is no such function, or its import fails.
@@ -40,10 +42,17 @@ def find_function(target: str) -> Callable[..., Any]:
         raise LoadError("%r names no function: write package.module:function or path/to/file.py:function" % (target,))
     value: Any = _from_file(source) if source.endswith(".py") else _from_module(source)
     where = os.path.basename(source)
-    for name in path.split("."):
+    for depth, name in enumerate(path.split(".")):
         if not hasattr(value, name):
             raise LoadError("%s has no %r; %s" % (where, name, _instead(value, name)))
-        value, where = getattr(value, name), "%s:%s" % (where, name)
+        if isinstance(value, type) and isinstance(inspect.getattr_static(value, name), FunctionType):
+            raise LoadError(_of_instance(where, value.__name__, name))
+        value, where = getattr(value, name), "%s%s%s" % (where, "." if depth else ":", name)
+    if isinstance(value, type):
+        raise LoadError(
+            "%s is a class; write kernel = %s() into the file and name kernel, or name a function"
+            % (where, value.__name__)
+        )
     if not callable(value):
         raise LoadError("%s is no function but of type %s; name a function" % (where, type(value).__name__))
     return value  # type: ignore[no-any-return]
@@ -55,8 +64,11 @@ def _from_file(path: str) -> ModuleType:
         near = [name for name in _names(os.path.dirname(path)) if name.endswith(".py")]
         close = difflib.get_close_matches(os.path.basename(path), near, 3, 0.5)
         raise LoadError("there is no file %s%s" % (path, "; there is " + ", ".join(close) if close else ""))
+    package, root = _package_of(os.path.dirname(path))
+    if root != os.path.dirname(path):
+        sys.path.insert(0, root)
     sys.path.insert(0, os.path.dirname(path))
-    name = "_xverify_target_" + os.path.basename(path)[:-3]
+    name = package + "_xverify_target_" + os.path.basename(path)[:-3]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise LoadError("Python cannot import %s" % path)
@@ -67,6 +79,27 @@ def _from_file(path: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise LoadError(_why(error, os.path.basename(path))) from error
     return module
+
+
+def _package_of(folder: str) -> Tuple[str, str]:
+    """The package that a folder is, with a dot at the end, and the folder that holds the outermost package.
+
+    ("", the folder) if it is none.
+    """
+    package = ""
+    while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder).isidentifier():
+        package = os.path.basename(folder) + "." + package
+        folder = os.path.dirname(folder)
+    return package, folder
+
+
+def _of_instance(where: str, owner: str, name: str) -> str:
+    return "%s.%s is a method and needs an instance; write kernel = %s().%s into the file and name kernel" % (
+        where,
+        name,
+        owner,
+        name,
+    )
 
 
 def _from_module(name: str) -> ModuleType:
@@ -94,8 +127,12 @@ def _why(error: BaseException, what: str) -> str:
         folder = os.path.dirname(frames[0].filename)
         last = [frame for frame in frames if os.path.dirname(frame.filename) == folder][-1]
         location = " (%s:%s)" % (os.path.basename(last.filename), last.lineno)
-    text = str(error)
-    return "%s cannot be imported: %s%s%s" % (what, type(error).__name__, text and ": " + text, location)
+    text, instead = str(error), ""
+    if isinstance(error, ImportError) and "attempted relative import" in text:
+        instead = (
+            "; put an empty __init__.py into each folder of its package, or name the module: package.module:function"
+        )
+    return "%s cannot be imported: %s%s%s%s" % (what, type(error).__name__, text and ": " + text, location, instead)
 
 
 def _of_author(filename: str) -> bool:

@@ -75,7 +75,9 @@ def _by_enumeration(reading: Stepwise, types: Types) -> Stepwise:
         and _never_near(types, reading.precision)
     ):
         return replace(reading, precision="once")
-    fits = reading.difference == "float32" or (types.x in ("int8", "uint8") and types.zero_point != "int32")
+    fits = reading.difference == "float32" or (
+        types.x in ("int8", "uint8") and types.zero_point != "int32" and not types.has_float_zero_point
+    )
     singles = types.scale == types.out == "float32" and types.x in ("int8", "uint8")
     if (
         (reading.operation, reading.precision, reading.scale_cast, reading.final)

@@ -9,6 +9,7 @@ hash of its number. With fixed strides, only some combinations came up: with 12 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count, product
@@ -64,7 +65,13 @@ WIDE, TIES_EACH = ("int32",), 12
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the calls of the cells."""
 
-SECOND_SHAPES = {"per_tensor": (3, 5, 7), "per_axis": (2, 5, 9), "blocked": (2, 2, 37)}
+VECTOR = 64
+"""The elements of the longest vector: 512 bits of 8-bit codes."""
+
+ORDINARY = ("drawn", "table", "power-of-two", "near-power-of-two")
+"""Recipes of ordinary scales: finite, not zero, and neither very large nor very small."""
+
+SECOND_SHAPES = {"per_axis": (2, 5, 9), "blocked": (2, 2, 37)}
 """Shapes of another rank, past the length of a vector, for the second calls of the cells."""
 
 USUAL_BLOCKS = (32, 128, 16, 64, 256)
@@ -159,22 +166,54 @@ def cell_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def second_structures(contract: Contract) -> Iterator[Structure]:
-    """A call for each cell in another rank than its calls of the lap, with ordinary scales."""
+    """A call for each cell in another rank than the lap's, with ordinary scales.
+
+    Cells with such a call among the shapes are left out, and so are linear cells per tensor, since their lap has two ranks.
+    """
+    met = {_cell(s) for s in shape_structures(contract) if _is_second(s)}
     for n, structure in enumerate(cell_structures(contract)):
-        if isinstance(structure, Range):
-            yield replace(structure, shape=SECOND_SHAPES["per_tensor"], seed=4000 + n)
+        if _cell(structure) in met:
             continue
-        shape = SECOND_SHAPES[structure.granularity]
-        block_size = (4, 16, 32)[n % 3] if structure.granularity == "blocked" else 0
-        axis = structure.axis if structure.granularity != "blocked" else len(shape) - 1
+        met.add(_cell(structure))
+        if isinstance(structure, Range):
+            yield replace(structure, shape=(3, 5, 7), range_recipe="drawn", seed=4000 + n)
+            continue
+        if structure.granularity == "per_tensor":
+            continue
+        shape, is_blocked = SECOND_SHAPES[structure.granularity], structure.granularity == "blocked"
         yield replace(
-            structure, shape=shape, axis=axis, block_size=block_size,
+            structure, shape=shape, axis=len(shape) - 1 if is_blocked else structure.axis,
+            block_size=(4, 16, 32)[n % 3] if is_blocked else 0,
             scale_recipe="drawn", zero_point_recipe="random", seed=4000 + n,
         )  # fmt: skip
 
 
+def _cell(structure: Structure) -> tuple[object, ...]:
+    """The types and the granularity of a structure, or its types and mode."""
+    if isinstance(structure, Range):
+        return structure.input_dtype, structure.mode, structure.narrow_range, structure.output_dtype
+    out = structure.output_dtype or structure.scale_dtype
+    return structure.x_dtype, structure.scale_dtype, structure.zero_point_dtype, out, structure.granularity
+
+
+def _is_second(structure: Structure) -> bool:
+    """True for a shape past one vector, in another rank than the lap's, with ordinary scales."""
+    recipe = structure.range_recipe if isinstance(structure, Range) else structure.scale_recipe
+    return (
+        len(structure.shape) > 2 and math.prod(structure.shape) > VECTOR and recipe in ORDINARY and _varies(structure)
+    )
+
+
+def _varies(structure: Structure) -> bool:
+    """True if x keeps several codes in its layout."""
+    return structure.layout != "broadcast" or any(extent > 1 for extent in structure.shape[:-1])
+
+
 def block_structures(contract: Contract) -> Iterator[Structure]:
-    """Usual block sizes on the last axis for each type of x: 2 to 5 whole blocks, and blocks with a remainder."""
+    """Usual block sizes on the last axis for each type of x.
+
+    There are 2 to 5 whole blocks, with a remainder and without one.
+    """
     domain = contract.domain
     if "blocked" not in domain.granularities:
         return

@@ -34,7 +34,8 @@ from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
 from xverify.gate.gate import gate, narrowed
-from xverify.gate.options import GateOptions
+from xverify.gate.options import LEAST_SECONDS, GateOptions
+from xverify.gate.signature import misfit
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.report import decision
@@ -153,7 +154,7 @@ def verify_kernel(
         raise UsageError(f"there is no ledger {ledger}")
     report = _gate(
         held,
-        budget=select.seconds(str(budget)),
+        budget=select.seconds(str(budget), LEAST_SECONDS),
         within=within,
         ledger=ledger_file.read(path),
         ledger_path=str(path),
@@ -263,6 +264,8 @@ def _held(
 
 def _oracle(function: Callable[..., Any]) -> Oracle:
     """Describe a function of this process. Its findings have the name that its TARGET would have."""
+    while isinstance(function, partial):
+        function = function.func
     of = function if hasattr(function, "__qualname__") else type(function)
     return replace(USERS, name=f"{of.__module__}:{of.__qualname__}", module="", version="in this process")
 
@@ -311,7 +314,8 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
 def _worker(held: _Held, theirs: fenv.Environment, oracle: Oracle, directory: Path, **options: Any) -> AnyWorker:
     if oracle.name != held.oracle.name or isinstance(held.kernel, str):
         return Worker(oracle, directory, **options)
-    return InProcessWorker(held.kernel, theirs, bell=options["bell"], strict=held.strict)
+    mistake = misfit(held.kernel, held.name, oracle)
+    return InProcessWorker(held.kernel, theirs, bell=options["bell"], strict=held.strict, failed=mistake)
 
 
 # -- messages -----------------------------------------------------------------------------------------------------

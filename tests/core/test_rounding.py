@@ -191,7 +191,7 @@ def test_a_last_bit_that_float64_does_not_hold(numerator: int, denominator: int,
 
 
 def check_difference(combine: str, x: float, zero_point: float, factor: float) -> None:
-    """Check that a product or quotient of an exact difference rounds to each output type like the fraction."""
+    """Check that a product or quotient of an exact difference rounds like the fraction."""
     difference = rounding.exact_difference(np.array([x]), np.array([zero_point]))
     function = {"product": rounding.difference_times, "quotient": rounding.difference_over}[combine]
     operation = {"product": exact.multiply, "quotient": exact.divide}[combine]
@@ -225,11 +225,11 @@ def test_exact_differences_times_and_over_a_factor(combine: str, x: float, zero_
     st.booleans(),
 )
 def test_products_of_wide_differences_beside_a_tie(half: int, bit: int, offset: int, negative: bool) -> None:
-    """As `test_products_beside_a_tie`, with a difference of up to 54 bits that a float zero point makes possible."""
+    """As `test_products_beside_a_tie`, with differences of up to 54 bits."""
     factor = 2 * half + 1
     difference = ((1 << bit) + offset) * pow(factor, -1, 1 << (bit + 1)) % (1 << (bit + 1))
     x = -(-difference >> 24)
-    zero_point, sign = x - difference * 2.0**-24, -1.0 if negative else 1.0
+    zero_point, sign = ((x << 24) - difference) * 2.0**-24, -1.0 if negative else 1.0
     assert Fraction(x) - Fraction(zero_point) == Fraction(difference, 1 << 24)
     check_difference("product", sign * x, sign * zero_point, float(factor))
 
@@ -237,7 +237,7 @@ def test_products_of_wide_differences_beside_a_tie(half: int, bit: int, offset: 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1 << 22, (1 << 23) - 1), st.integers(1 << 24, (1 << 25) - 1), st.sampled_from([-1, 0, 1]))
 def test_quotients_of_wide_differences_beside_a_tie(half: int, odd: int, offset: int) -> None:
-    """The difference is a multiple of the divisor by an odd number of 25 bits, a tie of float32, and perhaps a bit more."""
+    """The quotient is an odd number of 25 bits, a tie of float32, or next to it."""
     factor, tie = 2 * half + 1, odd | 1
     x, zero_point = factor * tie >> 20, -float(factor * tie % (1 << 20)) * 2.0**-20
     assert Fraction(x) - Fraction(zero_point) == Fraction(factor * tie, 1 << 20)

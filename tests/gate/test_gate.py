@@ -107,6 +107,23 @@ def test_a_wrong_kernel_fails_with_the_smallest_call_and_a_line_that_replays_it(
     assert "--kernel TARGET" in refused
 
 
+def test_a_result_that_cannot_be_read_is_a_finding_of_its_own(gate):
+    output = gate("forgets_to_return", FINDINGS)
+    (finding,) = gate.failing()
+    assert (finding["verdict"], finding["witness"]["got"]["kind"]) == ("unreadable-result", "unreadable")
+    assert "the result is None; return a NumPy array" in output
+    assert {cell["status"] for cell in gate.report["coverage"]["cells"]} >= {"unreadable-result"}
+    assert (gate.folder / "runs" / gate.report["run"]["id"] / "report.html").read_text().count("unreadable result")
+    line = next(line.strip() for line in output.splitlines() if line.strip().startswith("xverify replay"))
+    assert gate.run(*shlex.split(line)[1:], code=FINDINGS).startswith("STILL")
+
+
+def test_a_kernel_that_lacks_a_keyword_gets_no_call(gate):
+    output = gate("without_axis", UNABLE)
+    assert "without_axis does not fit the calls of onednn/DynamicDequantize-1@multiply: add axis=1 to its" in output
+    assert gate.report["gate"]["calls"] == 0
+
+
 def test_the_first_fault_ends_a_hurried_gate(gate):
     began = time.monotonic()
     gate("wraps", FINDINGS, "-x", budget="60s")
@@ -128,7 +145,7 @@ def test_every_call_must_be_taken_and_every_clause_kept(gate):
 
 def test_unimplemented_calls_are_reported_and_fail_only_a_strict_gate(gate):
     output = gate("no_zero_points", PASS)
-    assert "unsupported" in output
+    assert "refused as not implemented: zero point of int8" in output
     assert gate.report["gate"]["unsupported"]
     gate("no_zero_points", FINDINGS, "--strict", "-x")
     assert {f["verdict"] for f in gate.failing()} == {"wrongly-rejected"}

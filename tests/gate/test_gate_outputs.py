@@ -170,7 +170,7 @@ def test_what_is_unsupported_is_said_by_what_explains_it() -> None:
     cells.append({**blocked, "scale_dtype": "float16"})
     cells.append({**blocked, "subject": "onnxruntime", "status": "agrees"})
     assert decision.unsupported(report) == ["x of int16, uint4", "blocked"]
-    assert "  unsupported: x of int16, uint4; blocked" in announced(report).splitlines()
+    assert "  refused as not implemented: x of int16, uint4; blocked" in announced(report).splitlines()
     odd = next(cell for cell in cells if (cell["x_dtype"], cell["granularity"]) == ("int32", "per_axis"))
     odd["status"] = "unsupported"
     besides = "1 cell besides, such as int32 * float32 -> float32, per axis"

@@ -21,11 +21,13 @@ from python_calls import ONNX, a_call, notes_of, plain
 
 import xverify
 from xverify import contracts
-from xverify.core.call import LAYOUTS, Outcome
+from xverify.core.call import LAYOUTS, Outcome, encode_call
 from xverify.oracles import python_kernel, several_threads
-from xverify.oracles.arrays import numpy_dtype
+from xverify.oracles.arrays import UnreadableResultError, numpy_dtype
+from xverify.oracles.protocol import Loaded
 from xverify.oracles.python_kernel import answerer, load
 from xverify.strategies.walk import walk
+from xverify.workers.child import run_call
 
 # -- a sound kernel ---------------------------------------------------------------------------------------
 
@@ -331,17 +333,20 @@ def test_a_refusal_is_what_the_function_raises() -> None:
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (None, "the result is None, not an array"),
-        ([1.0, 2.0], "the result is of type list, not an array"),
-        (1.5, "the result is of type float, not an array"),
-        (np.array([True]), "the result has dtype bool"),
-        (np.array(["a"]), "the result has dtype <U1"),
-        (np.array([1.0], ">f4"), "the result has dtype >f4"),
+        (None, "the result is None; return a NumPy array, or a tensor in main memory"),
+        ([1.0, 2.0], "the result is of type list; return a NumPy array"),
+        (1.5, "the result is of type float; return"),
+        (np.array([True]), "the result has the dtype bool; return an array of the output type"),
+        (np.array(["a"]), "the result has the dtype <U1"),
+        (np.array([None]), "the result has the dtype object"),
+        (np.array([1.0], ">f4"), "the result has the dtype >f4; .* in the byte order of this machine"),
     ],
 )
 def test_a_result_that_is_no_array_of_a_known_type(result: Any, words: str) -> None:
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises(UnreadableResultError, match=words):
         answerer(lambda *given: result)(a_call(), "")
+    outcome = run_call(Loaded(answerer(lambda *given: result)), encode_call(a_call()), "")
+    assert (outcome.kind, outcome.refused) == ("unreadable", False)
 
 
 def test_what_can_be_made_an_array_is_one() -> None:

@@ -94,7 +94,7 @@ def test_a_function_is_found_by_file_by_module_and_by_attribute(folder: Path) ->
     assert find_function("kernels.py:dequantize_fast")(3) == 3
     assert find_function(str(folder / "kernels.py") + ":Kernels.dequantize")(3) == 6
     assert find_function("package_of_kernels.linear:dequantize")(3) == 3
-    assert find_function("ml_dtypes:bfloat16") is ml_dtypes.bfloat16
+    assert find_function("numpy:add") is np.add
 
 
 def test_a_file_finds_its_neighbours(folder: Path) -> None:
@@ -102,6 +102,41 @@ def test_a_file_finds_its_neighbours(folder: Path) -> None:
     (folder / "deep" / "kernel.py").write_text("from neighbour_of_kernel import dequantize\n")
     (folder / "deep" / "neighbour_of_kernel.py").write_text("def dequantize(x): return 3 * x\n")
     assert find_function("deep/kernel.py:dequantize")(3) == 9
+
+
+def test_a_file_of_a_package_has_relative_imports(folder: Path) -> None:
+    inner = folder / "outer_package" / "inner_package"
+    inner.mkdir(parents=True)
+    (inner.parent / "factor.py").write_text("FACTOR = 5\n")
+    (inner / "double.py").write_text("def double(x): return 2 * x\n")
+    text = "from ..factor import FACTOR\nfrom .double import double\ndef dequantize(x): return FACTOR * double(x)\n"
+    (inner / "kernel.py").write_text(text)
+    with pytest.raises(LoadError, match=r"attempted relative import.*; put an empty __init__.py into each folder"):
+        find_function("outer_package/inner_package/kernel.py:dequantize")
+    for package in (inner, inner.parent):
+        (package / "__init__.py").touch()
+    assert find_function("outer_package/inner_package/kernel.py:dequantize")(1) == 10
+
+
+def test_any_object_that_can_be_called_will_do(folder: Path) -> None:
+    (folder / "objects.py").write_text(
+        "import functools\n"
+        "class Scale:\n"
+        "    def __init__(self, factor=2): self.factor = factor\n"
+        "    def __call__(self, x): return self.factor * x\n"
+        "    def method(self, x): return self.factor * x\n"
+        "    @classmethod\n    def of_class(cls, x): return 2 * x\n"
+        "instance = Scale()\n"
+        "bound = instance.method\n"
+        "partial = functools.partial(Scale(4).method)\n"
+        "decorated = functools.lru_cache(instance.method)\n"
+    )
+    names = ("instance", "bound", "instance.method", "partial", "decorated", "Scale.of_class")
+    assert [find_function("objects.py:" + name)(3) for name in names] == [6, 6, 6, 12, 6, 6]
+    with pytest.raises(LoadError, match=r"objects.py:Scale is a class; write kernel = Scale\(\) into the file"):
+        find_function("objects.py:Scale")
+    with pytest.raises(LoadError, match=r"objects.py:Scale.method is a method .* write kernel = Scale\(\).method into"):
+        find_function("objects.py:Scale.method")
 
 
 def test_a_file_hides_no_module_of_its_name(folder: Path) -> None:

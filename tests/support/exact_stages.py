@@ -43,7 +43,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     if reading.subtraction.startswith("operands-"):
         kind = named(reading.subtraction.removeprefix("operands-"), out)
         x, zero_point = rounded(kind, x), rounded(kind, zero_point)
-    if triple.zero_point_dtype in LEAST_NORMAL:
+    float_x, float_zero_point = (
+        name.startswith(("float", "bfloat")) for name in (triple.x_dtype, triple.zero_point_dtype)
+    )
+    if triple.zero_point_dtype in LEAST_NORMAL or (float_zero_point and not float_x):
         zero_point = whole(reading.subtraction, zero_point, triple.x_dtype)
     scale = scale_of(reading, triple)
     step = step_of(reading, out)
@@ -69,7 +72,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
 
 
 def whole(subtraction: str, zero_point: Value, x_dtype: str) -> Value:
-    """A float zero point as a whole number, where the subtraction needs one. int32 has its lowest number for all others."""
+    """A float zero point as a whole number, where the subtraction needs one.
+
+    int32 has its lowest number for all numbers outside it.
+    """
     as_int32 = subtraction.startswith(("wrap-", "saturate-")) and not x_dtype.startswith("float")
     if as_int32 or subtraction == "zero-point-truncated":
         if zero_point in ("nan", "inf", "-inf"):

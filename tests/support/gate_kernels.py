@@ -60,6 +60,14 @@ def nothing(*operands, **attributes):
     raise NotImplementedError
 
 
+def forgets_to_return(src, scales, zps=None, **attributes):
+    sound(src, scales, zps, **attributes)
+
+
+def without_axis(src, scales, zps=None, *, qtype="per_tensor"):
+    return sound(src, scales, zps, qtype=qtype)
+
+
 def misspelt(src, scales, zps=None, **attributes):
     return soudn(src, scales, zps, **attributes)  # noqa: F821
 

@@ -60,7 +60,7 @@ def some_codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]
 
 
 def some_zero_points(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return zero points of a float type: whole numbers, fractions, numbers of many sizes, special ones and random codes."""
+    """Return zero points of a float type: fractions, whole numbers, special ones and random codes."""
     fractions = values.encode(dtype, rng.random(count) * 2.0 ** rng.integers(-2, 9, count) * rng.choice([-1, 1], count))
     whole = values.encode(dtype, rng.integers(-129, 257, count))
     limits = values.encode(

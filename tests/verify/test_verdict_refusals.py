@@ -43,6 +43,22 @@ def test_forbidden_calls() -> None:
     assert concluded([(judged, ONE, computed)], is_judged=False)[1] == {}
 
 
+def test_a_result_that_cannot_be_read_is_no_refusal() -> None:
+    """It is a fault of its own on every call that the text does not leave open."""
+    nothing = Outcome("unreadable", error="NoneType", message="the result is None; return an array")
+    judged = asked(ONNX_21, "int8")
+    tally, found = concluded([(judged, ONE, nothing), (asked(ONNX_21, "int8", number=1), ONE, UNSUPPORTED)])
+    assert set(found) == {"unreadable-result"}
+    assert found["unreadable-result"].key.detail == "NoneType"
+    assert found["unreadable-result"].summary.endswith(": the result is None; return an array")
+    assert judged.cell is not None
+    assert tally.status(ONE, judged.cell) == "unreadable-result"
+    refused = concluded([(forbidden_call(), ONE, nothing)])[1]["unreadable-result"]
+    assert "forbids: the result is None; return an array. To refuse a call, raise an exception" in refused.summary
+    assert concluded([(open_call(), ONE, nothing)])[1] == {}
+    assert concluded([(judged, ONE, nothing)], is_judged=False)[1] == {}
+
+
 def test_refusals_of_allowed_calls() -> None:
     """A rejection is wrong in a cell that answers. Otherwise the cell is unsupported."""
     first, second = (asked(ONNX_21, "int8", number=n) for n in range(2))

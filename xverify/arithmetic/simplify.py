@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.stages import FOLDED, StageOptions, resolved
 from xverify.core.call import BITS
-from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
+from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range
 
 Recipe = TypeVar("Recipe", bound=StageOptions)
 
@@ -45,8 +45,8 @@ class Types:
 
     @property
     def has_float_zero_point(self) -> bool:
-        """True if the zero point is a float32, float16 or bfloat16."""
-        return self.zero_point in FLOATS
+        """True if the zero point is a float32, float16 or bfloat16, or any float beside an integer x."""
+        return self.zero_point in FLOATS or (self.zero_point in SMALL_FLOATS and self.x in INTEGERS)
 
     @property
     def lowest(self) -> int:
@@ -56,7 +56,8 @@ class Types:
     def ends(self, dtype: str) -> tuple[int, int]:
         """Lowest and highest value of a type of x or of the zero point, in units of 2 ** ``lowest``."""
         if dtype in INTEGERS:
-            return integer_range(dtype)
+            low, high = integer_range(dtype)
+            return low << -self.lowest, high << -self.lowest
         largest = _LARGEST[dtype] << -self.lowest
         return -largest, largest
 
@@ -131,7 +132,7 @@ def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
         return _simplified(reading, replace(types, zero_point="int32"))
     out = types.out
     if reading.operation in FOLDED and not reading.folds:
-        precision = out if reading.precision == "once" else reading.precision
+        precision: Any = out if reading.precision == "once" else reading.precision
         reading = replace(reading, operation="multiply", precision=precision)
     if kind == "ignored":
         plain = _simplified(replace(reading, subtraction="exact"), replace(types, zero_point=""))
@@ -168,7 +169,7 @@ def _holds_operands(dtype: str, types: Types) -> bool:
     """True if a type holds every value of x and of a float zero point."""
     if dtype == "float64":
         return True
-    if dtype not in ("float32", types.zero_point):
+    if dtype not in ("float32", types.zero_point) and types.zero_point not in SMALL_FLOATS:
         return False
     in_range = dtype != "float16" or types.x not in INTEGERS or BITS[types.x] <= 8
     return in_range and _significant(types.x) <= _PRECISION[dtype]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
-from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
+from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, SMALL_FLOATS, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import (
     F64,
     cast,
@@ -33,8 +33,8 @@ from xverify.core.rounding import (
 
 Subtraction = Literal[
     "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
-    "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
     "zero-point-rounded", "zero-point-truncated",
+    "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
@@ -54,14 +54,14 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "operands-float16": "casts x and the zero point to float16 and subtracts",
     "operands-bfloat16": "casts x and the zero point to bfloat16 and subtracts",
     "operands-float64": "casts x and the zero point to float64 and subtracts",
+    "zero-point-rounded": "subtracts the zero point rounded to a whole number",
+    "zero-point-truncated": "subtracts the zero point truncated to int32",
     "wrap-x": "subtracts in the type of x with wrap-around",
     "wrap-unsigned": "subtracts in the unsigned type of the width of x with wrap-around",
     "wrap-int32": "subtracts in int32 with wrap-around",
     "saturate-x": "subtracts in the type of x and saturates",
     "saturate-int32": "subtracts in int32 and saturates",
     "ignored": "ignores the zero point",
-    "zero-point-rounded": "rounds the zero point to a whole number and subtracts",
-    "zero-point-truncated": "truncates the zero point to int32 and subtracts",
 }
 _FINAL: dict[Final, str] = {
     "nearest": "",
@@ -127,7 +127,7 @@ class StageOptions:
     subtraction: Subtraction = "exact"
     """The subtraction of the zero point: exact, after a cast of both, wrapping, saturating, or none.
 
-    The last two options matter for a float zero point only. One that wraps or saturates is truncated to int32 first.
+    A float zero point may also be rounded or truncated first. Where the difference wraps or saturates, it is truncated to int32.
     """
     difference: Difference = "exact"
     """The type to which the difference is rounded."""
@@ -168,7 +168,10 @@ class Triples:
     wide: bool
     """True if the difference times a 24-bit scale may need more than float64's 53 bits."""
     float_zero_point: bool = False
-    """True if the zero point is a float32, float16 or bfloat16. An exact difference may then need more than 53 bits."""
+    """True if the zero point is a float32, float16 or bfloat16, or any float beside an integer x.
+
+    An exact difference may then need more than 53 bits.
+    """
 
 
 def decoded(operands: Operands) -> Triples:
@@ -185,7 +188,7 @@ def decoded(operands: Operands) -> Triples:
         operands.output_dtype,
         min(UNIT_EXPONENT.get(dtype, 0) for dtype in integer_dtypes),
         "int32" in integer_dtypes or any(dtype.startswith("float8_e5m2") for dtype in integer_dtypes),
-        zero_point_dtype in FLOATS,
+        zero_point_dtype in FLOATS or (zero_point_dtype in SMALL_FLOATS and x_dtype in INTEGERS),
     )
 
 

@@ -26,9 +26,15 @@ MOST_HANGING = 6
 MOST_VALUES = 4096
 """Largest call that is written as a line, in values."""
 
-KINDS = {"rejected": "rejected", "unsupported": "rejected", "crash": "crash", "hang": "hang"}
+KINDS = {
+    "rejected": "rejected",
+    "unsupported": "rejected",
+    "unreadable": "unreadable",
+    "crash": "crash",
+    "hang": "hang",
+}
 """Kind of counterexample for each kind of outcome."""
-VERDICTS = {"rejected": "wrongly-rejected"}
+VERDICTS = {"rejected": "wrongly-rejected", "unreadable": "unreadable-result"}
 """Kinds of counterexamples for which `xverify replay` has another word."""
 
 

@@ -21,7 +21,9 @@ WIDTH_OF_LOGS = 160
 
 
 def clear(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Decorate a command: print an expected error as one sentence, and exit with its code.
+    """Decorate a command: print an error as one sentence, and exit with its code.
+
+    An exception in xverify itself exits with `UNABLE` and leaves a file for a bug report.
 
     Args:
         command: A function that returns an exit code, or None for `PASS`.
@@ -33,12 +35,19 @@ def clear(command: Callable[..., int | None]) -> Callable[..., None]:
             _run(command, args, options)
         except KeyboardInterrupt:  # also during the imports inside a command
             fail("interrupted", UNABLE)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            # Never the exit code 1, which says that the kernel is wrong.
+            from xverify.cli import bug_report
+
+            fail(bug_report.sentence(error, options), UNABLE)
 
     return run
 
 
 def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    from xverify.contracts import DocumentError
+    from xverify.contracts import DocumentError, blamed_file
     from xverify.core.errors import (
         DamagedFileError,
         EnvironmentFailedError,
@@ -59,6 +68,10 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
         fail(f"{error.strerror or error}:{where}", UNABLE)
+    except Exception as error:
+        if sentence := blamed_file(error):
+            fail(sentence, UNABLE)
+        raise
 
 
 def console_of_output(markup: bool = True) -> Console:

@@ -39,7 +39,9 @@ class Options:
 
 @click.command()
 @click.argument("finding", metavar="FINDING|FILE|CALL")
-@click.option("--run", metavar="RUN", help="Run that holds FINDING: id, folder or report.  [default: the newest]")
+@click.option(
+    "--run", metavar="RUN", help="Run that holds FINDING: id, folder or report.  [default: the newest that has it]"
+)
 @click.option(
     "--contract",
     "files",
@@ -147,10 +149,8 @@ def _call(line: str, options: Options) -> Iterator[Replayed]:
 def _finding(identity: str, options: Options) -> Iterator[Replayed]:
     from xverify.engine.replay import replay_entries
 
-    report, path = _report(options.run)
+    report, path = _report_with(identity, options.run)
     entries = [entry for entry in report["findings"] if entry["id"] == identity]
-    if not entries:
-        raise UsageError(f"{path} has no finding {identity!r}")
     with _asking(options, _kernel_named(options)) as ask:
         yield from replay_entries(report, entries, path, ask, options.files, options.target, say)
 
@@ -183,6 +183,17 @@ def _report(run: str | None) -> tuple[dict[str, Any], Path]:
     from xverify.engine import select
 
     path = select.report_file(run)
+    return reports.load(path), path
+
+
+def _report_with(identity: str, run: str | None) -> tuple[dict[str, Any], Path]:
+    """The report that holds a finding. Print the run if the user did not name it."""
+    from xverify import report as reports
+    from xverify.engine import select
+
+    path = select.report_with(identity, run)
+    if run is None:
+        say(f"{identity} is from run {path.parent.name}")
     return reports.load(path), path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onednn_guide, onnx, tensorflow
 from xverify.contracts.documents import onednn_release
+from xverify.contracts.external import blamed_file
 from xverify.contracts.model import Contract
 from xverify.core.errors import ContractFileError, DocumentError, UnknownEditionError
 
@@ -136,6 +137,7 @@ __all__ = [
     "ContractFileError",
     "DocumentError",
     "UnknownEditionError",
+    "blamed_file",
     "carried",
     "from_file",
     "get",

@@ -193,16 +193,17 @@ class Outcome:
     """The outcome of a call."""
 
     kind: str
-    """One of "tensor", "rejected", "unsupported", "crash" (the process died) and "hang" (no answer in time).
+    """One of "tensor", "rejected", "unsupported", "unreadable", "crash" (the process died) and "hang" (no answer in time).
 
-    "unsupported" is a refusal by an exception whose type says that something is not implemented.
+    "unsupported" is a refusal by an exception whose type says that something is not implemented. "unreadable" is a result that
+    is no tensor of a known type.
     """
     tensor: Tensor | None = None
     """The result, for the kind "tensor"."""
     error: str = ""
-    """The type of the exception."""
+    """The type of the exception, or of an unreadable result."""
     message: str = ""
-    """The message of the exception."""
+    """The message of the exception, or a sentence on an unreadable result."""
     notes: tuple[str, ...] = ()
     """Further observations, such as "input-written" or "output-aliases-input"."""
 

@@ -132,13 +132,17 @@ def exact_difference(a: F64, b: F64) -> NDArray[Any]:
 
 
 def difference_to_odd(difference: NDArray[Any]) -> F64:
-    """A result of `exact_difference` as float64, exact or rounded to odd, so that one more rounding is harmless."""
+    """A result of `exact_difference` as float64, exact or rounded to odd.
+
+    One more rounding is then harmless.
+    """
     return _to_odd(difference.real, difference.imag) if np.iscomplexobj(difference) else difference
 
 
 def difference_times(difference: NDArray[Any], factor: F64) -> F64:
-    """The product of a result of `exact_difference` with a factor of at most 26 bits, exact or rounded to odd.
+    """The product of an exact difference and a factor, exact or rounded to odd.
 
+    The difference is a result of `exact_difference`, and the factor has at most 26 bits.
     Zeros, infinities and NaN follow IEEE 754.
 
     Source: Dekker's product and Knuth's TwoSum give the exact errors. Of the last sum only the sign matters.
@@ -155,8 +159,9 @@ def difference_times(difference: NDArray[Any], factor: F64) -> F64:
 
 
 def difference_over(difference: NDArray[Any], divisor: F64) -> F64:
-    """The quotient of a result of `exact_difference` and a divisor of at most 26 bits, exact or rounded to odd.
+    """The quotient of an exact difference and a divisor, exact or rounded to odd.
 
+    The difference is a result of `exact_difference`, and the divisor has at most 26 bits.
     Zeros, infinities and NaN follow IEEE 754.
     """
     near, rest = _parts(difference)

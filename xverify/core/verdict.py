@@ -41,17 +41,18 @@ class Verdict(StrEnum):
         member.noun, member.nouns = noun or member.words, nouns or noun or member.words
         return member
 
-    CRASH = "crash", 6, "bad", True, "crash", "crashes"
-    HANG = "hang", 7, "bad", True, "hang", "hangs"
-    MEMORY = "memory", 9, "bad", True, "memory fault", "memory faults"
+    CRASH = "crash", 7, "bad", True, "crash", "crashes"
+    HANG = "hang", 8, "bad", True, "hang", "hangs"
+    MEMORY = "memory", 10, "bad", True, "memory fault", "memory faults"
     VIOLATION = "violation", 0, "bad", True, "violation", "violations"
-    NONDETERMINISTIC = "nondeterministic", 10, "bad", True
-    WRONGLY_ACCEPTED = "wrongly-accepted", 4, "bad", True
+    UNREADABLE = "unreadable-result", 2, "bad", True, "unreadable result", "unreadable results"
+    NONDETERMINISTIC = "nondeterministic", 11, "bad", True
+    WRONGLY_ACCEPTED = "wrongly-accepted", 5, "bad", True
     WRONGLY_REJECTED = "wrongly-rejected", 1, "bad", True
-    MIXED = "mixed", 2, "warn", True
-    CONFLICT = "conflict", 3, "open", False, "conflict", "conflicts"
-    AMBIGUITY = "ambiguity", 8, "open", False, "ambiguity", "ambiguities"
-    CHANGED = "changed", 5, "quiet", False, "change", "changes"
+    MIXED = "mixed", 3, "warn", True
+    CONFLICT = "conflict", 4, "open", False, "conflict", "conflicts"
+    AMBIGUITY = "ambiguity", 9, "open", False, "ambiguity", "ambiguities"
+    CHANGED = "changed", 6, "quiet", False, "change", "changes"
 
     @property
     def words(self) -> str:

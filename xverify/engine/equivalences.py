@@ -247,7 +247,7 @@ def _count_wrong(state: RunState, question: Question, call: Call, outcome: Outco
 
     Right outcomes are not counted, as they tell nothing new about a cell.
     """
-    if outcome.tensor is None and outcome.kind not in ("crash", "hang"):
+    if outcome.tensor is None and outcome.kind not in ("crash", "hang", "unreadable"):
         return
     contract = state.contract(call.contract)
     judged = judge(contract, call, question.number)

@@ -47,6 +47,9 @@ LARGE_CHUNK = 2
 BROKEN_EACH = 60
 """The number of ways in which each clause is broken, or opened."""
 
+START_SECONDS, CELL_SECONDS = 0.5, 0.012
+"""Seconds of a walk: before the first verdict, and for each cell. They are half of those measured on two cores."""
+
 WITNESSES, WALK, EVIDENCE, DRAWN = 0, 1 << 20, 1 << 29, 1 << 30
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
@@ -64,6 +67,16 @@ def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 
         turn: The number of walks before this one.
     """
     return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
+
+
+def walk_seconds(domains: Iterable[tuple[Contract, Domain]]) -> float:
+    """The seconds that the walk of some editions takes at least, on a fast machine.
+
+    Args:
+        domains: Each edition and the part of its domain that is tested.
+    """
+    cells = sum(1 for contract, within in domains for _ in cell_structures(replace(contract, domain=within)))
+    return START_SECONDS + cells * CELL_SECONDS
 
 
 def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:

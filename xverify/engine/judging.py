@@ -77,7 +77,8 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         state.clause_cases[clause] += 1
     for subject, outcome in outcomes.items():
         # A forbidden call puts its clause to the test by being refused, an allowed one by being answered.
-        if outcome.refused == (judged.judgement.verdict == "forbidden") and outcome.kind not in ("crash", "hang"):
+        decided = outcome.refused or outcome.kind == "tensor"
+        if decided and outcome.refused == (judged.judgement.verdict == "forbidden"):
             for clause in tested:
                 state.clause_answers[clause, subject.name] += 1
         is_judged = state.pool.judges(contract, subject.name)

@@ -23,8 +23,8 @@ from xverify.verify.findings import Finding
 from xverify.verify.legal import legal_set
 
 _URGENCY = (
-    "violation", "wrongly-rejected", "mixed", "conflict", "wrongly-accepted", "changed", "crash", "hang", "ambiguity",
-    "memory", "nondeterministic",
+    "violation", "wrongly-rejected", "unreadable-result", "mixed", "conflict", "wrongly-accepted", "changed", "crash",
+    "hang", "ambiguity", "memory", "nondeterministic",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk; the time may end before the last."""
 

@@ -18,7 +18,7 @@ from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batche
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import version_of
+from xverify.engine.select import nearest, version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
@@ -27,6 +27,7 @@ from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
 from xverify.gate.options import GateOptions
+from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 
@@ -97,12 +98,13 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    oracles: tuple[Oracle, ...] = (options.kernel,)
+    kernel = with_signature(options.kernel, texts)
+    oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
         reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
-        oracles = (options.kernel, reference)
+        oracles = (kernel, with_signature(reference, texts))
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,
@@ -251,7 +253,9 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for value in wanted:
             if value not in admitted:
-                raise ValueError(f"{value!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
+                raise ValueError(
+                    f"{value!r} is not a {what} of this edition{nearest(value, admitted)}; choose from {', '.join(admitted)}"
+                )
         if wanted:
             changes[name] = tuple(value for value in admitted if value in wanted)
     return replace(domain, **changes)

@@ -26,8 +26,9 @@ def render(report: Json) -> str:
     items = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
     items += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
     items += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
-    if missing := decision.unsupported(report):
-        items.append(f"- unsupported: {text('; '.join(missing))}")
+    items += [f"- {text(sentence)}" for sentence in (*decision.lacking(report), decision.covered(report)) if sentence]
+    if missing := decision.not_tested(report):
+        items.append(f"- not tested: {text(missing)}")
     items += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
         items.append(f"- also: {text(reason)}")

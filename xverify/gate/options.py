@@ -16,6 +16,9 @@ from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
+LEAST_SECONDS = 1.0
+"""The smallest budget of a gate, in seconds. A kernel takes as long to start and to answer its first call."""
+
 
 @dataclass(frozen=True)
 class GateOptions:

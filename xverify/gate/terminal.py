@@ -24,6 +24,9 @@ MOST_CAUSES = 5
 MOST_CLAUSE = 240
 """Longest quotation of a clause, in characters."""
 
+UNSHRUNK_LINE = 300
+"""Longest call that is printed if it was not reduced to the smallest, in characters."""
+
 _STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
 _LABEL = 8
 
@@ -89,8 +92,15 @@ def _print_cause(report: Json, cause: Cause, run: str, console: Console) -> None
     for label, words in rows:
         if words:
             _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(words)), 2, _LABEL)
-    _command(console, replay_line(report, finding, run, SHORT_LINE if console.is_terminal else MOST_ARGUMENT))
+    _command(console, replay_line(report, finding, run, _longest_call(finding, console)))
     console.print()
+
+
+def _longest_call(finding: Json, console: Console) -> int:
+    """Return the longest call that is printed, in characters. Calls that were not shrunk are long and of little use."""
+    if finding["shrunk"] == "not reached":
+        return UNSHRUNK_LINE
+    return SHORT_LINE if console.is_terminal else MOST_ARGUMENT
 
 
 def _cut(quoted: str, identity: str) -> str:
@@ -108,8 +118,11 @@ def _rest(report: Json) -> Iterable[str]:
     if gate["stale"]:
         names = ", ".join(gate["stale"])
         yield f"stale: {names} did not come up any more"
-    if missing := decision.unsupported(report):
-        yield f"unsupported: {'; '.join(missing)}"
+    yield from decision.lacking(report)
+    if covered := decision.covered(report):
+        yield covered
+    if missing := decision.not_tested(report):
+        yield f"not tested: {missing}; {decision.untested_step(report)}"
     if reason := decision.besides(report):
         yield f"also: {reason}"
 

@@ -149,6 +149,44 @@ def besides(report: Json) -> str:
     return str(gate["reason"]) if gate["outcome"] == "findings" else ""
 
 
+def covered(report: Json) -> str:
+    """Describe what was answered: "answered 8 512 of 8 630 allowed calls; refused as not implemented: strided x"."""
+    evidence = report["gate"].get("evidence")
+    refused = "; ".join(report["gate"].get("refused") or unsupported(report))
+    parts = [f"refused as not implemented: {refused}"] if refused else []
+    if evidence:
+        calls = summary.plural(evidence["allowed_calls"], "allowed call")
+        parts.insert(0, f"answered {summary.grouped(evidence['answered_calls'])} of {calls}")
+    return "; ".join(parts)
+
+
+def lacking(report: Json) -> list[str]:
+    """Describe the cells without evidence, one sentence for each kind of evidence that is missing."""
+    groups = report["gate"].get("evidence", {}).get("lacking", [])
+    return [
+        f"no evidence in {summary.plural(group['cells'], 'cell')} ({group['where']}): {group['missing']}"
+        for group in groups
+    ]
+
+
+MOST_NOT_TESTED = 3
+"""Number of items shown that no call contained."""
+
+
+def not_tested(report: Json) -> str:
+    """List what no call contained, the most important items first; empty if everything was tested."""
+    names = report["coverage"]["trust"]["not_met"]
+    more = len(names) - MOST_NOT_TESTED
+    return ", ".join(names[:MOST_NOT_TESTED]) + (f" and {summary.grouped(more)} more" if more > 0 else "")
+
+
+def untested_step(report: Json) -> str:
+    """Return the next step for what no call contained."""
+    if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
+        return "raise --budget to test more"
+    return "run the gate without --walk-only to test more"
+
+
 # -- what is not supported ---------------------------------------------------------------------------------------------
 
 

@@ -136,7 +136,12 @@ def _outcome(case: Case) -> list[str]:
         return []
     lines = ["## What it gives", ""]
     if got["tensor"] is None:
-        ending = {"crash": "The process ends", "hang": "No answer"}.get(finding["verdict"], "It raises")
+        endings = {
+            "crash": "The process ends",
+            "hang": "No answer",
+            "unreadable-result": "It returns an object of type",
+        }
+        ending = endings.get(finding["verdict"], "It raises")
         error = f" {'with ' * (finding['verdict'] == 'crash')}{code(got['error'])}" if got["error"] else ""
         lines += [f"{ending}{error}{':' if got['message'] else '.'}", ""]
         return lines + (fence(got["message"][:4000], "text") if got["message"] else [])
@@ -498,6 +503,8 @@ def title(case: Case) -> str:
         case "wrongly-rejected":
             granularity = finding["granularity"].replace("_", " ")
             return f"{case.operator}: {who} refuses a call that the text allows ({finding['x_dtype']}, {granularity})"
+        case "unreadable-result":
+            return f"{case.operator}: {who} returns no array from a call that the text {case.standing}"
         case "crash":
             return f"{case.operator}: {who} ends the process on a call that the text {case.standing}"
         case "hang":
@@ -555,6 +562,11 @@ def lead(case: Case) -> str:
             return (
                 f"{who} refuses a call that the text allows{error}, although it computes other calls of the same types. "
                 "Either this case is not implemented, or the text promises more than intended."
+            )
+        case "unreadable-result":
+            return (
+                f"{who} returns an object that is no array of a known type, from a call that the text {case.standing}. "
+                "An array of the output type is expected, or an exception where the call is refused."
             )
         case "crash":
             return (

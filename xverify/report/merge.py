@@ -22,6 +22,7 @@ from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.simplify import Types, simplified
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
+from xverify.engine.coverage import by_importance
 from xverify.report.schema import SCHEMA, check
 from xverify.report.summary import NO_REGION, STATUSES, Json, base
 
@@ -237,7 +238,7 @@ def _trust(listed: Sequence[Json]) -> dict[str, Any]:
         rest = f"{codes[2]} codes of {codes[3]}"
         fewest[rest] = min(fewest.get(rest, int(codes[1])), int(codes[1]))
     plain += [f"{count} of the {rest}" for rest, count in fewest.items()]
-    return {"met": dict(sorted(met.items())), "not_met": sorted(plain, key=natural)}
+    return {"met": dict(sorted(met.items())), "not_met": by_importance(sorted(plain, key=natural))}
 
 
 # -- cells --------------------------------------------------------------------------------------------------
@@ -246,7 +247,7 @@ MOST_OTHERS = 64
 
 _TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 
-_SILENT = ("unsupported", "unspecified", "crash", "hang")
+_SILENT = ("unsupported", "unspecified", "crash", "hang", "unreadable-result")
 """Statuses of cells that may have no answer, so that no reading is excluded."""
 
 _DIFFERS = ("violation", "mixed", "not-judged-differs")

@@ -144,7 +144,8 @@ def attempt(call: Call) -> Outcome:
     except ImportError:
         raise
     except Exception as error:
-        return Outcome("rejected", error=type(error).__name__, message=str(error)[:400])
+        kind = "unreadable" if type(error).__name__ == "UnreadableResultError" else "rejected"
+        return Outcome(kind, error=type(error).__name__, message=str(error)[:400])
 
 
 def repeated(call: Call, number: int) -> Any:
@@ -246,13 +247,14 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
     notes: list[str] = finding["got"]["notes"] if finding["got"] else []
     outcome = attempt(call)
     tensor = outcome.tensor
-    print("outcome: " + (listed(tensor) if tensor else "refused, %s: %s" % (outcome.error, outcome.message)))
+    what = "unreadable" if outcome.kind == "unreadable" else "refused, %s" % outcome.error
+    print("outcome: " + (listed(tensor) if tensor else "%s: %s" % (what, outcome.message)))
     sys.stdout.flush()
     if verdict in ("crash", "hang"):
         return 0
     if verdict == "wrongly-accepted":
         return int(tensor is not None)
-    if earlier in ("rejected", "unsupported"):
+    if earlier in ("rejected", "unsupported", "unreadable"):
         return int(tensor is None)
     if tensor is None:
         print("this version refuses the call")

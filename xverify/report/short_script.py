@@ -133,6 +133,8 @@ def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
         return [*before, "# This does not return.", last]
     if got is not None and got["kind"] in ("rejected", "unsupported"):
         return ["# One of the lines below raises." if before else "# This raises.", *before, last]
+    if verdict == "unreadable-result":
+        return [*form.body, "print(type(y), y)  # an array is due"]
     if verdict == "nondeterministic":
         expression = last.partition(" = ")[2]
         repeated = f"answers = {{{expression}.tobytes() for _ in range(100)}}"

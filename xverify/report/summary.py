@@ -16,6 +16,7 @@ STATUSES = (
     Verdict.CRASH.value,
     Verdict.HANG.value,
     Verdict.VIOLATION.value,
+    Verdict.UNREADABLE.value,
     Verdict.WRONGLY_ACCEPTED.value,
     Verdict.WRONGLY_REJECTED.value,
     Verdict.MIXED.value,

@@ -38,13 +38,16 @@ KINDS: Mapping[str, str] = {
 ANSWERS, REFUSES = "answers", "refuses"
 """Steps that only the whole cell explains: the newer version computes a call that the older refuses, or the reverse."""
 
-_ANSWERED = frozenset(["tensor", "rejected", "unsupported", "crash", "hang"])
+_ANSWERED = frozenset(["tensor", "rejected", "unsupported", "unreadable", "crash", "hang"])
 
 _DEATHS = (Verdict.CRASH, Verdict.HANG)
+_FAILURES: tuple[str, ...] = (*_DEATHS, "unreadable")
+"""Kinds of outcomes that are neither a tensor nor a refusal, the worst first."""
 
 _WORDS: Mapping[str, str] = {
     Verdict.CRASH: "ends the process",
     Verdict.HANG: "does not answer",
+    "unreadable": "returns what cannot be read",
     "not-judged": "not judged",
     "both-wrong": "both wrong",
     "both-legal": "both legal",
@@ -242,9 +245,9 @@ def _steps(judged: Judged, before: Outcome, after: Outcome, is_judged: bool) -> 
     gone, come = sorted(set(before.notes) - set(after.notes)), sorted(set(after.notes) - set(before.notes))
     noted = [Step("fixed", note, clause, size) for note in gone]
     noted += [Step("broken", note, clause, size) for note in come]
-    if before.kind in _DEATHS or after.kind in _DEATHS:
-        kind = "broken" if before.kind not in _DEATHS else "fixed" if after.kind not in _DEATHS else "other"
-        return [*noted, Step(kind, before.kind if before.kind in _DEATHS else after.kind, clause, size)]
+    if before.kind in _FAILURES or after.kind in _FAILURES:
+        kind = "broken" if before.kind not in _FAILURES else "fixed" if after.kind not in _FAILURES else "other"
+        return [*noted, Step(kind, before.kind if before.kind in _FAILURES else after.kind, clause, size)]
     if before.refused and after.refused:
         return noted
     if before.refused or after.refused:

@@ -92,6 +92,7 @@ def _discrepancies(
         *verdicts.noted(judged, label, outcome),
         verdicts.accepted(judged, label, outcome),
         verdicts.rejected(judged, label, outcome),
+        verdicts.unreadable(judged, label, outcome),
         verdicts.shape_or_type(judged, label, outcome),
     ]
     verdict = finding.key.verdict

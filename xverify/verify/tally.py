@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
+from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import gives
 from xverify.verify.compare import Comparison
@@ -43,6 +44,8 @@ class CellTally:
     """Allowed calls that were rejected."""
     unsupported: int = 0
     """Calls that were refused as not implemented."""
+    unreadable: int = 0
+    """Allowed calls whose result could not be read."""
     deaths: set[str] = field(default_factory=set)
     """The kinds of deaths that occurred: "crash" and "hang"."""
     alive: tuple[str, ...] | None = None
@@ -99,7 +102,7 @@ class Tally:
             discrepancies.append(death)
         self.judged_by[subject, judged.contract.id] = is_judged
         if judged.judgement.verdict == "forbidden":
-            accepted = verdicts.accepted(judged, label, outcome)
+            accepted = verdicts.accepted(judged, label, outcome) or verdicts.unreadable(judged, label, outcome)
             return discrepancies + ([accepted] if accepted and is_judged else [])
         assert judged.cell is not None
         cell = self.cells[subject, judged.cell]
@@ -124,6 +127,10 @@ class Tally:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
             self.last_was_wrong = comparison.wrong_values > 0
             return discrepancies
+        if outcome.kind == "unreadable":
+            cell.unreadable += 1
+            nothing = verdicts.unreadable(judged, label, outcome)
+            return discrepancies + ([nothing] if nothing and is_judged else [])
         odd = verdicts.shape_or_type(judged, label, outcome)
         cell.wrong += max(1, judged.call.values) if odd else 0
         return discrepancies + ([odd] if odd and is_judged else [])
@@ -302,12 +309,15 @@ class Tally:
         if tally.open:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        if not tally.answered and (tally.unsupported or tally.simplest_refused):
+        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused):
             return "unsupported"
         if not judged:
-            return "not-judged-differs" if tally.wrong or tally.rejected else "not-judged-agrees"
+            differs = tally.wrong or tally.rejected or tally.unreadable
+            return "not-judged-differs" if differs else "not-judged-agrees"
         if tally.wrong:
             return "violation"
+        if tally.unreadable:
+            return Verdict.UNREADABLE.value
         if tally.rejected:
             return "wrongly-rejected"
         if tally.mixture is not None:

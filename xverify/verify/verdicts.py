@@ -191,6 +191,26 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     )
 
 
+def unreadable(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """The discrepancy of a result that cannot be read, unless the call is left open.
+
+    A forbidden call that returns something was not refused either.
+    """
+    if outcome.kind != "unreadable" or judged.judgement.verdict == "unspecified":
+        return None
+    contract = judged.contract
+    clause = f"{contract.id}/output-type"
+    clause = clause if clause in contract.clauses else _formula(judged)
+    if judged.cell is None:
+        of = f"a call that the clause {clause_text(judged, judged.judgement.clauses[0])!r} forbids"
+        due = f"{outcome.message}. To refuse a call, raise an exception"
+    else:
+        of, due = f"an allowed call ({_types(judged.cell)})", outcome.message
+    summary = f"{subject} returns what xverify cannot read from {of}: {due}"
+    key = Key(subject, contract.id, Verdict.UNREADABLE, clause, outcome.error)
+    return Discrepancy(key, summary, values=judged.call.values)
+
+
 def shape_or_type(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
     """The discrepancy of a result with another dtype or shape than the contract's."""
     legal, got = judged.legal, outcome.tensor
@@ -408,7 +428,9 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
         return None
     key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
-    return Discrepancy(key, f"{subject} answers the same call twice with different bits", values=judged.call.values)
+    once = first.tensor is None or second.tensor is None
+    what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
+    return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
 
 
 def _formula(judged: Judged) -> str:

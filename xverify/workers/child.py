@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 import numpy as np
 
 from xverify.core.call import Outcome, Tensor, decode_call, encode_outcome
+from xverify.oracles.arrays import UnreadableResultError
 from xverify.oracles.protocol import Loaded, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
@@ -214,7 +215,7 @@ class AnswerError(TypeError):
 def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     """The outcome of one call.
 
-    An exception is a refusal; its type distinguishes "rejected" from "unsupported".
+    An exception is a refusal; its type distinguishes "rejected" from "unsupported". A result that cannot be read is none.
 
     Raises:
         AnswerError: The oracle's function returned an object of another type.
@@ -222,6 +223,8 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     call = decode_call(blob)
     try:
         result = loaded.answer(call, options)
+    except UnreadableResultError as error:
+        return Outcome("unreadable", error=error.kind, message=str(error))
     except Exception as error:
         if isinstance(error, loaded.fatal):
             os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode())

@@ -44,6 +44,7 @@ class InProcessWorker:
             as in a process of its own.
         bell: Set whenever a batch is to be answered or collected.
         strict: "Not implemented" is a refusal like any other.
+        failed: Why the function cannot answer, if it cannot.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class InProcessWorker:
         *,
         bell: threading.Event | None = None,
         strict: bool = False,
+        failed: str | None = None,
     ) -> None:
         # No exception is fatal: the process goes on.
         self._loaded = Loaded(answerer(function), (() if strict else (NotImplementedError,)))
         self._theirs = theirs
         self._bell = bell or threading.Event()
         self._batches: deque[_Batch] = deque()
-        self.failed: str | None = None
+        self.failed: str | None = failed
         self.likeness: Callable[[bytes], Hashable] | None = None
         self.calls = 0
         self.seconds = 0.0

@@ -1,0 +1,102 @@
+"""Exceptions in xverify itself, and in a user's edition: exit code 3, one sentence, and a file for a bug report."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from folders import ROOT
+
+from xverify import cli
+from xverify.cli import bug_report
+from xverify.cli.common import clear
+from xverify.gate import decide, gate
+
+NARROW = ("--x-dtypes", "uint8", "--scale-dtypes", "bfloat16", "--walk-only", "--budget", "10s")
+
+
+@click.command()
+@click.option("--runs")
+@click.option("--seed", default=7)
+@clear
+def failing(runs: str | None, seed: int) -> int:
+    raise KeyError("no such state")
+
+
+def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(bug_report.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    for runs, folder in (("runs", "runs"), ("file", "."), ("nowhere", ".")):
+        result = CliRunner().invoke(failing, ["--runs", runs])
+        assert result.exit_code == 3
+        assert "Traceback" not in result.output
+        (file,) = (tmp_path / folder).glob("xverify-bug-*.txt")
+        assert result.output == (
+            "xverify: xverify itself failed (KeyError: 'no such state'), so nothing is decided; "
+            f"attach this file to a bug report: {file}\n"
+        )
+        text = file.read_text()
+        for part in ("command: xverify ", "seed: 7\n", "python: 3.", "xverify: ", "numpy: ", "Traceback (most recent"):
+            assert part in text
+        assert text.endswith("KeyError: 'no such state'\n")
+        file.unlink()
+    monkeypatch.setattr(bug_report, "_written", lambda *given: None)
+    result = CliRunner().invoke(failing)
+    assert result.exit_code == 3
+    assert "Report this text as a bug:" in result.output
+    assert "Traceback" in result.output
+
+
+def test_every_command_has_it() -> None:
+    for name, command in cli.main.commands.items():
+        commands = command.commands.values() if isinstance(command, click.Group) else [command]
+        for each in commands:
+            source = inspect.getsource(inspect.unwrap(each.callback))
+            assert "@clear" in source, name
+
+
+def test_errors_of_the_command_line_pass() -> None:
+    @click.command()
+    @clear
+    def wrong() -> int:
+        raise click.UsageError("no such thing")
+
+    result = CliRunner().invoke(wrong)
+    assert (result.exit_code, "Error: no such thing" in result.output) == (2, True)
+
+
+def test_a_gate_that_fails_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(gate, "decided", broken)
+    assert decide.decided is not broken
+    words = ["gate", *NARROW, "--granularity", "per_tensor", "--runs", str(tmp_path)]
+    result = CliRunner().invoke(cli.main, words)
+    assert (result.exit_code, "ZeroDivisionError: division by zero" in result.output) == (3, True)
+    assert list(tmp_path.glob("xverify-bug-*.txt"))
+
+
+@pytest.mark.parametrize("function", ["judge", "readings"])
+def test_an_edition_that_fails_in_the_middle_of_a_run(function: str, tmp_path: Path) -> None:
+    """The sentence names its file and line. It is no bug of xverify."""
+    text = (ROOT / "examples" / "vendor_edition.py").read_text()
+    head = f"def {function}(call: Call)"
+    before, _, after = text.partition(head)
+    assert after
+    signature, _, body = after.partition("\n")
+    broken = f'{before}{head}{signature}\n    if call.tensors["x"].layout == "F":\n        return 1 // 0\n{body}'
+    file = tmp_path / "edition.py"
+    file.write_text(broken)
+    words = ["gate", "--contract", str(file), *NARROW, "--runs", str(tmp_path)]
+    result = CliRunner().invoke(cli.main, words)
+    assert result.exit_code == 3, result.output
+    line = broken[: broken.index("return 1 // 0")].count("\n") + 1
+    assert f"edition.py: line {line}: {function}() raised ZeroDivisionError" in result.output
+    assert not list(tmp_path.glob("xverify-bug-*.txt"))
