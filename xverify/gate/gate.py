@@ -49,6 +49,9 @@ PATIENCE = 2.0
 SHRINK_SECONDS = 6.0
 """Longest shrinking, in seconds, of a run that stops at the first fault."""
 
+LEAST_SHRINKING = 3.0
+"""Seconds that shrinking gets if the budget is spent already."""
+
 MOST_ANSWERS = 4096
 """Number of remembered answers of the implementation to match: more than are in progress at once."""
 
@@ -86,7 +89,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
                 conclude(run)
             if run.complete and options.shrink:
                 with run.timer.on("shrinking"):
-                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
+                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()), LEAST_SHRINKING)
             result = report(run)
     finally:
         run.pool.stop()
