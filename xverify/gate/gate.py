@@ -121,8 +121,10 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         emit,
     )  # fmt: skip
     if options.like is not None:
-        answers.ask = partial(run.pool.ask, run.pool.subjects[options.like.name][0])
-        answers.busy = lambda: bool(run.pool.under_way)
+        name = options.like.name
+        answers.ask = partial(run.pool.ask, run.pool.subjects[name][0])
+        # One that cannot be loaded answers nothing, and the gate ends.
+        answers.busy = lambda: bool(run.pool.under_way) or name in run.pool.failures
     return run
 
 

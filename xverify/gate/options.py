@@ -38,6 +38,9 @@ class GateOptions:
     like: Oracle | None = None
     """An implementation to match instead of the text, on the calls of the contracts."""
 
+    like_target: str = ""
+    """That implementation as the user named it."""
+
     within: Mapping[str, Domain] = field(default_factory=dict)
     """Narrower domains, by contract."""
 
