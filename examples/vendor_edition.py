@@ -6,10 +6,9 @@ rounded once. An edition states that in four parts: clauses (the sentences), a d
 allowed), and the readings of the formula (which bits are right).
 """
 
-from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
-from xverify.arithmetic.reading import Operands, Reading
-from xverify.arithmetic.readings import EXACT
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
+from xverify.contracts.linear import ceil_div, linear_operands, normal_axis
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, Operands, Reading, judged
+from xverify.contracts.readings import EXACT
 from xverify.core.call import Call
 
 # The form is "vendor/Operator-version". Use a vendor name that no built-in edition has.

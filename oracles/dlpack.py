@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 
-from xverify.core.call import BITS, Tensor, code_dtype, lay_out
+from xverify.core.call import BITS, LEAST_RANK, Tensor, code_dtype, lay_out
 from xverify.oracles.arrays import pack
 
 CPU = 1
@@ -91,7 +91,7 @@ def buffer_of(tensor: Tensor) -> Buffer:
     step = max(1, BITS[dtype] // 8)
     if BITS[dtype] < 8:
         image, first, strides = pack(tensor.codes, BITS[dtype]).tobytes(), 0, compact(shape)
-    elif layout in ("F", "reversed", "strided", "broadcast") and tensor.size:
+    elif (layout in LEAST_RANK or layout == "broadcast") and tensor.size:
         array = lay_out(tensor.codes, layout)
         reach = [(shape[axis] - 1) * array.strides[axis] for axis in range(array.ndim)]
         first = -sum(distance for distance in reach if distance < 0)

@@ -14,6 +14,7 @@ import numpy as np
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import Types, simplified, types_of
+from xverify.arithmetic.stages import FOLDED
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, MIN_EXPONENT, encode, integer_range
@@ -54,7 +55,7 @@ def simplified_for_cell(contract: Contract, call: Call, reading: Reading) -> Rea
     if reading.subtraction in ("wrap-int32", "saturate-int32") and _inside_int32(contract, call):
         reading = replace(reading, subtraction="exact")
     types = types_of(operands)
-    if reading.operation not in ("folded", "fused") and only_zero(call):
+    if reading.operation not in FOLDED and only_zero(call):
         types = replace(types, zero_point="")
     return _by_enumeration(simplified(reading, types), types)
 
@@ -74,7 +75,9 @@ def _by_enumeration(reading: Stepwise, types: Types) -> Stepwise:
         and _never_near(types, reading.precision)
     ):
         return replace(reading, precision="once")
-    fits = reading.difference == "float32" or (types.x in ("int8", "uint8") and types.zero_point != "int32")
+    fits = reading.difference == "float32" or (
+        types.x in ("int8", "uint8") and types.zero_point != "int32" and not types.has_float_zero_point
+    )
     singles = types.scale == types.out == "float32" and types.x in ("int8", "uint8")
     if (
         (reading.operation, reading.precision, reading.scale_cast, reading.final)

@@ -25,8 +25,11 @@ from xverify.strategies.structures import Linear, Range, Structure, build
 from xverify.strategies.values import RANGE_RECIPES
 from xverify.strategies.walk import cell_structures
 
-ROW = 64
-"""Number of values of x for each probe: its own, and others so that a cell has every code of a small type."""
+ROW = 66
+"""Number of values of x for each probe: its own, and others so that a cell has every code of a small type.
+
+It is more than a vector has.
+"""
 
 SHORT = 60
 """Number of values in the last block, which is partial."""
@@ -85,8 +88,10 @@ def cell_probes(contract: Contract, call: Call, structure: Linear, chosen: Probe
     if structure.granularity == "per_tensor":
         shape = call.tensors["scale"].shape
         for index in range(count):
+            # Calls of two ranks are evidence that the cell is implemented.
+            x = rows[index].reshape(2, -1) if index % 2 else rows[index]
             tensors = {
-                "x": _tensor(structure.x_dtype, rows[index]),
+                "x": _tensor(structure.x_dtype, x),
                 "scale": _like(call, "scale", cell_triples.scale[index], shape),
             }
             if zero_points is not None:

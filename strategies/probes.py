@@ -41,6 +41,7 @@ _MORE_SCALES = (
     "coarse-midpoint", "zero", "subnormal", "tie", "subnormal", "subnormal",
 )  # fmt: skip
 _MORE_ZERO_POINTS = ("highest", "lowest", "middle")
+_FLOAT_ZERO_POINTS = ("random", "random", "random", "random", "random", "random", "zero")
 
 _EXPONENT = {"float32": 126, "float16": 14, "bfloat16": 126}
 
@@ -121,6 +122,8 @@ def pool(types: Types, seed: int = 0) -> Probes:
     rng = np.random.default_rng(sum(map(ord, name)) + (seed << 16))
     recipes = list(zip(_SCALES, _ZERO_POINTS, strict=True))
     more = _MORE_ZERO_POINTS if types.zero_point else _MORE_ZERO_POINTS[:2]
+    if types.has_float_zero_point:
+        more = (*more, *_FLOAT_ZERO_POINTS)
     if types.x not in INTEGERS and types.zero_point:
         more = (*more, "zero")
     recipes += [(scale, zero_point) for scale in _MORE_SCALES for zero_point in more]
@@ -138,19 +141,21 @@ def _probe(types: Types, scale: str, recipe: str, rng: np.random.Generator) -> t
             recipe = "random"
         zero_point = values.zero_points(types.zero_point, (), recipe, rng)
     number = float(decoded(types.zero_point, zero_point)) if types.zero_point else 0.0
+    number = number if np.isfinite(number) else 0.0
     x = _codes(types, zero_point, number, rng)
     solved = _tie(types, rng) if scale == "tie" else None
     if solved is not None:
         difference, code = solved
         if types.zero_point:
-            zero_point, number = (
-                values.zero_points(types.zero_point, (), "lowest", rng),
-                float(integer_range(types.x)[0]),
-            )
+            number = float(integer_range(types.x)[0])
+            if types.zero_point in INTEGERS:
+                zero_point = values.zero_points(types.zero_point, (), "lowest", rng)
+            else:
+                zero_point = encode(types.zero_point, np.array(number))
         x[0] = encode(types.x, np.array(difference + number))
         return x, zero_point, code
     numbers = decoded(types.x, x)
-    differences = np.abs(np.where(np.isfinite(numbers), numbers, 0.0) - (number if np.isfinite(number) else 0.0))
+    differences = np.abs(np.where(np.isfinite(numbers), numbers, 0.0) - number)
     odd = differences[differences % 2 == 1]
     far = float(odd.max() if odd.size else max(differences.max(), 1.0))
     return x, zero_point, _scale(types, scale, far, rng)
@@ -200,7 +205,7 @@ def _codes(types: Types, zero_point: Codes, number: float, rng: np.random.Genera
         special = [0, 1, 1 << (BITS[types.x] - 1), *([0x7C] if types.x == "float8_e5m2" else [])]
         return np.resize(np.array([*same, *ends, *special, *every.tolist()], code), WIDTH)
     lowest, highest = integer_range(types.x)
-    middle = int(number) if types.zero_point else (lowest + highest) // 2
+    middle = int(np.clip(number, lowest, highest)) if types.zero_point else (lowest + highest) // 2
     chosen = [lowest, highest, lowest + 1, highest - 1, middle, middle + 1, middle - 1, 0, -1]
     if BITS[types.x] == 16:
         # Rounded to 11 bits, these are midpoints of 9 and of 8 bits.

@@ -17,7 +17,7 @@ from hypothesis.strategies import DrawFn
 
 from xverify.arithmetic.linear_operands import ceil_div, normal_axis
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import INTEGERS, encode
+from xverify.core.dtypes import FLOATS, INTEGERS, encode
 
 
 @st.composite
@@ -125,7 +125,7 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
     tensors[role] = data
     old = tensors.get("zero_point")
     # A zero point of 0 stays, as the text may leave a call with another value open.
-    if old is not None and zero_point < 2 and old.dtype in INTEGERS and old.codes.any():
+    if old is not None and zero_point < 2 and old.dtype in (*INTEGERS, *FLOATS) and old.codes.any():
         tensors["zero_point"] = Tensor(old.dtype, encode(old.dtype, np.full(old.shape, zero_point)), old.layout)
     tensors = {name: Tensor(t.dtype, t.codes) if name in plain else t for name, t in tensors.items()}
     return replace(call, tensors=tensors)

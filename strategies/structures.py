@@ -83,7 +83,8 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
     qtype = "qtype" in domain.attributes
     axis = structure.axis if structure.axis is not None else (domain.default_axis or 0)
     parameters = _parameter_shape(structure, axis, one_element=qtype)
-    x_codes = values.data(structure.x_dtype, structure.shape, rng)
+    periodic = structure.scale_recipe == values.EVERY_EXPONENT
+    x_codes = values.data(structure.x_dtype, structure.shape, rng, periodic=periodic)
     scale = values.scales(structure.scale_dtype, parameters, structure.scale_recipe, rng)
     if structure.scale_recipe == "near-tie" and scale.size:
         out = structure.output_dtype or structure.scale_dtype

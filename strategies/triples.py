@@ -18,7 +18,7 @@ from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import Types
 from xverify.arithmetic.stages import resolved
 from xverify.core.call import BITS, code_dtype
-from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, encode, integer_range
+from xverify.core.dtypes import FLOATS, INTEGERS, MANTISSA_BITS, UNIT_EXPONENT, encode, integer_range
 from xverify.core.dtypes import values as decoded
 from xverify.strategies import ties, values
 from xverify.strategies.probes import WIDTH, Codes, Probes, pool
@@ -117,7 +117,11 @@ def _random(types: Types, rng: np.random.Generator) -> Probes:
     zero_points = np.zeros(RANDOM, np.uint8)
     if types.zero_point:
         ends = [int(values.zero_points(types.zero_point, (), which, rng)) for which in ("lowest", "highest")]
-        zero_points = _any_codes(types.zero_point, (RANDOM,), rng)
+        zero_points = (
+            values.zero_points(types.zero_point, (RANDOM,), "random", rng)
+            if types.has_float_zero_point
+            else _any_codes(types.zero_point, (RANDOM,), rng)
+        )
         zero_points[::4], zero_points[1::4] = ends
         near = _near(types, x[2::4], rng)
         zero_points[2::4] = near
@@ -212,8 +216,12 @@ def differences_of(
         x = np.arange(1 << BITS[types.x], dtype=code_dtype(types.x))
     zero_points = np.zeros_like(x)
     if types.zero_point and not only_zero:
-        zero_points = _any_codes(types.zero_point, x.shape, rng)
-        zero_points[::2] = int(values.zero_points(types.zero_point, (), "lowest", rng))
+        if types.zero_point in FLOATS:
+            x = np.repeat(x, 8) if BITS[types.x] <= 8 else x
+            zero_points = _fractions(types.zero_point, x.size, rng)
+        else:
+            zero_points = _any_codes(types.zero_point, x.shape, rng)
+            zero_points[::2] = int(values.zero_points(types.zero_point, (), "lowest", rng))
         if types.zero_point == types.x and BITS[types.x] <= 8:
             x, zero_points = np.repeat(x, len(x)), np.tile(x, len(x))
     numbers = decoded(types.x, x)
@@ -229,8 +237,19 @@ def differences_of(
 
 
 def _unit(types: Types) -> int:
-    """Exponent of the unit of x and the zero point."""
-    return min(UNIT_EXPONENT.get(dtype, 0) for dtype in (types.x, types.zero_point or types.x))
+    """Exponent of the unit of x and of the zero points here.
+
+    A float zero point below 1 has all its bits after the point.
+    """
+    units = {**UNIT_EXPONENT, **{dtype: -1 - bits for dtype, bits in MANTISSA_BITS.items()}}
+    return min(units.get(dtype, 0) for dtype in (types.x, types.zero_point or types.x))
+
+
+def _fractions(dtype: str, count: int, rng: np.random.Generator) -> Codes:
+    """Float zero points that are multiples of the unit: below 1 with all their bits, or whole."""
+    bits = MANTISSA_BITS[dtype] + 1
+    fractions = rng.integers(-(1 << bits) + 1, 1 << bits, count) * 2.0**-bits
+    return encode(dtype, np.where(rng.random(count) < 0.75, fractions, rng.integers(-128, 129, count)))
 
 
 def _solved_differences(types: Types, only_zero: bool, aims: Aims, rng: np.random.Generator) -> Iterator[Triple]:

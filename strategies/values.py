@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.core.call import BITS, code_dtype
-from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, encode, integer_range
+from xverify.core.dtypes import FLOATS, INTEGERS, MANTISSA_BITS, encode, integer_range
 from xverify.core.dtypes import values as decoded
 from xverify.strategies import ties
 
@@ -129,17 +129,22 @@ def scales(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> N
     return encode(dtype, sign * mantissas * powers).reshape(shape)
 
 
-def data(dtype: str, shape: tuple[int, ...], rng: Generator) -> NDArray[Any]:
+def data(dtype: str, shape: tuple[int, ...], rng: Generator, *, periodic: bool = False) -> NDArray[Any]:
     """Codes of x.
 
-    A type of at most 8 bits gets a seeded permutation of all codes, over and over. A wider one gets codes near its ends and
-    near powers of two, and random codes.
+    A type of at most 8 bits gets all codes, over and over, in another order each time: elements that are a block of 32, a row
+    of 256 or 2^16 elements apart then have other codes. A wider type gets codes near its ends and near powers of two, and
+    random codes.
+
+    Args:
+        periodic: Repeat all codes in the same order. Each column has all codes too, if the number of columns is odd.
     """
     count = math.prod(shape)
     code, bits = code_dtype(dtype), BITS[dtype]
     if bits <= 8:
-        every = rng.permutation(1 << bits).astype(code)
-        return np.resize(every, count).reshape(shape) if count else np.zeros(shape, code)
+        every = np.tile(np.arange(1 << bits, dtype=code), (-(-count >> bits), 1))
+        codes = rng.permutation(every, axis=1) if periodic else rng.permuted(every, axis=1)
+        return codes.reshape(-1)[:count].reshape(shape)
     mask = (1 << bits) - 1
     powers = np.left_shift(np.int64(1), rng.integers(0, bits, count)) + rng.integers(-2, 3, count)
     anywhere = rng.integers(0, 1 << bits, count, dtype=np.int64)
@@ -189,6 +194,32 @@ def symmetric_ties(x: NDArray[Any], end: NDArray[Any], rng: Generator) -> NDArra
     return np.where(rng.random(x.shape) < 0.25, chosen.astype(np.int32).view(np.uint32), x)
 
 
+FLOAT_ZERO_POINT_KINDS = ("fraction", "small", "whole", "half", "special", "any")
+"""Kinds of random zero points of a float type.
+
+"fraction" has the size of integers and random last bits, "small" is below 1, "half" is a whole number and a half. "special" takes
+a zero, a subnormal, an end of the normal range, an infinity or NaN. "any" takes random bits.
+"""
+
+
+def float_zero_points(dtype: str, count: int, rng: Generator) -> NDArray[Any]:
+    """Random codes of float zero points, of all kinds."""
+    sign = rng.choice([-1.0, 1.0], count)
+    sizes = np.exp2(rng.integers(0, 8, count).astype(np.float64))
+    fractions = sign * (1.0 + rng.random(count)) * sizes
+    whole = np.trunc(fractions)
+    numbers = {
+        "fraction": encode(dtype, fractions),
+        "small": encode(dtype, sign * rng.random(count) * np.exp2(rng.integers(-30, 1, count).astype(np.float64))),
+        "whole": encode(dtype, whole),
+        "half": encode(dtype, whole + 0.5),
+        "special": rng.choice(special_scales(dtype), count),
+        "any": rng.integers(0, 1 << BITS[dtype], count).astype(code_dtype(dtype)),
+    }
+    pick = rng.choice(len(numbers), count, p=[0.4, 0.15, 0.2, 0.1, 0.1, 0.05])
+    return np.choose(pick, [numbers[kind] for kind in FLOAT_ZERO_POINT_KINDS])
+
+
 _LIMITS = (8, 11, 16, 23, 24, 24, 24, 25, 30)
 """Exponents of powers of two near which zero points of 32 bits lie.
 
@@ -199,8 +230,15 @@ bfloat16, float16 and float32 hold all integers up to 2^8, 2^11 and 2^24.
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of zero points by recipe.
 
-    For float types, "lowest" and "highest" are the finite ends, and "middle" is 1.
+    For small floats, "lowest" and "highest" are the finite ends, and "middle" is 1. For float32, float16 and bfloat16, they are
+    -128 and 127 with random last bits, and "middle" is 8, as zero points have the size of integers.
     """
+    if dtype in FLOATS:
+        if recipe == "random":
+            return float_zero_points(dtype, math.prod(shape), rng).reshape(shape)
+        bits = rng.random(shape)
+        numbers = {"lowest": bits - 128.0, "highest": bits + 126.5, "zero": 0.0 * bits, "middle": 8.0 + 0.0 * bits}
+        return encode(dtype, numbers[recipe])
     if dtype not in INTEGERS:
         if recipe == "random":
             return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))

@@ -1,15 +1,17 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
-First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, every structure
-(rank, extent, axis, block) with every type of x, and every exponent of a scale with every code. The other choices of a
-structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts
-each type had one layout.
+First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, a second call for
+every cell in another rank, usual blocks, every structure (rank, extent, axis, block) with every type of x, and every exponent
+of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a structure follow from a
+hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each type had one layout.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count, product
 from typing import TypeVar
 
@@ -57,18 +59,26 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 """Shapes of rank 0 to 6: empty ones, ones, tails, extents past 256, and sizes that implementations split among threads."""
 
-LARGE_SHAPES: tuple[tuple[int, ...], ...] = ((65599,), (2, 80031), (40031, 2, 1))
-"""Large shapes: an extent past 65 536, two such rows, and many short rows.
-
-A half, a quarter, ... a sixteenth of each size is odd, so no thread's share is a number of whole vectors. Such a call costs
-as much as a hundred others. Each type of x therefore gets the first shape and one of the others.
-"""
-
 WIDE, TIES_EACH = ("int32",), 12
 """Types of x whose products float64 cannot hold, and the number of calls next to ties for each pair of scale and output."""
 
 CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the calls of the cells."""
+
+VECTOR = 64
+"""The elements of the longest vector: 512 bits of 8-bit codes."""
+
+ORDINARY = ("drawn", "table", "power-of-two", "near-power-of-two")
+"""Recipes of ordinary scales: finite, not zero, and neither very large nor very small."""
+
+SECOND_SHAPES = {"per_axis": (2, 5, 9), "blocked": (2, 2, 37)}
+"""Shapes of another rank, past the length of a vector, for the second calls of the cells."""
+
+USUAL_BLOCKS = (32, 128, 16, 64, 256)
+"""The block sizes of quantized models, which lie along the last axis."""
+
+BEFORE_BLOCKS = ((3,), (2, 2), (), (1, 2, 2))
+"""The other extents of a call with usual blocks."""
 
 
 def scale_outputs(domain: Domain) -> tuple[tuple[str, str], ...]:
@@ -155,6 +165,73 @@ def cell_structures(contract: Contract) -> Iterator[Structure]:
             )  # fmt: skip
 
 
+def second_structures(contract: Contract) -> Iterator[Structure]:
+    """A call for each cell in another rank than the lap's, with ordinary scales.
+
+    Cells with such a call among the shapes are left out, and so are linear cells per tensor, since their lap has two ranks.
+    """
+    met = {_cell(s) for s in shape_structures(contract) if _is_second(s)}
+    for n, structure in enumerate(cell_structures(contract)):
+        if _cell(structure) in met:
+            continue
+        met.add(_cell(structure))
+        if isinstance(structure, Range):
+            yield replace(structure, shape=(3, 5, 7), range_recipe="drawn", seed=4000 + n)
+            continue
+        if structure.granularity == "per_tensor":
+            continue
+        shape, is_blocked = SECOND_SHAPES[structure.granularity], structure.granularity == "blocked"
+        yield replace(
+            structure, shape=shape, axis=len(shape) - 1 if is_blocked else structure.axis,
+            block_size=(4, 16, 32)[n % 3] if is_blocked else 0,
+            scale_recipe="drawn", zero_point_recipe="random", seed=4000 + n,
+        )  # fmt: skip
+
+
+def _cell(structure: Structure) -> tuple[object, ...]:
+    """The types and the granularity of a structure, or its types and mode."""
+    if isinstance(structure, Range):
+        return structure.input_dtype, structure.mode, structure.narrow_range, structure.output_dtype
+    out = structure.output_dtype or structure.scale_dtype
+    return structure.x_dtype, structure.scale_dtype, structure.zero_point_dtype, out, structure.granularity
+
+
+def _is_second(structure: Structure) -> bool:
+    """True for a shape past one vector, in another rank than the lap's, with ordinary scales."""
+    recipe = structure.range_recipe if isinstance(structure, Range) else structure.scale_recipe
+    return (
+        len(structure.shape) > 2 and math.prod(structure.shape) > VECTOR and recipe in ORDINARY and _varies(structure)
+    )
+
+
+def _varies(structure: Structure) -> bool:
+    """True if x keeps several codes in its layout."""
+    return structure.layout != "broadcast" or any(extent > 1 for extent in structure.shape[:-1])
+
+
+def block_structures(contract: Contract) -> Iterator[Structure]:
+    """Usual block sizes on the last axis for each type of x.
+
+    There are 2 to 5 whole blocks, with a remainder and without one.
+    """
+    domain = contract.domain
+    if "blocked" not in domain.granularities:
+        return
+    pairs = scale_outputs(domain)
+    for n, (block_size, has_remainder, x_dtype) in enumerate(product(USUAL_BLOCKS, (False, True), domain.x_dtypes)):
+        pick = Picks(400_000 + n)
+        extent = block_size * pick((2, 3, 4, 5)) + (pick((1, block_size // 2, block_size - 1)) if has_remainder else 0)
+        shape = (*pick(BEFORE_BLOCKS), extent)
+        if not fits(contract, "blocked", shape):
+            shape = (3, extent)
+        scale, out = pick(pairs)
+        yield Linear(
+            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out,
+            pick((len(shape) - 1, -1)), block_size, pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
+            pick(("C", *LAYOUTS)),
+        )  # fmt: skip
+
+
 def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
     """Every (input dtype, mode, narrow_range, output dtype) that the domain admits."""
     narrow: tuple[bool | None, ...] = (None, True, False) if "narrow_range" in domain.attributes else (None,)
@@ -164,16 +241,6 @@ def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
         for width, out, mode, dtype in product(narrow, outputs, domain.modes, domain.x_dtypes)
         if out != "bfloat16" or mode == "MIN_COMBINED"
     ]
-
-
-def _large(contract: Contract, kinds: Sequence[str]) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """The first large shape and one of the others for each type of x. The kinds that fit take turns."""
-    first, *others = LARGE_SHAPES
-    for i, x_dtype in enumerate(contract.domain.x_dtypes):
-        for j, shape in enumerate((first, others[i % len(others)])):
-            fitting = [kind for kind in kinds if fits(contract, kind, shape)]
-            if fitting:
-                yield shape, fitting[(i // len(others) + j) % len(fitting)], x_dtype
 
 
 class Picks:
@@ -194,14 +261,13 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
     if domain.family == "range":
         choices = range_choices(domain)
         modes = ((shape, mode, dtype) for shape, dtype, mode in product(SHAPES, domain.x_dtypes, domain.modes))
-        for shape, mode, dtype in (*modes, *_large(contract, domain.modes)):
+        for shape, mode, dtype in modes:
             n = next(turn)
             pick = Picks(n)
             _, _, narrow, out = pick([c for c in choices if c[:2] == (dtype, mode)])
             yield Range(dtype, mode, shape, narrow, out, pick(LAYOUTS), pick(RANGE_RECIPES), 1000 + n)
         return
-    every = product(SHAPES, domain.granularities, domain.x_dtypes)
-    for shape, granularity, x_dtype in (*every, *_large(contract, domain.granularities)):
+    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)
@@ -296,6 +362,10 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk cell {n}"
     for n, structure in enumerate(special_structures(contract)):
         yield structure, f"walk special scale {n}"
+    for n, structure in enumerate(second_structures(contract)):
+        yield structure, f"walk second {n}"
+    for n, structure in enumerate(block_structures(contract)):
+        yield structure, f"walk blocks {n}"
     for n, structure in enumerate(shape_structures(contract)):
         yield structure, f"walk structure {n}"
     for n, structure in enumerate(exponent_structures(contract)):
@@ -303,7 +373,7 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
 
 
 def walk(contract: Contract) -> Iterator[Call]:
-    """The whole walk: cells, special scales, structures, then exponents."""
+    """The walk without its large calls: cells, special scales, blocks, structures, then exponents."""
     for structure, origin in walk_structures(contract):
         yield build(contract, structure, origin)
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import hypothesis
 
 from xverify import contracts as editions
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract, Denormals, Domain
 from xverify.core import fenv
 from xverify.core.call import Call, Outcome
 from xverify.core.errors import UsageError
@@ -34,7 +34,7 @@ from xverify.gate import ledger_file
 from xverify.gate.decide import UNABLE
 from xverify.gate.examples import Examples, ask_fully
 from xverify.gate.gate import gate, narrowed
-from xverify.gate.options import GateOptions
+from xverify.gate.options import LEAST_SECONDS, GateOptions
 from xverify.gate.signature import misfit
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
@@ -91,7 +91,7 @@ def verify_kernel(
     x_dtypes: Sequence[str] = (),
     scale_dtypes: Sequence[str] = (),
     granularity: Sequence[str] = (),
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
     ledger: str | Path | None = None,
@@ -122,7 +122,8 @@ def verify_kernel(
         x_dtypes: Test only these types of x.
         scale_dtypes: Test only these types of scale.
         granularity: Test only these granularities.
-        denormals: "flush" if subnormal results may also be zero.
+        denormals: "flush" if subnormal results may also be zero. "flush-inputs" if an input that is subnormal in float32 may
+            also count as zero, as in kernels of XLA or with -ffast-math.
         strict: Count NotImplementedError as a refusal, not as an unsupported feature.
         allow_mixed: Accept legal values of a cell that no single reading explains.
         ledger: File of accepted findings. The default is reports/ledger.toml.
@@ -154,7 +155,7 @@ def verify_kernel(
         raise UsageError(f"there is no ledger {ledger}")
     report = _gate(
         held,
-        budget=select.seconds(str(budget)),
+        budget=select.seconds(str(budget), LEAST_SECONDS),
         within=within,
         ledger=ledger_file.read(path),
         ledger_path=str(path),
@@ -178,7 +179,7 @@ def verify_call(
     contract: str | None = None,
     *,
     like: str | None = None,
-    denormals: Literal["keep", "flush"] = "keep",
+    denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
 ) -> None:
@@ -233,7 +234,7 @@ class _Held:
     contracts: tuple[Contract, ...]
     like: Oracle | None
     like_target: str
-    denormals: str
+    denormals: Denormals
     strict: bool
     allow_mixed: bool
     files: tuple[str, ...]
@@ -244,10 +245,10 @@ class _Held:
 
 
 def _held(
-    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: str, strict: bool, allow_mixed: bool
+    kernel: Kernel, patterns: Sequence[str], like: str | None, denormals: Denormals, strict: bool, allow_mixed: bool
 ) -> _Held:
-    if denormals not in ("keep", "flush"):
-        raise UsageError(f"denormals is 'keep' or 'flush', not {denormals!r}")
+    if denormals not in get_args(Denormals):
+        raise UsageError(f"denormals is 'keep', 'flush' or 'flush-inputs', not {denormals!r}")
     if isinstance(kernel, str):
         oracle = select.kernel_under_test(kernel, strict)
     elif callable(kernel):
@@ -306,7 +307,7 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 like_target=held.like_target,
                 today=date.today(),
                 budget=budget,
-                keep_subnormals=held.denormals == "keep",
+                denormals=held.denormals,
                 allow_mixed=held.allow_mixed,
                 limits=Limits(call=CALL_SECONDS, start=max(budget, CALL_SECONDS), memory=MEMORY),
                 worker=partial(_worker, held, theirs),
@@ -369,7 +370,7 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
     options = {
         "contract": None if built_in else finding["contract"] if not held.files else held.files[0],
         "like": held.like_target,
-        "denormals": "flush" if held.denormals == "flush" else None,
+        "denormals": None if held.denormals == "keep" else held.denormals,
         "strict": held.strict,
     }
     words = [f"{name}={value!r}" for name, value in options.items() if value]

@@ -14,7 +14,7 @@ from xverify.arithmetic.readings import EXACT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT
 from xverify.arithmetic.simplify import Types, simplified, types_of
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, code_dtype
-from xverify.core.dtypes import QUANTIZED
+from xverify.core.dtypes import FLOATS, QUANTIZED
 from xverify.strategies import values
 
 
@@ -57,6 +57,21 @@ def test_operands_of_different_types(x: str, zero_point: str) -> None:
         types = Types(x, zero_point, SCALES[number], OUTPUTS[rng.integers(3)])
         operand_sets = rich(types, number)
         changed += sum(check(drawn_reading(rng, rng.random()), types, operand_sets) for _ in range(10))
+    assert changed > 8
+
+
+@pytest.mark.parametrize("zero_point", FLOATS)
+@pytest.mark.parametrize("x", ["int32", "uint8", "int2", "float8_e5m2"])
+def test_float_zero_points(x: str, zero_point: str) -> None:
+    rng, changed = np.random.default_rng(len(x + zero_point)), 0
+    for number in range(4):
+        types = Types(x, zero_point, SCALES[number], OUTPUTS[rng.integers(3)])
+        operand_sets = (crossed(types, 16, number), triples(types, 200, number))
+        for _ in range(12):
+            reading = drawn_reading(rng, rng.random())
+            changed += check(reading, types, operand_sets)
+            simple = simplified(reading, types)
+            assert simplified(simple, types) == simple
     assert changed > 8
 
 

@@ -15,10 +15,10 @@ from linear_operands import OUTPUTS, SCALES, STAGES, crossed, drawn_reading, dra
 
 from xverify.arithmetic import lattice, stages
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.readings import EXACT_QUOTIENT, FLOAT32_QUOTIENT, Stepwise
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, Stepwise
 from xverify.arithmetic.simplify import Types
 from xverify.core.bits import canonical
-from xverify.core.dtypes import QUANTIZED, encode
+from xverify.core.dtypes import FLOATS, QUANTIZED, encode
 
 decode = cache(exact.decode)
 
@@ -27,7 +27,13 @@ def triple_at(operands: Operands, index: int) -> exact_stages.TypedTriple:
     number = {role: decode(dtype, int(operands.codes[role][index])) for role, dtype in operands.dtypes.items()}
     dtypes, out = operands.dtypes, operands.output_dtype
     return exact_stages.TypedTriple(
-        number["x"], number.get("zero_point"), number["scale"], dtypes["x"], dtypes["scale"], out
+        number["x"],
+        number.get("zero_point"),
+        number["scale"],
+        dtypes["x"],
+        dtypes["scale"],
+        out,
+        dtypes.get("zero_point", ""),
     )
 
 
@@ -102,6 +108,34 @@ def test_operands_of_different_types(x: str) -> None:
         for number in range(6):
             types = Types(x, zero_point, SCALES[number % 4], OUTPUTS[rng.integers(3)])
             compare(drawn_reading(rng), triples(types, 16, number))
+
+
+@pytest.mark.parametrize("zero_point", FLOATS)
+@pytest.mark.parametrize("x", ["int32", "uint8", "int2", "float8_e5m2"])
+def test_float_zero_points(x: str, zero_point: str) -> None:
+    """Drawn compositions, and each option alone, with zero points of all kinds."""
+    rng = np.random.default_rng(len(x + zero_point))
+    for number in range(12):
+        types = Types(x, zero_point, SCALES[rng.integers(4)], OUTPUTS[rng.integers(3)])
+        compare(drawn_reading(rng, 0.6), triples(types, 16, number))
+    for stage, options in STAGES.items():
+        for number, option in enumerate(options):
+            reading = replace(Stepwise(operation=STAGES["operation"][number % 5]), **{stage: option})
+            compare(reading, triples(Types(x, zero_point, SCALES[number % 4], OUTPUTS[number % 3]), 12, number))
+
+
+@pytest.mark.parametrize(("reading", "steps"), [(EXACT, ()), (FLOAT32, ("float32", "float32"))])
+def test_the_admitted_readings_with_a_float_zero_point(reading: Stepwise, steps: tuple[str, ...]) -> None:
+    """EXACT rounds the whole formula once. FLOAT32 subtracts and multiplies in float32."""
+    operands = triples(Types("uint4", "float32", "float32", "float32"), 400, 3)
+    numbers = [[decode(dtype, int(code)) for code in operands.codes[role]] for role, dtype in operands.dtypes.items()]
+    x, scale, zero_point = numbers
+    difference, *_ = (*steps, None)
+    for index, code in enumerate(reading.evaluate(operands)):
+        value = exact.subtract(x[index], zero_point[index])
+        value = value if difference is None else exact.rounded(difference, value)
+        want = exact.round_to("float32", exact.multiply(value, scale[index]))
+        assert int(code) == want or decode("float32", int(code)) == decode("float32", want) == "nan"
 
 
 # -- pitfalls -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -38,6 +39,24 @@ def altered(directory: Path, old: str, new: str) -> Path:
     path = directory / "mine.py"
     path.write_text(text.replace(old, new))
     return path
+
+
+# -- the names that an edition imports -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("linear", "along_axis ceil_div has_nonzero linear_operands normal_axis repeated spread"),
+        ("readings", "EXACT EXACT_QUOTIENT FLOAT32 FLOAT32_QUOTIENT OUTPUT Stepwise by_name evaluate_all"),
+        ("ranges", "MIN_COMBINED MIN_FIRST SCALED_FLOAT SCALED_SYMMETRIC"),
+        ("model", "ALLOWED Cell Clause Codes Contract Domain Judgement Operands Reading TextCheck judged"),
+    ],
+)
+def test_the_public_names_of_an_edition_stay_where_they_are(module, names):
+    public = importlib.import_module(f"xverify.contracts.{module}")
+    assert set(names.split()) <= set(public.__all__)
+    assert all(hasattr(public, name) for name in public.__all__)
 
 
 # -- the example --------------------------------------------------------------------------------------
@@ -177,6 +196,11 @@ def line_of(text: str) -> int:
          "has no text; where the document is silent, a note says on what"),
         ('x_dtypes=("int8", "uint8")', "x_dtypes=()", "the domain is empty: x_dtypes"),
         ('x_dtypes=("int8", "uint8")', 'x_dtypes=("int8", "uint7")', "x_dtypes has 'uint7'"),
+        ('attributes=("axis", "block_size"),', 'zero_point_dtypes=("float64",),', "zero_point_dtypes has 'float64'"),
+        ('attributes=("axis", "block_size"),', 'zero_point_dtypes=("int32", 7),', "zero_point_dtypes has 7, which is none of"),
+        ('attributes=("axis", "block_size"),', 'zero_point_dtypes="float32",', "zero_point_dtypes is a tuple of types, or None"),
+        ('attributes=("axis", "block_size"),', 'zero_point_dtypes=(), zero_point_required=True,',
+         "zero_point_required is set, and zero_point_dtypes is empty"),
         ('("per_tensor", "blocked")', '("per_tensor", "per_block")', "granularities has 'per_block'"),
         ('family="linear"', 'family="affine"', "the family is linear or range, not 'affine'"),
         ('        like="ai.onnx/DequantizeLinear-21",\n', "", "like is empty"),

@@ -185,3 +185,62 @@ def test_fraction_to_odd_is_its_definition(a: int, b: int, negative: bool, offse
 )
 def test_a_last_bit_that_float64_does_not_hold(numerator: int, denominator: int, odd: float) -> None:
     assert rounding.fraction_to_odd(Fraction(numerator, denominator)) == odd
+
+
+# -- exact differences ----------------------------------------------------------------------------------
+
+
+def check_difference(combine: str, x: float, zero_point: float, factor: float) -> None:
+    """Check that a product or quotient of an exact difference rounds like the fraction."""
+    difference = rounding.exact_difference(np.array([x]), np.array([zero_point]))
+    function = {"product": rounding.difference_times, "quotient": rounding.difference_over}[combine]
+    operation = {"product": exact.multiply, "quotient": exact.divide}[combine]
+    wanted = exact.subtract(as_value(x), as_value(zero_point))
+    for numbers, value in (
+        (rounding.difference_to_odd(difference), wanted),
+        (function(difference, np.array([factor])), operation(wanted, as_value(factor))),
+    ):
+        for dtype in OUTPUTS:
+            code, expected = int(rounding.cast(numbers, dtype)[0]), exact.round_to(dtype, value)
+            where = f"{combine} of {x.hex()} - {zero_point.hex()} and {factor.hex()} to {dtype}"
+            assert code == expected, f"{where}: got {code:#x}, expected {expected:#x}"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["product", "quotient"]),
+    st.one_of(st.integers(-(2**31), 2**32), st.sampled_from([-0.0, 2.0**-17, 57344.0, math.inf, math.nan])),
+    factors,
+    factors,
+)
+def test_exact_differences_times_and_over_a_factor(combine: str, x: float, zero_point: float, factor: float) -> None:
+    check_difference(combine, float(x), zero_point, factor)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(1 << 22, (1 << 23) - 1),
+    st.integers(24, 53),
+    st.sampled_from([-1, 0, 1]),
+    st.booleans(),
+)
+def test_products_of_wide_differences_beside_a_tie(half: int, bit: int, offset: int, negative: bool) -> None:
+    """As `test_products_beside_a_tie`, with differences of up to 54 bits."""
+    factor = 2 * half + 1
+    difference = ((1 << bit) + offset) * pow(factor, -1, 1 << (bit + 1)) % (1 << (bit + 1))
+    x = -(-difference >> 24)
+    zero_point, sign = ((x << 24) - difference) * 2.0**-24, -1.0 if negative else 1.0
+    assert Fraction(x) - Fraction(zero_point) == Fraction(difference, 1 << 24)
+    check_difference("product", sign * x, sign * zero_point, float(factor))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1 << 22, (1 << 23) - 1), st.integers(1 << 24, (1 << 25) - 1), st.sampled_from([-1, 0, 1]))
+def test_quotients_of_wide_differences_beside_a_tie(half: int, odd: int, offset: int) -> None:
+    """The quotient is an odd number of 25 bits, a tie of float32, or next to it."""
+    factor, tie = 2 * half + 1, odd | 1
+    x, zero_point = factor * tie >> 20, -float(factor * tie % (1 << 20)) * 2.0**-20
+    assert Fraction(x) - Fraction(zero_point) == Fraction(factor * tie, 1 << 20)
+    for near in (zero_point, math.nextafter(zero_point, -math.inf), math.nextafter(zero_point, math.inf)):
+        check_difference("quotient", float(x), float(np.float32(near)), float(factor))
+    check_difference("quotient", float(x), zero_point + offset * 2.0**-23, float(factor))

@@ -46,6 +46,20 @@ def legal(data: Any) -> list[int]:
     return [int(result["hex"], 16) for result in data["results"] if result["legal"]]
 
 
+# -- a zero point of another type ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("zero_point", "code"), [("0.1", 0x3DCCCCCD), ("bits:0x00000001", 1), ("-inf", 0xFF800000)])
+def test_float_zero_points_are_explained(zero_point: str, code: int) -> None:
+    edition = str(SUPPORT / "float_zero_point_edition.py")
+    words = ("--contract", edition, "--x", 218, f"--zero-point={zero_point}", "--scale", 0.7, "--no-oracles")
+    data = explained(*words)
+    difference = exact.subtract(Fraction(218), exact.decode("float32", code))
+    scale = exact.decode("float32", exact.round_to("float32", Fraction(7, 10)))
+    results = [exact.multiply(value, scale) for value in (difference, exact.rounded("float32", difference))]
+    assert set(legal(data)) == {exact.round_to("float32", value) for value in results}
+
+
 # -- numbers ------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-from sound import numbers, onnx_with
+from sound import numbers, onnx, onnx_with
 
 E4M3FN = np.dtype(ml_dtypes.float8_e4m3fn)
 E5M2FNUZ = np.dtype(ml_dtypes.float8_e5m2fnuz)
@@ -86,3 +86,15 @@ def _exponent_shifted_into_place(scale):
     if scale.dtype != E8M0FNU:
         return numbers(scale)
     return numbers((codes(scale).astype(np.uint32) << 23).view(np.float32))
+
+
+def e8m0_below_float16_normal_as_zero(x, scale, zero_point=None, **attributes):
+    result = onnx(x, scale, zero_point, **attributes)
+    if result.dtype != np.float16:
+        return result
+    return onnx_with(x, scale, zero_point, as_scale=_without_float16_subnormal, **attributes)
+
+
+def _without_float16_subnormal(scale):
+    read = numbers(scale)
+    return np.where(read < 2.0**-14, 0.0, read) if scale.dtype == E8M0FNU else read

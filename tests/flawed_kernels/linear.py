@@ -59,3 +59,25 @@ def zero_point_added(x, scale, zero_point=None, *, axis=1, block_size=0, **attri
         return result
     offset = -numbers(spread(zero_point, np.shape(x), axis, block_size))
     return affine(numbers(x), offset, numbers(spread(scale, np.shape(x), axis, block_size)), result.dtype)
+
+
+def axis_1_where_extents_agree(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    result = onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    if np.ndim(scale) == 1 and np.ndim(x) > 1 and np.size(scale) == x.shape[1]:
+        return onnx(x, scale, zero_point, axis=1, block_size=block_size, **attributes)
+    return result
+
+
+def parameters_of_channel_0(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    result = onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    if np.ndim(scale) == 1 and np.size(scale):
+        first = None if zero_point is None else zero_point[0]
+        return onnx(x, scale[0], first, **attributes)
+    return result
+
+
+def zero_point_of_channel_0(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    if zero_point is not None and np.ndim(zero_point) == 1 and np.size(zero_point):
+        zero_point = np.full_like(zero_point, zero_point[0])
+    return onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)

@@ -88,3 +88,10 @@ def scalar_scale_on_scalar_refused(x, scale, zero_point=None, **attributes):
     if np.ndim(x) == 0:
         raise IndexError("no dimension to reshape the scale along")
     return onnx(x, scale, zero_point, **attributes)
+
+
+def output_of_another_type_refused(x, scale, zero_point=None, *, out_dtype=None, **attributes):
+    result = onnx(x, scale, zero_point, out_dtype=out_dtype, **attributes)
+    if result.dtype != scale.dtype and scale.dtype.kind == "f":
+        raise RuntimeError("the type of the output is not that of the scale")
+    return result

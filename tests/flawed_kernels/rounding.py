@@ -95,3 +95,56 @@ def fixed_point_on_odd_extents(x, scale, zero_point=None, *, axis=1, block_size=
     factor = np.rint(factor * 2**15) / 2**15
     offset = None if zero_point is None else numbers(spread(zero_point, x.shape, axis, block_size))
     return np.where(ordinary, affine(numbers(x), offset, factor, np.float32), result)
+
+
+def bfloat16_through_float16(x, scale, zero_point=None, *, out_dtype=None, **attributes):
+    result = onnx(x, scale, zero_point, out_dtype=out_dtype, **attributes)
+    if result.dtype != ml_dtypes.bfloat16:
+        return result
+    with np.errstate(all="ignore"):
+        return onnx(x, scale, zero_point, out_dtype="float16", **attributes).astype(result.dtype)
+
+
+def float32_through_scale_type(x, scale, zero_point=None, *, out_dtype=None, **attributes):
+    result = onnx(x, scale, zero_point, out_dtype=out_dtype, **attributes)
+    if result.dtype != np.float32 or scale.dtype != np.float16:
+        return result
+    return onnx(x, scale, zero_point, **attributes).astype(np.float32)
+
+
+def product_of_zero_point_in_float16(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    result = onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    if zero_point is None or result.dtype != np.float16 or x.dtype != np.uint8:
+        return result
+    factor, offset = (numbers(spread(array, x.shape, axis, block_size)) for array in (scale, zero_point))
+    with np.errstate(all="ignore"):
+        product = (offset * factor).astype(np.float16).astype(np.float64)
+        return np.asarray(numbers(x) * factor - product).astype(np.float16)
+
+
+def scale_0_taken_as_epsilon(x, scale, zero_point=None, **attributes):
+    return onnx_with(x, scale, zero_point, as_scale=_epsilon_for_0, **attributes)
+
+
+def _epsilon_for_0(scale):
+    read = numbers(scale)
+    return np.where(read == 0, 1e-8, read)
+
+
+def nan_scale_gives_0(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    result = onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    unordered = np.isnan(numbers(spread(scale, np.shape(x), axis, block_size)))
+    return np.where(unordered, result.dtype.type(0), result)
+
+
+def infinite_scale_times_0_gives_0(x, scale, zero_point=None, *, axis=1, block_size=0, **attributes):
+    result = onnx(x, scale, zero_point, axis=axis, block_size=block_size, **attributes)
+    infinite = np.isinf(numbers(spread(scale, np.shape(x), axis, block_size)))
+    return np.where(infinite & np.isnan(result) & ~np.isnan(numbers(x)), result.dtype.type(0), result)
+
+
+def sign_of_blocked_scale_lost(x, scale, zero_point=None, **attributes):
+    onnx(x, scale, zero_point, **attributes)
+    if attributes.get("block_size", 0) and np.ndim(scale) == np.ndim(x) > 0 and scale.dtype.kind == "f":
+        scale = np.abs(scale)
+    return onnx(x, scale, zero_point, **attributes)

@@ -52,3 +52,31 @@ def odd_rows_of_int4_refused(x, scale, zero_point=None, **attributes):
     if x.dtype in (INT4, UINT4) and x.ndim and x.shape[-1] % 2:
         raise ValueError("the last extent must be even")
     return onnx(x, scale, zero_point, **attributes)
+
+
+def int8_minus_128_read_as_minus_127(x, scale, zero_point=None, **attributes):
+    return onnx_with(x, scale, zero_point, as_x=_sign_and_magnitude, **attributes)
+
+
+def _sign_and_magnitude(x):
+    return np.maximum(numbers(x), -127.0) if x.dtype == np.int8 else numbers(x)
+
+
+def int4_zero_point_without_sign_extension(x, scale, zero_point=None, **attributes):
+    return onnx_with(x, scale, zero_point, as_zero_point=_unsigned, **attributes)
+
+
+def uint16_zero_point_at_most_65504(x, scale, zero_point=None, **attributes):
+    return onnx_with(x, scale, zero_point, as_zero_point=_at_most_65504, **attributes)
+
+
+def _at_most_65504(zero_point):
+    return np.minimum(numbers(zero_point), 65504.0) if zero_point.dtype == np.uint16 else numbers(zero_point)
+
+
+def upper_nibble_of_odd_tail_taken(x, scale, zero_point=None, **attributes):
+    onnx(x, scale, zero_point, **attributes)
+    if x.dtype in (INT4, UINT4) and x.ndim and x.size > 1 and x.shape[-1] % 2:
+        x = np.array(x)
+        x[..., -1] = 0
+    return onnx(x, scale, zero_point, **attributes)

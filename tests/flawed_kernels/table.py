@@ -46,22 +46,87 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Sound:
-    """A kernel without a mistake."""
+    """A kernel without a mistake, which the gate must pass. It says "not implemented" outside of its limits."""
 
     target: str
-    contract: str
-    x_dtypes: tuple[str, ...] = ()
-    """Types of x that it takes, or none for all. It refuses others as unsupported."""
+    contract: str = ONNX
+    options: tuple[str, ...] = ()
+    """Options of the gate beside the kernel and the contract."""
+    needs: tuple[str, ...] = ()
+    """Packages that the kernel imports."""
+    exit_code: int = 0
 
 
 SOUND = (
-    Sound("sound.py:onnx", ONNX),
+    Sound("sound.py:onnx"),
     Sound("sound.py:microsoft", MICROSOFT),
     Sound("sound.py:onednn_multiply", MULTIPLY),
     Sound("sound.py:onednn_divide", DIVIDE),
     Sound("sound.py:tensorflow", TENSORFLOW),
-    Sound("native/plain.c:plain", ONNX, ("int8", "uint8")),
-    Sound("native/packed.c:packed", ONNX, ("int4", "uint4")),
+    Sound("native/plain.c:plain"),
+    Sound("native/packed.c:packed"),
+    Sound("naive.py:whole"),
+    Sound("naive.py:blocks_of_32"),
+    Sound("naive.py:blocks_of_32", options=("--block-sizes", "32", "--axes", "-1")),
+    Sound("naive.py:per_tensor"),
+    Sound("naive.py:per_tensor", options=("--granularity", "per_tensor")),
+    Sound("naive.py:per_axis_1"),
+    Sound("naive.py:contiguous"),
+    Sound("naive.py:contiguous", options=("--contiguous",)),
+    Sound("naive.py:matrices"),
+    Sound("naive.py:matrices", options=("--ranks", "2")),
+    Sound("naive.py:float32_only"),
+    Sound("naive.py:symmetric"),
+    Sound("jit_numba.py:dequantize", needs=("numba",)),
+    Sound("eager_torch.py:dequantize", needs=("torch",)),
+    Sound("compiled_jax.py:dequantize", options=("--denormals", "flush-inputs"), needs=("jax",)),
+)
+
+
+@dataclass(frozen=True)
+class AlmostNothing:
+    """A kernel that answers almost no call, and those rightly."""
+
+    name: str
+    """The function of answers_almost_nothing.py."""
+    exit_code: int = 3
+    """Exit code that the gate must give.
+
+    It is 3, "no evidence", or 1 if a call is answered and then refused, or some allowed calls are refused by an error.
+    """
+    contract: str = ONNX
+    options: tuple[str, ...] = ()
+    """Options of the gate beside the kernel and the contract."""
+    needs: tuple[str, ...] = ()
+    """Packages that the kernel imports."""
+
+    @property
+    def target(self) -> str:
+        return f"answers_almost_nothing.py:{self.name}"
+
+
+ALMOST_NOTHING = (
+    AlmostNothing("nothing"),
+    AlmostNothing("only_refusals"),
+    AlmostNothing("only_open_calls"),
+    AlmostNothing("only_int32_with_zero_point"),
+    AlmostNothing("only_empty_tensors"),
+    AlmostNothing("only_scalars"),
+    AlmostNothing("only_one_element"),
+    AlmostNothing("only_two_elements"),
+    AlmostNothing("only_short_vectors"),
+    AlmostNothing("only_extents_of_one"),
+    AlmostNothing("only_nan_scales"),
+    AlmostNothing("only_infinite_scales"),
+    AlmostNothing("only_zero_scales"),
+    AlmostNothing("only_one_code"),
+    AlmostNothing("only_x_of_zeros"),
+    AlmostNothing("only_x_equal_to_zero_point"),
+    AlmostNothing("one_call_of_a_hundred"),
+    AlmostNothing("only_the_first_call", 1),
+    AlmostNothing("only_one_structure"),
+    AlmostNothing("rejects_all_but_one_cell", 1),
+    AlmostNothing("rejects_everything"),
 )
 
 
@@ -90,6 +155,14 @@ _LINEAR = (
             "The zero point is subtracted in int8, which wraps around.", "violation mixed"),
     _flawed("linear.py:zero_point_added", "ARM-software/ComputeLibrary#1033",
             "Zero points are added instead of subtracted.", "violation mixed"),
+    _flawed("linear.py:axis_1_where_extents_agree", "ooples/AiDotNet.Tensors#193",
+            "The axis is not looked at: a scale with as many elements as dimension 1 applies along dimension 1.",
+            "violation mixed"),
+    _flawed("linear.py:parameters_of_channel_0", "sonos/tract#2849",
+            "Per axis, every channel gets the scale and zero point of channel 0.", "violation mixed"),
+    _flawed("linear.py:zero_point_of_channel_0", "openvinotoolkit/nncf#2790",
+            "Some hardware has only zero points per tensor; here each channel gets the zero point of channel 0.",
+            "violation mixed"),
 )  # fmt: skip
 
 _ROUNDING = (
@@ -114,6 +187,22 @@ _ROUNDING = (
             "A float16 intermediate overflows although the result would not.", "violation mixed", MICROSOFT),
     _flawed("rounding.py:fixed_point_on_odd_extents", "osamu620/OpenHTJ2K#411",
             "The fallback for odd heights computes in fixed point, and differs from the fast path.", "violation mixed"),
+    _flawed("rounding.py:bfloat16_through_float16", "pytorch/FBGEMM#5703",
+            "bfloat16 results go through float16, which overflows and rounds twice.", "violation mixed"),
+    _flawed("rounding.py:float32_through_scale_type", "microsoft/DirectML#478",
+            "The product is formed in the scale's type, whatever the output's type is; here float16 for float32.",
+            "violation mixed"),
+    _flawed("rounding.py:product_of_zero_point_in_float16", "microsoft/onnxruntime#27812",
+            "scale * zero_point is rounded to float16 before a fused multiply-add.", "violation mixed"),
+    _flawed("rounding.py:scale_0_taken_as_epsilon", "ModelCloud/GPTQModel#1531",
+            "A scale of 0 is replaced by 1e-8, against a division by 0.", "violation mixed"),
+    _flawed("rounding.py:nan_scale_gives_0", "XPU-Forces/mojo_opset#380",
+            "Results whose scale does not compare as positive are set to 0; here for a scale of NaN.",
+            "violation mixed"),
+    _flawed("rounding.py:infinite_scale_times_0_gives_0", "torch-spyre/torch-spyre#3037",
+            "Infinity times 0 is expected to be 0; here an infinite scale times a difference of 0.", "violation mixed"),
+    _flawed("rounding.py:sign_of_blocked_scale_lost", "anthony-chaudhary/fak#11101",
+            "Negative scales of groups are read as unsigned.", "violation mixed"),
 )  # fmt: skip
 
 _FLOATS = (
@@ -133,6 +222,9 @@ _FLOATS = (
     _flawed("floats.py:e8m0_smallest_as_zero", "NVIDIA/TransformerEngine#3262",
             "Shifting the code of float8_e8m0fnu into float32's exponent makes 0 of code 0 and infinity of code 255.",
             "violation mixed"),
+    _flawed("floats.py:e8m0_below_float16_normal_as_zero", "1CatAI/1Cat-vLLM#222",
+            "Scales of float8_e8m0fnu that are subnormal in float16 are flushed to 0 for float16 output.",
+            "violation mixed"),
 )  # fmt: skip
 
 _SMALL_INTEGERS = (
@@ -146,6 +238,15 @@ _SMALL_INTEGERS = (
             "A zero point of 0 is stored as -1, of which four bits are 15.", "violation mixed"),
     _flawed("small_integers.py:odd_rows_of_int4_refused", "vllm-project/compressed-tensors#518",
             "Packing two elements a byte demands an even last extent.", "wrongly-rejected"),
+    _flawed("small_integers.py:int8_minus_128_read_as_minus_127", "tenstorrent/tt-metal#56526",
+            "An int8 with sign and magnitude has no -128, which becomes -127.", "violation mixed"),
+    _flawed("small_integers.py:int4_zero_point_without_sign_extension", "AyoubMDL/onnx_quantize#51",
+            "Zero points of 4 bits are packed wrongly; here the signed ones are not sign-extended.", "violation mixed"),
+    _flawed("small_integers.py:uint16_zero_point_at_most_65504", "openvinotoolkit/openvino#33291",
+            "uint16 zero points above 65504, float16's largest number, are clamped to it.", "violation mixed"),
+    _flawed("small_integers.py:upper_nibble_of_odd_tail_taken", "RyanCodrai/turbovec#314",
+            "An odd tail is handled apart, and wrongly; here the last nibble of an odd row comes from the padding.",
+            "violation mixed"),
 )  # fmt: skip
 
 _BLOCKED = (
@@ -173,6 +274,98 @@ _BLOCKED = (
     _flawed("blocked.py:blocks_of_at_most_1024", "bitsandbytes-foundation/bitsandbytes#565",
             "Blocks of 1024 elements and more give large errors; here what is above 1024 is not counted.",
             "violation mixed"),
+)  # fmt: skip
+
+_BLOCK_SIZES = (
+    _flawed("block_sizes.py:blocks_of_32_assumed", "1bit-MONSTER/1bit-MONSTER#625",
+            "A block size of 32 is assumed everywhere, for blocks of 64, 128 and 256 too.", "violation mixed"),
+    _flawed("block_sizes.py:blocks_of_128_assumed_in_256", "mit-han-lab/llm-awq#21",
+            "Only blocks of 128 are right: those of 256 are taken as two of 128.", "violation mixed"),
+    _flawed("block_sizes.py:later_blocks_alternate", "NVIDIA/Model-Optimizer#2421",
+            "Scales of a second group are not paired with their group; here every later block gets one of the first two.",
+            "violation mixed"),
+    _flawed("block_sizes.py:rest_after_128_has_scales_of_next_row", "ikawrakow/ik_llama.cpp#213",
+            "Two rows are done at a time, which is wrong where a row is no multiple of 128.", "violation mixed"),
+    _flawed("block_sizes.py:rows_of_scales_padded_to_8", "ROCm/aiter#2900",
+            "The pitch of scale rows is taken to be padded to a multiple of 8 blocks.", "violation mixed"),
+    _flawed("block_sizes.py:padding_of_odd_zero_points_ignored", "microsoft/onnxruntime#26506",
+            "An odd number of 4-bit zero points is padded for each row, which the index does not take into account.",
+            "violation mixed"),
+    _flawed("block_sizes.py:halves_of_blocks_interleaved", "paiml/aprender#1656",
+            "The two halves of a block of 32 come out interleaved.", "violation mixed"),
+    _flawed("block_sizes.py:codes_of_first_block_repeated", "1bit-MONSTER/1bit-MONSTER#153",
+            "Codes are indexed by the column within the block, so that every block has those of the first.",
+            "violation mixed"),
+    _flawed("block_sizes.py:extent_below_block_not_scaled", "pytorch/FBGEMM#2919",
+            "The scale is not applied where there are fewer elements than a block has.", "violation mixed"),
+    _flawed("block_sizes.py:second_half_of_256_has_next_scale", "paiml/aprender#1924",
+            "A block of 256 is two groups of 128; here the second gets the scale of the next block.",
+            "violation mixed"),
+    _flawed("block_sizes.py:only_first_block_of_256_written", "1bit-MONSTER/1bit-MONSTER#488",
+            "A return inside the loop over blocks of 256 leaves all but the first at 0.", "violation mixed"),
+    _flawed("block_sizes.py:pair_of_nibbles_shares_block", "Comfy-Org/comfy-kitchen#50",
+            "The block is computed once for two nibbles, wrong where an odd block ends between them.",
+            "violation mixed"),
+    _flawed("block_sizes.py:blocks_after_whole_16_left_out", "sgl-project/sglang#4231",
+            "16 blocks are done at a time; here a rest of fewer than 16 is left out.", "violation mixed"),
+    _flawed("block_sizes.py:last_partial_block_left_out", "Xilinx/brevitas#1134",
+            "Cases with a partial last block were not covered; here it is left out.", "violation mixed"),
+)  # fmt: skip
+
+_STRIDES = (
+    _flawed("strides.py:last_stride_of_1_taken_as_contiguous", "NVIDIA/TransformerEngine#2746",
+            "Only the last stride is looked at, so that the pitch of rows is ignored.", "violation mixed"),
+    _flawed("strides.py:contiguous_matrices_taken_as_contiguous", "ml-explore/mlx#4370",
+            "A slice x[:, :k, :] is read as if its matrices followed one another.", "violation mixed"),
+    _flawed("strides.py:pitch_of_scale_ignored", "ml-explore/mlx#4055",
+            "A slice of the rows of weights and scales is read as contiguous; here that of the scales.",
+            "violation mixed"),
+    _flawed("strides.py:stride_of_scale_ignored", "NVIDIA/TensorRT-LLM#18750",
+            "Scales are not checked to be contiguous; here the stride of a 1-D scale is ignored.", "violation mixed"),
+    _flawed("strides.py:transposed_scale_read_as_stored", "vllm-project/vllm-ascend#13797",
+            "A transposed scale is read in the order of memory.", "violation mixed"),
+    _flawed("strides.py:strides_of_zero_point_from_shape", "huggingface/optimum-quanto#26",
+            "Strides are deduced from the shape, which is wrong for tensors that are not contiguous; here the zero point.",
+            "violation mixed"),
+    _flawed("strides.py:channels_last_written_as_channels_first", "pytorch/FBGEMM#2919",
+            "Results are written with the strides of x into a contiguous output; here for channels-last order.",
+            "violation mixed"),
+    _flawed("strides.py:reversed_rows_read_forwards", "pydata/numexpr#63",
+            "A negative stride gives wrong results; here the dimension is read forwards.", "violation mixed"),
+)  # fmt: skip
+
+_EXTENTS = (
+    _flawed("extents.py:columns_above_65535_left_out", "ggml-org/llama.cpp#13384",
+            "The columns are the grid's y dimension, which has at most 65535 blocks.", "violation mixed"),
+    _flawed("extents.py:rows_above_65535_left_out", "vllm-project/vllm#45255",
+            "The rows are the grid's y dimension, which has at most 65535 blocks.", "violation mixed"),
+    _flawed("extents.py:rows_above_65535_left_out_of_strided_x", "ggml-org/llama.cpp#19999",
+            "On the path for inputs that are not contiguous, the rows are the grid's y dimension.", "violation mixed"),
+    _flawed("extents.py:rows_above_262140_left_out", "NVIDIA/TensorRT-LLM#18546",
+            "Four rows a block and at most 65535 blocks leave rows above 262140 out.", "violation mixed"),
+    _flawed("extents.py:matrices_above_65535_left_out", "lablup/mlxcel#648",
+            "The matrices are the grid's z dimension, which has at most 65535 blocks.", "violation mixed"),
+    _flawed("extents.py:blocks_above_65535_left_out", "ml-explore/mlx#2267",
+            "The number of blocks along y is more than CUDA's 65535; here blocks of the quantization.",
+            "violation mixed"),
+    _flawed("extents.py:rows_of_scales_above_65535_clamped", "ggml-org/ggml#877",
+            "Rows above 65535 cannot be fetched; here rows of a blocked scale, of which the last one is repeated.",
+            "violation mixed"),
+    _flawed("extents.py:channels_above_65535_left_out", "Dao-AILab/causal-conv1d#32",
+            "The channels are the grid's y dimension: 2**16 of them fail.", "violation mixed"),
+    _flawed("extents.py:channels_above_1024_left_out", "NVIDIA/DeepLearningExamples#512",
+            "A thread for each channel: CUDA's blocks have at most 1024 threads.", "violation mixed"),
+    _flawed("extents.py:rows_left_in_16_bits", "ml-explore/mlx#3856",
+            "The number of rows left is cast to 16 bits: tiles 32768 rows and more before the end are not stored.",
+            "violation mixed"),
+    _flawed("extents.py:last_share_of_threads_left_out", "openpaperwork/libpillowfight#10",
+            "The share of a thread is rounded down, so that the rest belongs to no thread; here from 2**18 elements on.",
+            "violation mixed"),
+    _flawed("extents.py:tail_of_fours_left_out", "meta-pytorch/torchcomms#4014",
+            "Four elements at a time, and a tail that is thought to be always empty; here from 2**18 elements on.",
+            "violation mixed"),
+    _flawed("extents.py:index_in_float32", "gpujs/gpu.js#314",
+            "Indices are float32, which skips some above 2**24.", "violation mixed"),
 )  # fmt: skip
 
 _DYNAMIC = (
@@ -236,6 +429,8 @@ _REFUSALS = (
             "Zero points other than 0 are refused for float8.", "wrongly-rejected"),
     _flawed("refusals.py:scalar_scale_on_scalar_refused", "openvinotoolkit/openvino#5260",
             "Scalars are reshaped along the axis, which fails; here for a scalar input.", "wrongly-rejected"),
+    _flawed("refusals.py:output_of_another_type_refused", "microsoft/onnxruntime#32728",
+            "An output type other than the scale's type fails with a mismatch of types.", "wrongly-rejected"),
 )  # fmt: skip
 
 _RANGES = (
@@ -292,6 +487,21 @@ _NATIVE = (
             "Whether DLPack's strides are in bytes or elements was not said.", "violation crash mixed nondeterministic"),
     _flawed("native/layouts.c:address_aligned_down", "dmlc/dlpack#83",
             "The data pointer is taken to be aligned.", "violation crash mixed nondeterministic"),
+    _flawed("native/tails.c:rows_in_16_bits", "ml-explore/mlx#4010",
+            "The number of rows is narrowed to 16 bits.", "memory violation nondeterministic"),
+    _flawed("native/tails.c:blocks_in_8_bits", "microsoft/onnxruntime#32128",
+            "The index of the block is kept in a narrow register; here of 8 bits, so that block 256 is block 0 again.",
+            "violation mixed"),
+    _flawed("native/layouts.c:pitch_ignored", "qualcomm/aimet#2316",
+            "The kernel does not know strides; here the pitch of rows.", "violation crash mixed nondeterministic"),
+    _flawed("native/layouts.c:strides_of_scale_ignored", "vllm-project/vllm#44542",
+            "Slices of scales that are not contiguous do not work; here their strides are ignored.",
+            "violation crash mixed nondeterministic"),
+    _flawed("native/layouts.c:zero_point_strided_like_scale", "pytorch/FBGEMM#4796",
+            "One tensor's strides are used for another; here the scale's for the zero point.",
+            "violation crash mixed nondeterministic"),
+    _flawed("native/layouts.c:permutation_taken_as_transposed", "ROCm/aiter#1631",
+            "Strides are hardcoded; here those of column-major order for every permutation.", "violation mixed"),
     _flawed("native/crashes.c:absent_zero_point_read", "microsoft/onnxruntime#4032",
             "A call without the optional zero point ends in a segmentation fault.", "crash"),
     _flawed("native/crashes.c:axis_used_on_scalars", "microsoft/onnxruntime#3508",
@@ -303,5 +513,6 @@ _NATIVE = (
 )  # fmt: skip
 
 FLAWED: tuple[Flawed, ...] = (
-    *_LINEAR, *_ROUNDING, *_FLOATS, *_SMALL_INTEGERS, *_BLOCKED, *_DYNAMIC, *_MEMORY, *_REFUSALS, *_RANGES, *_NATIVE,
+    *_LINEAR, *_ROUNDING, *_FLOATS, *_SMALL_INTEGERS, *_BLOCKED, *_BLOCK_SIZES, *_STRIDES, *_EXTENTS,
+    *_DYNAMIC, *_MEMORY, *_REFUSALS, *_RANGES, *_NATIVE,
 )  # fmt: skip

@@ -28,16 +28,23 @@ def libraries(tmp_path_factory):
     return {f"native/{path.name}": compiled(path, folder) for path in (FLAWED_KERNELS / "native").glob("*.c")}
 
 
-def call(shape, *, dtype="int8", scale=0.1, scale_shape=(), zero_point=None, layout="C", **attributes):
-    """Return a call with distinct codes, and with one scale or with scales that double."""
+def call(
+    shape, *, dtype="int8", scale=0.1, scale_shape=(), zero_point=None, layout="C", layouts=("C", "C"), **attributes
+):
+    """Return a call with distinct codes, and with one scale or with scales that double (up to 2**8).
+
+    Args:
+        layouts: Of the scale and the zero point.
+    """
     codes = (np.arange(np.prod(shape, dtype=int)) * 37 % (16 if dtype.endswith("4") else 256)).astype(np.uint8)
-    scales = np.asarray(np.float32(scale) * 2.0 ** np.arange(np.prod(scale_shape, dtype=int)), np.float32)
+    scales = np.asarray(np.float32(scale) * 2.0 ** (np.arange(np.prod(scale_shape, dtype=int)) % 9), np.float32)
     tensors = {
         "x": Tensor(dtype, codes.reshape(shape), layout),
-        "scale": Tensor("float32", scales.reshape(scale_shape).view(np.uint32)),
+        "scale": Tensor("float32", scales.reshape(scale_shape).view(np.uint32), layouts[0]),
     }
     if zero_point is not None:
-        tensors["zero_point"] = Tensor(dtype, np.full(scale_shape, zero_point, np.uint8))
+        zero_points = zero_point + np.arange(np.prod(scale_shape, dtype=int)) % 5
+        tensors["zero_point"] = Tensor(dtype, zero_points.astype(np.uint8).reshape(scale_shape), layouts[1])
     return Call(ONNX, tensors, attributes)
 
 
@@ -55,6 +62,15 @@ SHOWN = {
     "strides_taken_as_bytes": (call((2, 3), scale_shape=(3,)), DIFFERS),
     "address_aligned_down": (call((3,), layout="misaligned"), DIFFERS),
     "upper_nibble_first": (call((4,), dtype="int4"), DIFFERS),
+    "rows_in_16_bits": (call((65537, 1)), "never-written"),
+    "blocks_in_8_bits": (call((1, 514), scale_shape=(1, 257), block_size=2), DIFFERS),
+    "pitch_ignored": (call((2, 3), layout="row-slice"), DIFFERS),
+    "strides_of_scale_ignored": (call((2, 4), scale_shape=(2, 2), block_size=2, layouts=("F", "C")), DIFFERS),
+    "zero_point_strided_like_scale": (
+        call((2, 4), scale_shape=(2, 2), zero_point=1, block_size=2, layouts=("C", "F")),
+        DIFFERS,
+    ),
+    "permutation_taken_as_transposed": (call((2, 3, 4), layout="permuted"), DIFFERS),
 }
 ENDS = {
     "tail_read_past_end": ((3,), None),

@@ -52,7 +52,7 @@ def test_a_summary_does_nothing_but_show_the_text_of_a_kernel() -> None:
     assert "```" not in outside
     assert not re.search(r"(?<!\\)<(?!!-- -->)", outside)
     rows = [line for line in outside.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
     assert len(rows) == 6
     assert {line[:1] for line in outside.splitlines()} <= {"", "#", "|", "-", "k", "T"}, "no line is begun by a kernel"
 

@@ -15,7 +15,7 @@ from sample_report import ONNX
 
 from xverify.cli.replay import replay
 from xverify.gate.annotations import MOST, annotation_lines
-from xverify.gate.terminal import MOST_FINDINGS, announce
+from xverify.gate.terminal import MOST_CAUSES, announce
 from xverify.report import decision
 from xverify.report.decision import replay_line
 
@@ -138,12 +138,12 @@ def test_pass_and_unable_are_a_few_calm_lines() -> None:
 def test_a_terminal_is_not_flooded_and_its_lines_are_folded_but_for_those_to_paste() -> None:
     report = gate_report()
     crash = finding_of(report, "crash")
-    many = [{**crash, "id": f"crash-{number:010x}"} for number in range(MOST_FINDINGS + 3)]
+    many = [{**crash, "id": f"crash-{number:010x}", "detail": f"{number}"} for number in range(MOST_CAUSES + 3)]
     report["findings"], report["gate"]["failing"] = many, [finding["id"] for finding in many]
     shown, logged = announced(report, terminal=True), announced(report)
-    assert (shown.count("xverify replay "), logged.count("xverify replay ")) == (MOST_FINDINGS, MOST_FINDINGS + 3)
-    assert "and 3 more new findings, in the report" in shown
-    assert "more new findings" not in logged
+    assert (shown.count("xverify replay "), logged.count("xverify replay ")) == (MOST_CAUSES, MOST_CAUSES + 3)
+    assert "3 more in report.html" in shown
+    assert "more in" not in logged
     for line in shown.splitlines():
         assert len(line) <= 100 or line.startswith("  xverify "), line
     assert any(len(line) > 100 for line in announced(gate_report(), terminal=True).splitlines()), "not folded"
@@ -170,7 +170,7 @@ def test_what_is_unsupported_is_said_by_what_explains_it() -> None:
     cells.append({**blocked, "scale_dtype": "float16"})
     cells.append({**blocked, "subject": "onnxruntime", "status": "agrees"})
     assert decision.unsupported(report) == ["x of int16, uint4", "blocked"]
-    assert "  unsupported: x of int16, uint4; blocked" in announced(report).splitlines()
+    assert "  refused as not implemented: x of int16, uint4; blocked" in announced(report).splitlines()
     odd = next(cell for cell in cells if (cell["x_dtype"], cell["granularity"]) == ("int32", "per_axis"))
     odd["status"] = "unsupported"
     besides = "1 cell besides, such as int32 * float32 -> float32, per axis"
@@ -217,14 +217,17 @@ def test_an_annotation_says_where_the_kernel_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("environment", "read"), READERS)
-def test_many_findings_are_ten_annotations_and_their_number(environment: dict[str, str], read: Any) -> None:
+def test_many_causes_are_ten_annotations_and_their_number(environment: dict[str, str], read: Any) -> None:
     report = gate_report()
     crash = finding_of(report, "crash")
-    many = [{**crash, "id": f"crash-{number:010x}", "summary": "a's " * 3_000} for number in range(MOST + 4)]
+    many = [
+        {**crash, "id": f"crash-{number:010x}", "detail": f"{number}", "summary": "a's " * 3_000}
+        for number in range(MOST + 4)
+    ]
     report["findings"], report["gate"]["failing"] = many, [finding["id"] for finding in many]
     read_lines = [read(line) for line in annotation_lines(report, environment)]
     assert [level for level, _, _ in read_lines] == ["error"] * MOST + ["warning"]
-    assert "and 4 more findings" in read_lines[-1][2]
+    assert "and 4 more causes" in read_lines[-1][2]
     if read is teamcity:
         identities = {properties["identity"] for _, properties, _ in read_lines[:-1]}
         assert len(identities) == MOST

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import pytest
 
 from xverify import contracts
-from xverify.core.call import LAYOUTS
+from xverify.core.call import LAYOUTS, LEAST_RANK
 from xverify.engine import plan
 from xverify.engine.gate_plan import DRAWN, WALK, drawn_batches, walk_batches, witness_batches
 from xverify.strategies import build
-from xverify.strategies.layouts import layout_calls
+from xverify.strategies.layouts import IN_EVERY_RANK, layout_calls
 from xverify.strategies.walk import cell_structures, exponent_structures
 
 EDITIONS = (
@@ -91,8 +91,19 @@ def test_witnesses_come_as_they_are():
 
 @pytest.mark.parametrize("identity", EDITIONS)
 def test_every_operand_has_every_layout(identity):
-    met = {(role, t.layout) for call in layout_calls(contracts.get(identity)) for role, t in call.tensors.items()}
+    """Each layout that differs from C order in the operand's rank. A scale per axis has rank 1."""
+    made = list(layout_calls(contracts.get(identity)))
+    met = {(role, t.layout) for call in made for role, t in call.tensors.items()}
     roles = ("input",) if identity.startswith("tensorflow") else ("x", "scale", "zero_point")
-    assert {(role, layout) for role in roles for layout in LAYOUTS if layout != "C"} <= met
-    for call in layout_calls(contracts.get(identity)):
-        assert contracts.get(identity).judge(call).verdict == "allowed"
+    most = {role: max(len(call.tensors[role].shape) for call in made if role in call.tensors) for role in roles}
+    due = product(roles, LAYOUTS)
+    assert {(role, name) for role, name in due if name != "C" and LEAST_RANK.get(name, 1) <= most[role]} <= met
+    assert all(contracts.get(identity).judge(call).verdict == "allowed" for call in made)
+
+
+@pytest.mark.parametrize("x_dtypes", [("int8",), ("int8", "uint8", "int4", "uint4", "int16", "uint16")])
+def test_slices_and_permutations_have_ranks_2_to_4(x_dtypes):
+    contract = contracts.get("ai.onnx/DequantizeLinear-21")
+    made = layout_calls(replace(contract, domain=replace(contract.domain, x_dtypes=x_dtypes)))
+    met = {(role, t.layout, len(t.shape)) for call in made for role, t in call.tensors.items()}
+    assert set(product(("x", "scale", "zero_point"), IN_EVERY_RANK, (2, 3, 4))) <= met

@@ -70,7 +70,7 @@ def test_an_unverified_kernel_does_not_pass():
         time.sleep(0.02)
         return sound(*operands, **attributes)
 
-    with pytest.raises(NotVerifiedError, match="gave no result for any call"):
+    with pytest.raises(NotVerifiedError, match="answered none of"):
         verify_kernel(unfinished, EDITION, settings=profile(), **NARROW)
     with pytest.raises(NotVerifiedError, match="raise budget"):
         verify_kernel(slow, EDITION, budget=1.5, settings=profile(), **NARROW)
@@ -103,6 +103,10 @@ def test_options_say_what_is_right():
     with pytest.raises(KernelError):
         verify_call(flushing, line)
     verify_call(flushing, line, denormals="flush")
+    normal = f"{EDITION} x=uint8[]:7f scale=float32[]:00200000"
+    with pytest.raises(KernelError, match="denormals='flush'"):
+        verify_call(lambda x, scale, **attributes: np.zeros((), np.float32), normal, denormals="flush")
+    verify_call(lambda x, scale, **attributes: np.zeros((), np.float32), normal, denormals="flush-inputs")
     with pytest.raises(KernelError, match="like='onnxruntime'"):
         verify_call(wrong_at(128), TO_128, like="onnxruntime")
     verify_call(sound, TO_128, like="onnxruntime")
@@ -134,7 +138,7 @@ def test_known_findings_pass_and_others_fail(tmp_path):
         ((sound, "ai.onnx/Nothing"), {}, "no contract matches"),
         ((sound,), {"budget": "soon"}, "a time is a number"),
         ((sound,), {"x_dtypes": ["int7"]}, "'int7' is not a type of x"),
-        ((sound,), {"denormals": "no"}, "'keep' or 'flush'"),
+        ((sound,), {"denormals": "no"}, "'keep', 'flush' or 'flush-inputs'"),
         ((sound,), {"ledger": "none.toml"}, "there is no ledger none.toml"),
     ],
 )

@@ -36,7 +36,7 @@ def legal_of(
     contract = SimpleNamespace(
         operands=lambda _: Operands({"x": np.zeros(shape, np.uint16)}, {"x": "int16"}, dtype, shape),
         readings=lambda _: given,
-        keeps_subnormals=keeps,
+        denormals="keep" if keeps else "flush",
         fixed_result=None,
     )
     return suite.legal.legal_set(contract, None)

@@ -1,33 +1,35 @@
-"""Tables of how soon the gate stops flawed kernels, and of its gates of sound kernels.
+"""Tables of how soon the gate stops flawed kernels, and of its gates of sound kernels and of those that answer almost nothing.
 
 `make detection` and `make alarms` run this.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import click
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from flawed_kernels.table import FLAWED, SOUND, Flawed, Sound  # noqa: E402
+from flawed_kernels.table import ALMOST_NOTHING, FLAWED, SOUND, AlmostNothing, Flawed, Sound  # noqa: E402
 from native_compiler import compiled  # noqa: E402
 
 from xverify import contracts  # noqa: E402
 from xverify.engine.select import kernel_under_test  # noqa: E402
-from xverify.gate.gate import gate, narrowed, nothing_more  # noqa: E402
+from xverify.gate.gate import gate  # noqa: E402
 from xverify.gate.options import GateOptions  # noqa: E402
 from xverify.workers.pool import MakeWorker  # noqa: E402
 from xverify.workers.process import Limits  # noqa: E402
@@ -95,23 +97,6 @@ def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker
     return Detection(flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], wall)
 
 
-def until_walked(
-    sound: Sound, seed: int, folder: Path, scales: Sequence[str] = (), budget: float = 120.0
-) -> dict[str, Any]:
-    """Run a gate of a sound kernel that ends after the coverage walk. Return its report.
-
-    The walk has the kernel's types of x, and the named types of scale, or all if none is named.
-    """
-    options = options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget)
-    within = {contract.id: narrowed(contract.domain, sound.x_dtypes, scales, ()) for contract in options.contracts}
-    return gate(replace(options, draw=nothing_more, within=within), lambda event: None)
-
-
-def until_the_end(sound: Sound, seed: int, folder: Path, budget: float) -> dict[str, Any]:
-    """Run a whole gate of a sound kernel. Return its report."""
-    return gate(options_of(target_of(sound.target, folder), sound.contract, seed, folder, budget), lambda event: None)
-
-
 def table(found: Sequence[Detection], startup: float, command: str) -> str:
     """Format detections as Markdown, the slowest first."""
     by_name: dict[str, list[Detection]] = {}
@@ -136,6 +121,7 @@ def table(found: Sequence[Detection], startup: float, command: str) -> str:
         )
     rows.sort(key=lambda row: -row[0])
     within = sum(median <= 2 for median in medians)
+    late = sum(run.seconds is None or startup + run.seconds > 30 for run in found)
     missed = sum(not run.verdicts & _expected(run.name) for run in found)
     return "\n".join(
         [
@@ -147,7 +133,8 @@ def table(found: Sequence[Detection], startup: float, command: str) -> str:
             f"{CALL_SECONDS:g} s hangs here (of a gate by itself: 10 s).",
             "",
             f"Not stopped: {missed} of {len(found)} gates. Half of the kernels within {statistics.median(medians):.1f} s; "
-            f"{within} of {len(medians)} within 2 s (medians over seeds); the slowest gate "
+            f"{within} of {len(medians)} within 2 s ({within / max(1, len(medians)):.0%}, medians over seeds); "
+            f"{late} gates took longer than 30 s; the slowest one that stopped its kernel took "
             f"{max((startup + r.seconds for r in found if r.seconds is not None), default=0):.1f} s.",
             "",
             "| kernel | report | stopped | median s | slowest s | verdicts |",
@@ -164,8 +151,6 @@ def _expected(name: str) -> frozenset[str]:
 
 def start_of_command() -> float:
     """Return the seconds from the start of `xverify gate` until it begins to work."""
-    import subprocess
-
     program = "import xverify.gate.gate, xverify.gate.ledger_file, xverify.engine.select, xverify.report.console"
     times = []
     for _ in range(3):
@@ -177,25 +162,33 @@ def start_of_command() -> float:
 
 @click.command()
 @click.option("--seeds", default=1, show_default=True, help="Gates of each kernel, with the seeds 0, 1, ...")
-@click.option("--only", default="", help="Only kernels whose names contain this.")
-@click.option("--sound", is_flag=True, help="Whole gates of the sound kernels instead, which must find nothing.")
-@click.option("--jobs", default=1, show_default=True, help="Gates of sound kernels at once.")
+@click.option("--only", default="", help="Only kernels whose target, file.py:function, contains this.")
+@click.option("--sound", "kind", flag_value="sound", help="Whole gates of the sound kernels instead, which must pass.")
+@click.option(
+    "--almost-nothing", "kind", flag_value="nothing", help="Whole gates of kernels that answer almost nothing."
+)
+@click.option("--jobs", default=1, show_default=True, help="Whole gates at once.")
 @click.option("--budget", default=30.0, show_default=True, help="Seconds of each gate.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
-def main(seeds: int, only: str, sound: bool, jobs: int, budget: float, output: Path | None) -> None:
-    """Measure how soon the gate stops each flawed kernel."""
+def main(seeds: int, only: str, kind: str | None, jobs: int, budget: float, output: Path | None) -> None:
+    """Measure how soon the gate stops each flawed kernel, or run whole gates of other kernels."""
     command = "python " + " ".join(["tests/support/detection.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as scratch:
-        if sound:
-            sys.exit(alarms(seeds, only, budget, Path(scratch), jobs, command, output))
+        folder = Path(scratch)
+        if kind:
+            kernels = [one for one in (WHOLE_GATES[kind]) if only in one.target and installed(one)]
+            sys.exit(whole_gates(kernels, seeds, budget, folder, jobs, command, output))
         startup = start_of_command()
         found: list[Detection] = []
         for seed in range(seeds):
             for flawed in FLAWED:
-                if only in flawed.name:
-                    found.append(detect(flawed, seed, Path(scratch), budget))
+                if only in flawed.target:
+                    found.append(detect(flawed, seed, folder, budget))
                     say(found[-1])
-    text = table(found, startup, command)
+    write(table(found, startup, command), output)
+
+
+def write(text: str, output: Path | None) -> None:
     if output is None:
         print(text)
     else:
@@ -211,79 +204,112 @@ def say(one: Detection) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+WHOLE_GATES: dict[str, tuple[Sound | AlmostNothing, ...]] = {"sound": SOUND, "nothing": ALMOST_NOTHING}
+
+
 @dataclass(frozen=True)
 class Whole:
-    """The outcome of a whole gate of a sound kernel."""
+    """The outcome of a whole gate."""
 
-    target: str
+    kernel: Sound | AlmostNothing
     seed: int
-    outcome: str
-    reason: str
-    """The reason why the gate did not run to its end, if it did not."""
+    exit_code: int
     calls: int
     values: int
     found: tuple[str, ...]
-    """A line for each finding."""
+    """The reason of the gate's decision, and a line for each finding."""
+
+    @property
+    def right(self) -> bool:
+        """True if the gate decided as it must."""
+        return self.exit_code == self.kernel.exit_code
 
 
-def alarms(seeds: int, only: str, budget: float, folder: Path, jobs: int, command: str, output: Path | None) -> int:
-    """Run whole gates of sound kernels. Return how many did not pass, at most 100."""
+def installed(kernel: Sound | AlmostNothing) -> bool:
+    """Return True if the packages that a kernel needs are installed."""
+    return all(find_spec(package) for package in kernel.needs)
+
+
+def whole_gate(
+    kernel: Sound | AlmostNothing, seed: int, folder: Path, budget: float, options: Sequence[str] = ()
+) -> Whole:
+    """Run `xverify gate` on a kernel to the end of its budget, as a user does."""
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    report = directory / "report.json"
+    command = [
+        *(sys.executable, "-m", "xverify", "gate", "--kernel", target_of(kernel.target, folder)),
+        *("--contract", kernel.contract, "--seed", str(seed), "--budget", f"{budget:g}s", "--json", str(report)),
+        *kernel.options,
+        *options,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    if not report.is_file():
+        return Whole(kernel, seed, ended.returncode, 0, 0, tuple((ended.stdout + ended.stderr).splitlines()[-3:]))
+    written = json.loads(report.read_text(encoding="utf-8"))
+    made = written["gate"]
+    findings = (f"{f['verdict']}: {f['summary']} {f['line'][:400]}" for f in written["findings"])
+    found = tuple(line for line in (made["reason"], *findings) if line)
+    return Whole(kernel, seed, ended.returncode, made["calls"], written["coverage"]["values"], found)
+
+
+def whole_gates(
+    kernels: Sequence[Sound | AlmostNothing],
+    seeds: int,
+    budget: float,
+    folder: Path,
+    jobs: int,
+    command: str,
+    output: Path | None,
+) -> int:
+    """Run whole gates. Return how many did not end as they must, at most 100."""
     ended: list[Whole] = []
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        gates = [
-            pool.submit(alarm, one, seed, folder, budget)
-            for seed in range(seeds)
-            for one in SOUND
-            if only in one.target
-        ]
+    with ThreadPoolExecutor(jobs) as pool:
+        gates = [pool.submit(whole_gate, one, seed, folder, budget) for seed in range(seeds) for one in kernels]
         for done in as_completed(gates):
             one = done.result()
             ended.append(one)
             if output is not None:  # write what there is: all gates take more than an hour
-                output.write_text(table_of_alarms(ended, len(gates), command), encoding="utf-8")
+                write(table_of_gates(ended, len(gates), command), output)
+            right = "right" if one.right else "WRONG"
             print(
-                f"{one.outcome:8} {one.target} seed {one.seed}, {one.calls} calls, {one.values} values {one.reason}",
-                flush=True,
+                f"{right:6} {one.kernel.target} {one.kernel.options} seed {one.seed}, exit {one.exit_code}, {one.calls} calls"
             )
             for line in one.found:
                 print("        ", line, flush=True)
     if output is None:
-        print(table_of_alarms(ended, len(gates), command))
-    return min(sum(one.outcome != "pass" for one in ended), 100)
+        print(table_of_gates(ended, len(gates), command))
+    return min(sum(not one.right for one in ended), 100)
 
 
-def alarm(one: Sound, seed: int, folder: Path, budget: float) -> Whole:
-    """Run one whole gate of a sound kernel."""
-    report = until_the_end(one, seed, folder, budget)
-    made, values = report["gate"], report["coverage"]["values"]
-    found = tuple(f"{f['verdict']}: {f['summary']} {f['line'][:400]}" for f in report["findings"])
-    return Whole(one.target, seed, made["outcome"], made["reason"], made["calls"], values, found)
-
-
-def table_of_alarms(ended: Sequence[Whole], of: int, command: str) -> str:
+def table_of_gates(ended: Sequence[Whole], of: int, command: str) -> str:
     """Format whole gates as Markdown, a row for each kernel."""
     rows = []
-    for sound in SOUND:
-        runs = [one for one in ended if one.target == sound.target]
+    for kernel in (*SOUND, *ALMOST_NOTHING):
+        runs = [one for one in ended if one.kernel == kernel]
         if not runs:
             continue
-        passed = sum(one.outcome == "pass" for one in runs)
+        right = sum(one.right for one in runs)
+        exits = ", ".join(str(code) for code in sorted({one.exit_code for one in runs}))
         calls, values = (statistics.median(getattr(one, name) for one in runs) for name in ("calls", "values"))
-        others = sorted({line for one in runs for line in (*one.found, one.reason) if line})
+        others = sorted({line for one in runs for line in one.found})
         said = "<br>".join(line.replace("|", "\\|") for line in others)
+        options = "".join(f" {option}" for option in kernel.options)
         rows.append(
-            f"| {sound.target} | `{sound.contract}` | {passed} of {len(runs)} | {calls:.0f} | {values / 1e6:.1f} | {said} |"
+            f"| {kernel.target}{options} | `{kernel.contract}` | {right} of {len(runs)} | {exits} | {calls:.0f} | "
+            f"{values / 1e6:.1f} | {said} |"
         )
     return "\n".join(
         [
-            "# Whole gates of kernels that are right",
+            "# Whole gates",
             "",
-            f"Made by `{command}`: {len(ended)} of {of} gates. One passes when it finds nothing and its walk comes to its end.",
+            f"Made by `{command}`: {len(ended)} of {of} gates. A right kernel must pass: exit code 0. A kernel that answers "
+            "almost nothing must not: exit code 3, or 1 if it refuses by an error.",
             "",
-            f"Passed: {sum(one.outcome == 'pass' for one in ended)} of {len(ended)} gates.",
+            f"Ended as they must: {sum(one.right for one in ended)} of {len(ended)} gates.",
             "",
-            "| kernel | contract | passed | calls (median) | million values (median) | what was found, or why it did not end |",
-            "| --- | --- | --- | --- | --- | --- |",
+            "| kernel | contract | as it must | exit codes | calls (median) | million values (median) | what was found |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
             *rows,
             "",
         ]

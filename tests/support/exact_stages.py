@@ -27,6 +27,7 @@ class TypedTriple:
     x_dtype: str
     scale_dtype: str
     out: str
+    zero_point_dtype: str = ""
 
 
 def by_stages(reading: Any, triple: TypedTriple) -> int:
@@ -34,15 +35,19 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     out = triple.out
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
-        reading.operation in ("folded", "fused")
-        and triple.zero_point is not None
-        and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
-    )
+        reading.operation == "folded-always"
+        or (reading.operation in ("folded", "fused") and triple.zero_point is not None)
+    ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
     if reading.subtraction.startswith("operands-"):
         kind = named(reading.subtraction.removeprefix("operands-"), out)
         x, zero_point = rounded(kind, x), rounded(kind, zero_point)
+    float_x, float_zero_point = (
+        name.startswith(("float", "bfloat")) for name in (triple.x_dtype, triple.zero_point_dtype)
+    )
+    if triple.zero_point_dtype in LEAST_NORMAL or (float_zero_point and not float_x):
+        zero_point = whole(reading.subtraction, zero_point, triple.x_dtype)
     scale = scale_of(reading, triple)
     step = step_of(reading, out)
     if two_products:
@@ -53,8 +58,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
         # A formula without a difference rounds none.
-        if reading.difference != "exact" and not (reading.operation in ("folded", "fused") and folds):
+        if reading.difference != "exact" and not (reading.operation in ("folded", "fused", "folded-always") and folds):
             difference = rounded(named(reading.difference, out), difference)
+        if reading.precision == "float64":  # shows with a float zero point only
+            difference = rounded("float64", difference)
         if reading.operation == "divide":
             result = step(divide(difference, scale))
         elif reading.operation == "reciprocal":
@@ -62,6 +69,23 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         else:
             result = step(multiply(difference, scale))
     return finish(reading, result, out)
+
+
+def whole(subtraction: str, zero_point: Value, x_dtype: str) -> Value:
+    """A float zero point as a whole number, where the subtraction needs one.
+
+    int32 has its lowest number for all numbers outside it.
+    """
+    as_int32 = subtraction.startswith(("wrap-", "saturate-")) and not x_dtype.startswith("float")
+    if as_int32 or subtraction == "zero-point-truncated":
+        if zero_point in ("nan", "inf", "-inf"):
+            return Fraction(-(2**31))
+        number = Fraction(0) if isinstance(zero_point, str) else Fraction(int(zero_point))
+        return number if -(2**31) <= number < 2**31 else Fraction(-(2**31))
+    if subtraction == "zero-point-rounded" and isinstance(zero_point, Fraction):
+        number = Fraction(round(zero_point))
+        return "-0" if not number and zero_point < 0 else number
+    return zero_point
 
 
 def named(option: str, out: str) -> str:

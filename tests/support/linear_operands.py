@@ -12,7 +12,7 @@ from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import Types
 from xverify.core.call import BITS, code_dtype
-from xverify.core.dtypes import QUANTIZED, SMALL_FLOATS
+from xverify.core.dtypes import FLOATS, QUANTIZED, SMALL_FLOATS
 from xverify.strategies import values
 
 SCALES = ("float32", "float16", "bfloat16", "float8_e8m0fnu")
@@ -59,6 +59,19 @@ def some_codes(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]
     return values.data(dtype, (count,), rng)
 
 
+def some_zero_points(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Return zero points of a float type: fractions, whole numbers, special ones and random codes."""
+    fractions = values.encode(dtype, rng.random(count) * 2.0 ** rng.integers(-2, 9, count) * rng.choice([-1, 1], count))
+    whole = values.encode(dtype, rng.integers(-129, 257, count))
+    limits = values.encode(
+        dtype, 2.0 ** rng.choice([7, 8, 15, 16, 24, 31, 32], count) + rng.choice([-1, 0, 0.5], count)
+    )
+    anything = rng.integers(0, 1 << BITS[dtype], count).astype(code_dtype(dtype))
+    special = rng.choice(values.special_scales(dtype), count)
+    kinds = np.stack([fractions, fractions, fractions, whole, limits, anything, special])
+    return kinds[rng.integers(0, len(kinds), count), np.arange(count)].astype(code_dtype(dtype))
+
+
 def some_scales(dtype: str, count: int, rng: np.random.Generator) -> NDArray[Any]:
     """Return special scales, scales of every recipe, and random codes, shuffled."""
     special = values.special_scales(dtype)
@@ -74,7 +87,8 @@ def triples(types: Types, count: int, seed: int) -> Operands:
     codes = {"x": some_codes(types.x, count, rng), "scale": some_scales(types.scale, count, rng)}
     dtypes = {"x": types.x, "scale": types.scale}
     if types.zero_point:
-        zero_points = some_codes(types.zero_point, count, rng)
+        floats = types.zero_point in FLOATS
+        zero_points = (some_zero_points if floats else some_codes)(types.zero_point, count, rng)
         if types.zero_point == types.x:
             mask = (1 << BITS[types.x]) - 1
             beside = (codes["x"].astype(np.int64) + rng.integers(-1, 2, count)) & mask

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from xverify import contracts
+from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.model import FixedResult
 from xverify.core.call import Call, Outcome, Tensor
@@ -60,7 +61,7 @@ def test_readings_that_agree_share_one_array() -> None:
 
 def test_subnormals_may_be_flushed_unless_the_user_has_them_kept() -> None:
     call = call_of([1, 2], 2.0**-149)
-    kept = legal_set(replace(ONNX, keeps_subnormals=True), call)
+    kept = legal_set(replace(ONNX, denormals="keep"), call)
     assert (legal_set(ONNX, call).may_flush, kept.may_flush) == (True, False)
     assert kept.subnormal.all()
     found = legal_set(ONNX, call)
@@ -120,3 +121,52 @@ def test_a_fixed_result_is_no_recipe() -> None:
     assert AsGiven().simplified(operands) == AsGiven()
     with pytest.raises(NotImplementedError):
         AsGiven().evaluate(operands)
+
+
+# -- subnormal inputs --------------------------------------------------------------------------------------
+
+TINY = 2.0**-140
+"""A subnormal number of float32 and of bfloat16."""
+
+
+@pytest.mark.parametrize(
+    ("scale_dtype", "scale", "x", "got", "wrong"),
+    [
+        # A subnormal scale that counts as zero gives zeros of the sign of the product, also in place of normal results.
+        ("float32", TINY, [1, -1], [0.0, -0.0], []),
+        ("float32", -127 * 2.0**-133, [127, -128], [-0.0, 0.0], []),
+        ("bfloat16", TINY, [1, -1], [0.0, -0.0], []),
+        ("float32", 127 * 2.0**-133, [127, -128], [-0.0, 0.0], [0, 1]),
+        ("float32", 2.0**-126, [1, -1], [0.0, -0.0], [0, 1]),
+        # A subnormal number of float16 is a normal number of float32.
+        ("float16", 2.0**-20, [64, -64], [0.0, -0.0], [0, 1]),
+    ],
+)
+def test_subnormal_inputs_may_count_as_zero_where_the_user_accepts_that(scale_dtype, scale, x, got, wrong) -> None:
+    call = Call(ONNX.id, {"x": tensor("int8", x), "scale": tensor(scale_dtype, scale)})
+    result = tensor(scale_dtype, got)
+    compared = compare(legal_set(replace(ONNX, denormals="flush-inputs"), call), result)
+    assert np.flatnonzero(compared.wrong).tolist() == wrong
+    right = tensor(scale_dtype, np.multiply(x, scale))
+    for mode in ("keep", "flush", "flush-inputs"):
+        assert compare(legal_set(replace(ONNX, denormals=mode), call), right).clean
+
+
+def test_a_subnormal_power_of_two_may_count_as_zero_though_its_type_has_no_zero() -> None:
+    call = Call("acme", {"x": tensor("int8", [1, -3]), "scale": Tensor("float8_e8m0fnu", np.array(0, np.uint8))})
+    operands = Operands(
+        {r: t.codes for r, t in call.tensors.items()}, {"x": "int8", "scale": "float8_e8m0fnu"}, "float32", (2,)
+    )
+    contract = replace(ONNX, operands=lambda _: operands, readings=lambda _: (EXACT,), denormals="flush-inputs")
+    (zeros,) = legal_set(contract, call).flushed_inputs
+    assert zeros.tolist() == [0, 0x80000000]
+
+
+def test_more_modes_accept_more() -> None:
+    call = call_of([64, -64], TINY, "int8")
+    zeros, modes = tensor("float32", [0.0, -0.0]), ("keep", "flush", "flush-inputs")
+    accepted = [compare(legal_set(replace(ONNX, denormals=mode), call), zeros).wrong_values for mode in modes]
+    assert accepted == [2, 0, 0]
+    normal = call_of([127, -128], 2.0**-127, "int8")
+    accepted = [compare(legal_set(replace(ONNX, denormals=mode), normal), zeros).wrong_values for mode in modes]
+    assert accepted == [2, 2, 0]

@@ -215,11 +215,10 @@ def _left_sides(triples: Triples, types: Types, start: Sequence[Stepwise], width
     # No difference is rounded, so none is a departure.
     rounds = dict.fromkeys(("exact", *(reading.difference for reading in start)))
     operands = []
-    for subtraction in dict.fromkeys(way[0] for way in _subtractions(types)) if types.zero_point else ():
-        if subtraction == "exact" or subtraction.startswith("operands-"):
-            x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(triples, subtraction))
-            ways = (((subtraction, difference), x) for difference in rounds)
-            operands.append((x, zero_point, _merged(ways, start, names, width)))
+    for subtraction in _casts_of_operands(types):
+        x, zero_point = (np.broadcast_to(side, (width,)) for side in stages.operands_of(triples, subtraction))
+        ways = (((subtraction, difference), x) for difference in rounds)
+        operands.append((x, zero_point, _merged(ways, start, names, width)))
     return _LeftSides(differences, operands)
 
 
@@ -292,7 +291,7 @@ def _products(
     differences = lefts.differences
     for operation, precision in _operations(types):
         base = departed + _all_depart(start, operation, precision, types.out)
-        if operation in ("folded", "fused"):
+        if operation in stages.FOLDED:
             yield from _folded(triples, subnormals, scales, lefts, base, limit, operation, precision)
             continue
         left, right = _near(base, differences, scales, limit)
@@ -338,6 +337,19 @@ def _subtractions(types: Types) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((reading.subtraction, reading.difference) for reading in simple))
 
 
+def _foldings(types: Types) -> tuple[stages.Operation, ...]:
+    """The operations that fold the zero point and can differ for these types."""
+    return ("folded", "fused") if types.zero_point else ("folded-always",)
+
+
+@lru_cache(maxsize=1024)
+def _casts_of_operands(types: Types) -> tuple[str, ...]:
+    """The options of the first stage that can differ where the zero point is folded."""
+    operation, *_ = _foldings(types)
+    every = (Stepwise(subtraction, operation=operation) for subtraction in get_args(stages.Subtraction))
+    return tuple(dict.fromkeys(simplified(reading, types).subtraction for reading in every if reading.folds))
+
+
 @lru_cache(maxsize=1024)
 def _scale_casts(types: Types) -> tuple[str, ...]:
     return tuple(
@@ -351,7 +363,7 @@ def _operations(types: Types) -> tuple[tuple[str, str], ...]:
     return tuple(
         (operation, precision)
         for operation in get_args(stages.Operation)
-        if types.zero_point or operation not in ("folded", "fused")
+        if operation in _foldings(types) or operation not in stages.FOLDED
         for precision in get_args(stages.Precision)
         # A product or quotient in the output type is rounded once. The other operations never round just once.
         if precision != "output" and precision != ("once", types.out)[operation in ("multiply", "divide")]

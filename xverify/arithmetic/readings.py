@@ -76,7 +76,8 @@ class Stepwise(StageOptions):
         """The numbers before the final cast. They broadcast to the shape of the operands."""
         triples = bench.triples
         scale = bench.of(stages.factor, self.scale_cast, self.subnormals)
-        if self.operation in ("folded", "fused") and triples.zero_point is not None and self.folds:
+        folds = triples.zero_point is not None or self.operation == "folded-always"
+        if self.operation in stages.FOLDED and folds and self.folds:
             x, zero_point = bench.of(stages.operands_of, self.subtraction)
             fused = self.operation == "fused"
             return stages.folded(triples, x, zero_point, scale, fused, self.precision, self.subnormals)

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.stages import StageOptions, resolved
+from xverify.arithmetic.stages import FOLDED, StageOptions, resolved
 from xverify.core.call import BITS
-from xverify.core.dtypes import INTEGERS, SIGNED, UNIT_EXPONENT, integer_range
+from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range
 
 Recipe = TypeVar("Recipe", bound=StageOptions)
 
@@ -44,6 +44,11 @@ class Types:
     out: str
 
     @property
+    def has_float_zero_point(self) -> bool:
+        """True if the zero point is a float32, float16 or bfloat16, or any float beside an integer x."""
+        return self.zero_point in FLOATS or (self.zero_point in SMALL_FLOATS and self.x in INTEGERS)
+
+    @property
     def lowest(self) -> int:
         """Exponent of the unit of x and the zero point."""
         return min(UNIT_EXPONENT.get(dtype, 0) for dtype in (self.x, self.zero_point or self.x))
@@ -51,7 +56,8 @@ class Types:
     def ends(self, dtype: str) -> tuple[int, int]:
         """Lowest and highest value of a type of x or of the zero point, in units of 2 ** ``lowest``."""
         if dtype in INTEGERS:
-            return integer_range(dtype)
+            low, high = integer_range(dtype)
+            return low << -self.lowest, high << -self.lowest
         largest = _LARGEST[dtype] << -self.lowest
         return -largest, largest
 
@@ -69,6 +75,10 @@ def simplified(reading: Recipe, types: Types) -> Recipe:
 
 @lru_cache(maxsize=1 << 16)
 def _simplified(reading: StageOptions, types: Types) -> StageOptions:
+    if reading.operation == "folded-always" and types.zero_point:
+        return _simplified(replace(reading, operation="folded"), types)
+    if types.has_float_zero_point:
+        return _with_float_zero_point(reading, types)
     out = types.out
     options: dict[str, Any] = {
         "subtraction": resolved(reading.subtraction, out),
@@ -77,26 +87,21 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         "operation": reading.operation,
         "precision": resolved(reading.precision, out),
     }
-    if reading.operation in ("folded", "fused", "reciprocal") and reading.precision == "once":
+    if reading.operation in (*FOLDED, "reciprocal") and reading.precision == "once":
         options["precision"] = out
     result = replace(reading, **options)
-    if result.operation in ("folded", "fused"):
-        folds = result.folds and bool(types.zero_point)
+    if result.operation in FOLDED:
+        folds = result.folds and (result.operation == "folded-always" or bool(types.zero_point))
         result = replace(result, difference="exact") if result.folds else result
         result = result if folds else replace(result, operation="multiply")
-    if result.operation in ("folded", "fused") and _folds_exactly(result, types):
+    if result.operation in FOLDED and _folds_exactly(result, types):
         result = replace(result, operation="multiply")
     if not types.zero_point:
         result = _cast_once(result, types)
     result = replace(result, subtraction=_simpler_subtraction(result.subtraction, types))
     if result.difference != "exact" and _fits(_difference_bits(result.subtraction, types), result.difference):
         result = replace(result, difference="exact")
-    if types.scale == "float16" and result.scale_cast in ("float32", "bfloat16"):
-        # A subnormal of float16 is a normal number of these types.
-        kept: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
-        result = replace(result, subnormals=kept.get(result.subnormals, result.subnormals))
-    if result.scale_cast != "none" and _holds(result.scale_cast, types.scale):
-        result = replace(result, scale_cast="none")
+    result = _simpler_scale_cast(result, types)
     result = _simpler_end(_simpler_precision(result, types), types)
     if result.scale_cast == out == "bfloat16" and types.scale == "float16" and _rounded_bits(result, types) == 1:
         # The other factor is a power of two, so the rounding may come before the product or after it.
@@ -106,6 +111,70 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     return result if result == reading else _simplified(result, types)
 
 
+def _simpler_scale_cast(reading: StageOptions, types: Types) -> StageOptions:
+    """The reading without a cast of the scale that changes no scale."""
+    if types.scale == "float16" and reading.scale_cast in ("float32", "bfloat16"):
+        # A subnormal of float16 is a normal number of these types.
+        kept: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
+        reading = replace(reading, subnormals=kept.get(reading.subnormals, reading.subnormals))
+    holds = reading.scale_cast != "none" and _holds(reading.scale_cast, types.scale)
+    return replace(reading, scale_cast="none") if holds else reading
+
+
+def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
+    """The reading without stages that never matter with a float zero point.
+
+    Its differences may have hundreds of bits, so only types that hold every number of another type make a stage superfluous.
+    """
+    kind = reading.subtraction.partition("-")[0]
+    if kind in ("wrap", "saturate") and types.x in INTEGERS:
+        # The zero point is an int32 then, and may be any. No option of the subtraction is the same as another without it.
+        return _simplified(reading, replace(types, zero_point="int32"))
+    out = types.out
+    if reading.operation in FOLDED and not reading.folds:
+        precision: Any = out if reading.precision == "once" else reading.precision
+        reading = replace(reading, operation="multiply", precision=precision)
+    if kind == "ignored":
+        plain = _simplified(replace(reading, subtraction="exact"), replace(types, zero_point=""))
+        return replace(plain, subtraction="ignored")
+    result: Any = replace(
+        reading,
+        subtraction=resolved(reading.subtraction, out) if kind not in ("wrap", "saturate") else "exact",
+        difference=resolved(reading.difference, out),
+        scale_cast=resolved(reading.scale_cast, out),
+        precision=resolved(reading.precision, out),
+    )
+    where = result.subtraction.removeprefix("operands-")
+    if where != result.subtraction and _holds_operands(where, types):
+        result = replace(result, subtraction="exact")
+    result = _simpler_scale_cast(result, types)
+    if result.operation in FOLDED:
+        result = replace(result, difference="exact")
+    if result.operation in ("multiply", "divide"):
+        if result.precision == out:
+            final = "saturated" if result.final == "saturated" else "nearest"
+            flushes = "flush-results" if result.subnormals == "flush-products" else result.subnormals
+            result = replace(result, precision="once", final=final, subnormals=flushes)
+        if result.precision in ("once", "float64"):
+            result = _with_flushing(result, products=False)
+    elif result.precision == "once":
+        result = replace(result, precision=out)
+    single = out == "float32" or result.precision in ("float32", "float16", "bfloat16")
+    if result.final == "via-float32" and single:
+        result = replace(result, final="nearest")
+    return cast(StageOptions, result)
+
+
+def _holds_operands(dtype: str, types: Types) -> bool:
+    """True if a type holds every value of x and of a float zero point."""
+    if dtype == "float64":
+        return True
+    if dtype not in ("float32", types.zero_point) and types.zero_point not in SMALL_FLOATS:
+        return False
+    in_range = dtype != "float16" or types.x not in INTEGERS or BITS[types.x] <= 8
+    return in_range and _significant(types.x) <= _PRECISION[dtype]
+
+
 def _plain_product(reading: StageOptions) -> bool:
     return (reading.operation, reading.precision, reading.final) == ("multiply", "once", "nearest")
 
@@ -113,14 +182,12 @@ def _plain_product(reading: StageOptions) -> bool:
 def _folds_exactly(reading: StageOptions, types: Types) -> bool:
     """True if both products with the scale are exact, as products by powers of two in float64 are.
 
-    A scale that is flushed to zero or cast to infinity would show.
+    A scale that is flushed to zero or cast to infinity would show. An absent zero point gives a product of 0 with all others.
     """
-    return (
-        reading.precision == "float64"
-        and types.scale == "float8_e8m0fnu"
-        and reading.scale_cast in ("none", "float32", "bfloat16")
-        and reading.subnormals not in ("flush-inputs", "flush-all")
-    )
+    finite = types.scale == "float8_e8m0fnu" and reading.scale_cast in ("none", "float32", "bfloat16")
+    if reading.operation == "folded-always":
+        return finite
+    return finite and reading.precision == "float64" and reading.subnormals not in ("flush-inputs", "flush-all")
 
 
 def _scaled_by_power(reading: StageOptions) -> StageOptions:
@@ -143,7 +210,7 @@ def _scaled_by_power(reading: StageOptions) -> StageOptions:
 def _cast_once(reading: StageOptions, types: Types) -> StageOptions:
     """Without a zero point, the cast of the operands written as the rounding of the difference."""
     kind, _, dtype = reading.subtraction.partition("-")
-    if kind != "operands" or reading.operation in ("folded", "fused"):
+    if kind != "operands" or reading.operation in FOLDED:
         return reading
     wider = reading.difference in ("exact", dtype) or (
         _PRECISION[reading.difference] >= _PRECISION[dtype]
@@ -160,6 +227,8 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
     kind, _, where = subtraction.partition("-")
     if kind == "ignored":
         return subtraction if types.zero_point else "exact"
+    if kind == "zero":  # The zero point is a whole number already, or a number of a small float, which stays.
+        return "exact"
     if kind == "operands":
         bits = max(_significant(types.x), _significant(types.zero_point))
         return "exact" if bits <= _PRECISION[where] else subtraction

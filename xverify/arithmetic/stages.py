@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS
-from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, UNIT_EXPONENT, integer_range, values
+from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, SMALL_FLOATS, UNIT_EXPONENT, integer_range, values
 from xverify.core.rounding import (
     F64,
     cast,
     cast_saturated,
     cast_toward_zero,
+    difference_over,
+    difference_times,
+    difference_to_odd,
+    exact_difference,
     is_subnormal,
     product_to_odd,
     quotient_to_odd,
@@ -29,15 +33,19 @@ from xverify.core.rounding import (
 
 Subtraction = Literal[
     "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
+    "zero-point-rounded", "zero-point-truncated",
     "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused"]
+Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
 Zero = Literal["signed", "unsigned"]
+
+FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always")
+"""The operations that multiply x and the zero point by the scale."""
 
 _SUBTRACTION: dict[Subtraction, str] = {
     "exact": "subtracts exactly",
@@ -46,6 +54,8 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "operands-float16": "casts x and the zero point to float16 and subtracts",
     "operands-bfloat16": "casts x and the zero point to bfloat16 and subtracts",
     "operands-float64": "casts x and the zero point to float64 and subtracts",
+    "zero-point-rounded": "subtracts the zero point rounded to a whole number",
+    "zero-point-truncated": "subtracts the zero point truncated to int32",
     "wrap-x": "subtracts in the type of x with wrap-around",
     "wrap-unsigned": "subtracts in the unsigned type of the width of x with wrap-around",
     "wrap-int32": "subtracts in int32 with wrap-around",
@@ -101,6 +111,8 @@ def _combining(operation: Operation, precision: Precision) -> str:
         return f"multiplies by the scale's reciprocal, {each}"
     if operation == "folded":
         return f"computes x * scale - zero point * scale, {each}"
+    if operation == "folded-always":
+        return f"computes x * scale - zero point * scale, also with 0 for an absent zero point, {each}"
     return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
 
 
@@ -109,13 +121,19 @@ class StageOptions:
     """One option for each stage. The defaults are the plain ones."""
 
     subtraction: Subtraction = "exact"
-    """The subtraction of the zero point: exact, after a cast of both, wrapping, saturating, or none."""
+    """The subtraction of the zero point: exact, after a cast of both, wrapping, saturating, or none.
+
+    A float zero point may also be rounded or truncated first. Where the difference wraps or saturates, it is truncated to int32.
+    """
     difference: Difference = "exact"
     """The type to which the difference is rounded."""
     scale_cast: ScaleCast = "none"
     """The type to which the scale is cast first."""
     operation: Operation = "multiply"
-    """The way to combine difference and scale. "folded" and "fused" mean x * scale - zero point * scale."""
+    """The way to combine difference and scale.
+
+    "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
+    """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
     final: Final = "nearest"
@@ -145,6 +163,11 @@ class Triples:
     """x and the zero point are integers times 2 ** exponent."""
     wide: bool
     """True if the difference times a 24-bit scale may need more than float64's 53 bits."""
+    float_zero_point: bool = False
+    """True if the zero point is a float32, float16 or bfloat16, or any float beside an integer x.
+
+    An exact difference may then need more than 53 bits.
+    """
 
 
 def decoded(operands: Operands) -> Triples:
@@ -161,6 +184,7 @@ def decoded(operands: Operands) -> Triples:
         operands.output_dtype,
         min(UNIT_EXPONENT.get(dtype, 0) for dtype in integer_dtypes),
         "int32" in integer_dtypes or any(dtype.startswith("float8_e5m2") for dtype in integer_dtypes),
+        zero_point_dtype in FLOATS or (zero_point_dtype in SMALL_FLOATS and x_dtype in INTEGERS),
     )
 
 
@@ -208,19 +232,39 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
     x, zero_point = triples.x, np.asarray(0.0)
     if triples.zero_point is not None and subtraction != "ignored":
         zero_point = triples.zero_point
+        if triples.float_zero_point:
+            zero_point = _whole(zero_point, subtraction, triples.x_dtype)
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
         dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
     return x, zero_point
 
 
-def subtracted(triples: Triples, subtraction: str, difference: str) -> F64:
+def _whole(zero_point: F64, subtraction: str, x_dtype: str) -> F64:
+    """A float zero point as the whole number that a subtraction takes, or unchanged."""
+    kind = subtraction.partition("-")[0]
+    if subtraction == "zero-point-rounded":
+        with np.errstate(invalid="ignore"):  # A signalling NaN warns.
+            return np.rint(zero_point)
+    if subtraction == "zero-point-truncated" or (kind in ("wrap", "saturate") and x_dtype in INTEGERS):
+        # x86 converts NaN and everything outside int32 to its lowest number.
+        lowest, highest = integer_range("int32")
+        inside = (zero_point > lowest - 1) & (zero_point < highest + 1)
+        return np.where(inside, np.trunc(np.where(inside, zero_point, 0.0)) + 0.0, float(lowest))
+    return zero_point
+
+
+def subtracted(triples: Triples, subtraction: str, difference: str) -> NDArray[Any]:
     """The difference after both of its stages.
 
     float64 holds it exactly before it is rounded: integers have differences of at most 34 bits, and small floats of at most
-    35 bits in their unit.
+    35 bits in their unit. A float zero point may need more. The exact difference is then complex, see `exact_difference`.
     """
     x, zero_point = operands_of(triples, subtraction)
+    bounded = subtraction.partition("-")[0] in ("wrap", "saturate") and triples.x_dtype in INTEGERS
+    if triples.float_zero_point and not bounded:
+        exact = exact_difference(x, zero_point)
+        return exact if difference == "exact" else to_dtype(difference_to_odd(exact), resolved(difference, triples.out))
     with np.errstate(all="ignore"):
         result = np.asarray(x - zero_point)
     kind, _, where = subtraction.partition("-")
@@ -250,7 +294,7 @@ def flushed(numbers: F64, dtype: str) -> F64:
 
 def combined(
     triples: Triples,
-    difference: F64,
+    difference: NDArray[Any],
     scale: F64,
     operation: str,
     precision: str,
@@ -261,7 +305,7 @@ def combined(
 
     Args:
         triples: The operands, for their types.
-        difference: The difference.
+        difference: The difference. It is complex if it needs more than 53 bits.
         scale: The scale.
         operation: "multiply", "divide" or "reciprocal".
         precision: The type of each result, or "once".
@@ -272,7 +316,8 @@ def combined(
         float64 numbers rounded to ``precision``. For "once", one more rounding gives the same as for the exact value.
 
     A quotient d / s of two numbers of at most 24 bits is harmless to round to 53 bits: it is at least 2^-49 of itself away
-    from any other number m of at most 25 bits, since m * s differs from d by at least one unit.
+    from any other number m of at most 25 bits, since m * s differs from d by at least one unit. The difference to a float
+    zero point may be longer, so that its products and quotients are rounded to odd. In float64, it is rounded itself.
     """
     kind = resolved(precision, triples.out)
     plainly = narrow or not triples.wide
@@ -281,7 +326,11 @@ def combined(
             kind = triples.out if kind == "once" else kind
             inverse = np.asarray(1.0 / scale)
             scale = _rounded(inverse, inverse, kind, subnormals)
-        plain = np.asarray(difference / scale if operation == "divide" else difference * scale)
+        plain = np.asarray(difference.real / scale if operation == "divide" else difference.real * scale)
+    if triples.float_zero_point and kind != "float64":
+        exactly = difference_over if operation == "divide" else difference_times
+        odd = exactly(difference, scale)
+        return odd if kind == "once" else _rounded(odd, plain, kind, subnormals)
     if kind == "float64" or plainly:
         return plain if kind in ("once", "float64") else _rounded(plain, plain, kind, subnormals)
     combine = quotient_to_odd if operation == "divide" else product_to_odd

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import FLOATS, INTEGERS, QUANTIZED, encode, integer_range, numpy_dtype
+from xverify.core.near import nearest
 
 GRANULARITIES = ("per-tensor", "per-axis", "per-axis-last", "blocked", "blocked-first")
 """Names of the ways in which scales apply to x.
@@ -149,9 +150,9 @@ def pairs_of(text: str) -> tuple[tuple[str, str], ...]:
         x, colon, out = part.partition(":")
         out = out if colon else "float32"
         if x not in x_types:
-            raise ValueError(f"{x!r} is no type of x; there are {', '.join(x_types)}")
+            raise ValueError(f"{x!r} is no type of x{nearest(x, x_types)}; there are {', '.join(x_types)}")
         if out not in FLOATS:
-            raise ValueError(f"{out!r} is no type of an output; there are {', '.join(FLOATS)}")
+            raise ValueError(f"{out!r} is no type of an output{nearest(out, FLOATS)}; there are {', '.join(FLOATS)}")
         pairs.append((x, out))
     return tuple(dict.fromkeys(pairs))
 
@@ -166,7 +167,8 @@ def granularities_of(text: str) -> tuple[str, ...]:
         return GRANULARITIES
     for part in _parts(text, "granularity"):
         if part not in GRANULARITIES:
-            raise ValueError(f"{part!r} is no granularity; there are {', '.join(GRANULARITIES)}")
+            listed = ", ".join(GRANULARITIES)
+            raise ValueError(f"{part!r} is no granularity{nearest(part, GRANULARITIES)}; there are {listed}")
     return tuple(dict.fromkeys(_parts(text, "granularity")))
 
 

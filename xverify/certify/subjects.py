@@ -79,6 +79,12 @@ def through_of(
     ):
         if dtype not in admitted:
             raise UsageError(f"{contract.id} does not allow {dtype} for {role}; it allows {', '.join(admitted)}")
+    admitted = contract.domain.zero_points_for(domain.x_dtype)
+    if domain.has_zero_point and domain.x_dtype not in admitted:
+        raise UsageError(
+            f"{contract.id} has no zero points of {domain.x_dtype}, the type of x, but of {', '.join(admitted) or 'no type'}; "
+            "certify has no domain with those, but xverify gate checks them"
+        )
     result = out or _natural(contract, domain)
     if result != domain.scale_dtype and not contract.domain.output_dtype_attribute:
         raise UsageError(

@@ -78,7 +78,7 @@ def bench(
         raise UsageError(str(error)) from None
     for path in (json_file, html_file):
         if path is not None:
-            select.writable(path.resolve().parent)
+            select.writable_file(path)
     command = shlex.join(["xverify", *sys.argv[1:]])
     options = Options(chosen, threads or usable_cores(), select.seconds(budget), seed, command)
     console = console_of_output()
@@ -98,13 +98,15 @@ def bench(
         if find_spec("matplotlib") is None:
             click.echo(f"xverify: the page has no plots because matplotlib is not installed: {INSTALL}", err=True)
     print_bench(result, console)
+    if not result["run"]["complete"]:
+        measured = any(line["status"] in ("measured", "partial") for case in result["cases"] for line in case["lines"])
+        rest = "the table holds the cases that were measured" if measured else "nothing was measured before that"
+        click.echo(f"xverify: interrupted; {rest}", err=True)
+        return UNABLE
     if not any(line["status"] in ("measured", "partial") for case in result["cases"] for line in case["lines"]):
         click.echo(
             "xverify: nothing was measured: raise --budget, or install an implementation (see: xverify oracles)",
             err=True,
         )
-        return UNABLE
-    if not result["run"]["complete"]:
-        click.echo("xverify: interrupted; the table holds the cases that were measured", err=True)
         return UNABLE
     return PASS

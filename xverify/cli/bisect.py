@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 @click.option(
     "--to", "last", default="", metavar="VERSION", help="Newest version to try.  [default: the newest available]"
 )
-@click.option("--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest]")
+@click.option(
+    "--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest that has it]"
+)
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder that holds the runs.  [default: reports/runs]")
 @click.option(
     "--contract", "files", multiple=True, metavar="FILE", help="Python file with an edition of your own. Repeatable."
@@ -62,7 +64,7 @@ def bisect(
     package = package or oracle.distribution
     own = [contract for file in files for contract in select.contracts_of_file(file)]
     if json_file is not None:
-        select.writable(json_file.resolve().parent)
+        select.writable_file(json_file)
     if target.change is not None:
         first, last = first or target.change.older, last or target.change.newer
     chosen = versions.between(versions_offered(package), first, last)
@@ -92,7 +94,9 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
     is_file = Path(finding).exists()
     if not is_file and (finding.endswith(".json") or "/" in finding):
         raise UsageError(f"there is no file {finding}")
-    path = select.report_file(finding if is_file else run, runs)
+    path = select.report_file(finding, runs) if is_file else select.report_with(finding, run, runs)
+    if not is_file and run is None:
+        say(f"{finding} is from run {path.parent.name}")
     entries = reports.load(path)["findings"]
     if is_file:
         if len(entries) != 1:
@@ -103,7 +107,4 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
             )
     else:
         entries = [entry for entry in entries if entry["id"] == finding]
-        if not entries:
-            known_ids = [entry["id"] for entry in reports.load(path)["findings"]]
-            raise UsageError(f"{path} has no finding {finding!r}{select.nearest(finding, known_ids)}")
     return finding_from_report(entries[0], path.parent)

@@ -153,7 +153,7 @@ def certify(
     path = output or select.RUNS / "certificates" / _file_name(
         oracle.name, through.contract.id, domain.name, through.out
     )
-    select.writable(path.resolve().parent)
+    select.writable_file(path)
     with ExitStack() as stack:
         stack.enter_context(held(path))
         before = load(path) if path.exists() and not anew else None

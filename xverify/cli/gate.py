@@ -13,7 +13,7 @@ import click
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
-    from xverify.contracts.model import Contract, Domain
+    from xverify.contracts.model import Contract, Denormals, Domain
 
 FILE = click.Path(path_type=Path)
 
@@ -62,10 +62,10 @@ FILE = click.Path(path_type=Path)
 @click.option("--allow-mixed", is_flag=True, help="Accept legal values that no single reading of the edition explains.")
 @click.option(
     "--denormals",
-    type=click.Choice(["keep", "flush"]),
+    type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Require subnormal results (keep), or also accept zero for them (flush).",
+    help="Require subnormal results (keep), also accept zero for them (flush), or also for subnormal inputs (flush-inputs).",
 )
 @click.option(
     "--timeout", default="10s", show_default=True, metavar="TIME", help="Report a call that takes longer as a hang."
@@ -98,7 +98,7 @@ def gate(
     walk_only: bool,
     strict: bool,
     allow_mixed: bool,
-    denormals: str,
+    denormals: Denormals,
     timeout: str,
     memory: int,
     ledger_path: Path | None,
@@ -118,6 +118,7 @@ def gate(
 
     from xverify import contracts as editions
     from xverify.engine import select
+    from xverify.engine.gate_plan import walk_seconds
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
@@ -125,13 +126,13 @@ def gate(
     from xverify.gate.gate import gate as run_gate
     from xverify.gate.gate import nothing_more
     from xverify.gate.markdown import append_markdown
-    from xverify.gate.options import GateOptions
+    from xverify.gate.options import LEAST_SECONDS, GateOptions
     from xverify.gate.terminal import announce
     from xverify.report import render, write_files
     from xverify.report.console import ConsoleProgress
     from xverify.workers.process import Limits
 
-    limit = select.seconds(budget)
+    limit = select.seconds(budget, LEAST_SECONDS)
     target = select.KERNEL if target is None else target
     kernel = select.kernel_under_test(target, strict)
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
@@ -148,10 +149,15 @@ def gate(
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
     for file in outputs.values():
         if file is not None:
-            select.writable(file.resolve().parent)
+            select.writable_file(file)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
     for sentence in left_out:
-        click.echo(f"xverify: {sentence}", err=True)
+        say(sentence)
+    if not fail_fast and (least := walk_seconds([(text, within[text.id]) for text in held_to])) > limit:
+        say(
+            f"the budget of {budget} will end before the walk, which takes more than {least:.0f} s: raise --budget, "
+            "or test fewer types"
+        )
     console = console_of_output()
     progress = ConsoleProgress(console, "gate")
     options = GateOptions(
@@ -170,7 +176,7 @@ def gate(
         today=date.today(),
         seed=seed,
         budget=limit,
-        keep_subnormals=denormals == "keep",
+        denormals=denormals,
         allow_mixed=allow_mixed,
         fail_fast=fail_fast,
         draw=nothing_more if walk_only else None,

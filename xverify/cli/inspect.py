@@ -84,7 +84,12 @@ def contracts(pattern: str | None) -> int:
 @click.option(
     "--scale-dtype", default="", metavar="DTYPE", help="Type of scale.  [default: float32, or the edition's first]"
 )
-@click.option("--zero-point-dtype", default="", metavar="DTYPE", help="Type of zero point.  [default: the type of x]")
+@click.option(
+    "--zero-point-dtype",
+    default="",
+    metavar="DTYPE",
+    help="Type of zero point.  [default: the type of x, or the edition's first that holds it]",
+)
 @click.option("--out-dtype", default="", metavar="DTYPE", help="Output type.  [default: the edition's own]")
 @click.option(
     "--oracle",

@@ -51,7 +51,9 @@ def list_entries(path: Path | None) -> int:
     help="Day from which the finding fails the gate again: 2027-02-21, or 90d from today.  [default: never]",
 )
 @click.option("--name", default="", metavar="NAME", help="Short name of the entry.  [default: the finding's id]")
-@click.option("--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest]")
+@click.option(
+    "--run", metavar="RUN", help="Run that holds the finding: id, folder or report.  [default: the newest that has it]"
+)
 @click.option("--ledger", "path", type=FILE, help="Ledger to change.  [default: reports/ledger.toml]")
 @clear
 def accept(
@@ -70,11 +72,8 @@ def accept(
     from xverify.gate import ledger_file
     from xverify.gate.ledger import entry_from_finding
 
-    source = select.report_file(run)
+    source = select.report_with(finding, run)
     entries = {entry["id"]: entry for entry in reports.load(source)["findings"]}
-    if finding not in entries:
-        hint = select.nearest(finding, entries)
-        raise UsageError(f"{source} has no finding {finding!r}{hint}")
     if entries[finding]["known"]:
         raise UsageError(f"{finding} is in the ledger already, as {entries[finding]['ledger']['entry']}")
     until = None if expires is None else select.day(expires, date.today())
@@ -84,7 +83,9 @@ def accept(
         ledger_file.accept(path, entry)
     except ValueError as error:
         raise UsageError(f"{finding} cannot be accepted: {error}") from None
-    click.echo(f"{path}: {entry.name} accepted{f' until {until}' if until else ''}; its scope can be edited there")
+    seen = "" if run else f", as seen in run {source.parent.name}"
+    when = f" until {until}" if until else ""
+    click.echo(f"{path}: {entry.name} accepted{when}{seen}; its scope can be edited there")
     return PASS
 
 

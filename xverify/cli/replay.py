@@ -15,6 +15,7 @@ from xverify.cli.common import FINDINGS, PASS, clear, say
 from xverify.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from xverify.contracts.model import Denormals
     from xverify.engine.replay import AskAny, Replayed
     from xverify.oracles.protocol import Oracle
 
@@ -32,13 +33,15 @@ class Options:
     was: str
     threads: bool
     strict: bool
-    denormals: str
+    denormals: Denormals
     like_name: str | None
 
 
 @click.command()
 @click.argument("finding", metavar="FINDING|FILE|CALL")
-@click.option("--run", metavar="RUN", help="Run that holds FINDING: id, folder or report.  [default: the newest]")
+@click.option(
+    "--run", metavar="RUN", help="Run that holds FINDING: id, folder or report.  [default: the newest that has it]"
+)
 @click.option(
     "--contract",
     "files",
@@ -69,10 +72,10 @@ class Options:
 @click.option("--strict", is_flag=True, help="Count NotImplementedError as a refusal, as for the gate.")
 @click.option(
     "--denormals",
-    type=click.Choice(["keep", "flush"]),
+    type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Require subnormal results of CALL (keep), or also accept zero for them (flush).",
+    help="Judge subnormal numbers of CALL as the gate does: keep, flush or flush-inputs.",
 )
 @click.option(
     "--like",
@@ -146,17 +149,15 @@ def _call(line: str, options: Options) -> Iterator[Replayed]:
     if reference is not None:
         kernel = replace(kernel, strict=kernel.strict or reference.strict)
     with _asking(options, kernel, reference) as ask:
-        terms = Terms(options.denormals == "keep", reference)
+        terms = Terms(options.denormals, reference)
         yield replay_call(line, kernel, "threads" if options.threads else "", ask, own, terms, options.was)
 
 
 def _finding(identity: str, options: Options) -> Iterator[Replayed]:
     from xverify.engine.replay import replay_entries
 
-    report, path = _report(options.run)
+    report, path = _report_with(identity, options.run)
     entries = [entry for entry in report["findings"] if entry["id"] == identity]
-    if not entries:
-        raise UsageError(f"{path} has no finding {identity!r}")
     kernel = _kernel_named(options)
     reference = _reference(options, kernel)
     with _asking(options, kernel, reference) as ask:
@@ -193,6 +194,17 @@ def _report(run: str | None) -> tuple[dict[str, Any], Path]:
     from xverify.engine import select
 
     path = select.report_file(run)
+    return reports.load(path), path
+
+
+def _report_with(identity: str, run: str | None) -> tuple[dict[str, Any], Path]:
+    """The report that holds a finding. Print the run if the user did not name it."""
+    from xverify import report as reports
+    from xverify.engine import select
+
+    path = select.report_with(identity, run)
+    if run is None:
+        say(f"{identity} is from run {path.parent.name}")
     return reports.load(path), path
 
 

@@ -12,6 +12,9 @@ from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output,
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
 
+LEAST_SECONDS = 1.0
+"""The smallest budget of a sweep, in seconds. Frameworks take longer to start."""
+
 
 @click.command()
 @click.option(
@@ -93,14 +96,14 @@ def sweep(
     from xverify.report.console import ConsoleProgress, print_summary
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
-    limit = select.seconds(budget)
+    limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts)
     more, not_varied = varying.variants(oracles, varied)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():
         if path is not None:
-            select.writable(path.resolve().parent)
+            select.writable_file(path)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
     for sentence in (*left_out, *not_varied, *unread):
         click.echo(f"xverify: {sentence}", err=True)
@@ -135,12 +138,15 @@ def sweep(
 
 
 def _verdicts(listed: str) -> set[str]:
-    from xverify.core.errors import UsageError
+    from xverify.engine.select import nearest
 
     names = {name.strip() for name in listed.split(",") if name.strip()}
     unknown = names - set(Verdict)
     if unknown:
-        raise UsageError(f"--fail-on: {sorted(unknown)[0]!r} is not a verdict; use any of {', '.join(Verdict)}")
+        first = sorted(unknown)[0]
+        raise UsageError(
+            f"--fail-on: {first!r} is not a verdict{nearest(first, Verdict)}; use any of {', '.join(Verdict)}"
+        )
     return names
 
 
@@ -158,7 +164,10 @@ class _Format(click.ParamType):  # type: ignore[type-arg]  # which older release
         from xverify.report import format_names
 
         if value not in format_names():
-            self.fail(f"{value!r} is not one of {', '.join(format_names())}.", param, ctx)
+            from xverify.engine.select import nearest
+
+            listed = ", ".join(format_names())
+            self.fail(f"{value!r} is not one of {listed}{nearest(value, format_names())}.", param, ctx)
         return value
 
 
@@ -189,16 +198,21 @@ def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path |
 
     if finding is not None and kind != "markdown":
         raise UsageError(f"--finding writes Markdown, not {kind}: add --format markdown")
-    sources = [select.report_file(run) for run in runs or (None,)]
+    if finding is not None and not runs:
+        sources = [select.report_with(finding, None)]
+        say(f"{finding} is from run {sources[0].parent.name}")
+    else:
+        sources = [select.report_file(run) for run in runs or (None,)]
     if output is not None and output.resolve() in [source.resolve() for source in sources]:
         raise UsageError(f"-o {output} would overwrite the report that is read: name another file")
+    if output is not None:
+        select.writable_file(output)
     each = [reports.load(source) for source in sources]
     loaded = each[0] if len(each) == 1 else merged(each)
     text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)
     if output is None:
         click.echo(text)
         return PASS
-    select.writable(output.resolve().parent)
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output} written", err=True)
     return PASS

@@ -28,6 +28,9 @@ from xverify.core.errors import ContractFileError, DocumentError
 SCALES = (*FLOATS, "float8_e8m0fnu")
 """The types of a scale that the recipes support."""
 
+ZERO_POINTS = (*QUANTIZED, *FLOATS)
+"""The types of a zero point that the recipes support."""
+
 _MODULE = "xverify_contract_"
 """The beginning of the names of modules that are files of editions."""
 
@@ -184,6 +187,14 @@ def _check_domain(contract: Contract, built_in: BuiltIn) -> Iterator[str]:
         elif set(listed) - set(admitted):
             odd = sorted(set(listed) - set(admitted), key=str)[0]
             yield f"{name} has {odd!r}, which is none of {', '.join(admitted)}"
+    listed = domain.zero_point_dtypes
+    if listed is not None and not isinstance(listed, tuple):
+        yield "zero_point_dtypes is a tuple of types, or None where a zero point has the type of x"
+    elif set(listed or ()) - set(ZERO_POINTS):
+        odd = sorted(set(listed or ()) - set(ZERO_POINTS), key=str)[0]
+        yield f"zero_point_dtypes has {odd!r}, which is none of {', '.join(ZERO_POINTS)}"
+    if domain.zero_point_required and listed == ():
+        yield "zero_point_required is set, and zero_point_dtypes is empty: list the types of a zero point"
     if domain.family == "range" and not domain.modes:
         yield "a range edition has modes, and the domain lists none"
 
@@ -243,10 +254,14 @@ def _simplest(domain: Domain) -> Iterator[tuple[dict[str, Number], dict[str, int
                     yield {"input": _number(x, 1), **ends}, {"mode": mode}
                 continue
             needs_output_dtype = domain.output_dtype_attribute and scale not in domain.output_dtypes
+            output_dtype: dict[str, int | str | bool] = (
+                {"output_dtype": domain.output_dtypes[0]} if needs_output_dtype else {}
+            )
             operands = {"x": _number(x, 1), "scale": _number(scale, 1)}
-            if zero_points := domain.zero_points_for(x):
-                operands["zero_point"] = _number(zero_points[0], 0)
-            yield operands, {"output_dtype": domain.output_dtypes[0]} if needs_output_dtype else {}
+            for zero_point in domain.zero_points_for(x):
+                yield {**operands, "zero_point": _number(zero_point, 0)}, output_dtype
+            if not domain.zero_points_for(x):
+                yield operands, output_dtype
 
 
 def _number(dtype: str, value: int) -> Number:

@@ -11,6 +11,12 @@ from xverify.core.call import Call
 
 Verdict = Literal["allowed", "forbidden", "unspecified"]
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
+Denormals = Literal["keep", "flush", "flush-inputs"]
+"""The treatment of subnormal numbers that is accepted. Each mode accepts everything that the mode before it does.
+
+"keep": a subnormal result must not be zero. "flush": it may be zero. "flush-inputs": an input that is subnormal in float32 may
+also count as a zero of the same sign, as with the flags FTZ and DAZ of a processor.
+"""
 
 
 @dataclass(frozen=True)
@@ -150,8 +156,8 @@ class Contract:
     """The contradictions inside the document itself."""
     like: str = ""
     """For an edition that no implementation knows by its id: the edition whose calls have the same form."""
-    keeps_subnormals: bool = False
-    """True if a subnormal result must not be zero. No text says so, but a user may."""
+    denormals: Denormals = "flush"
+    """The accepted treatment of subnormal numbers. No text mentions them, but a user may require "keep"."""
     fixed_result: Callable[[Call], FixedResult] | None = None
     """The only legal result of an allowed call, where an implementation stands for the text.
 
@@ -162,3 +168,22 @@ class Contract:
     def asked_as(self) -> str:
         """The id of the edition under which implementations get the calls of this edition."""
         return self.like or self.id
+
+
+__all__ = [
+    "ALLOWED",
+    "Cell",
+    "Clause",
+    "Codes",
+    "Contract",
+    "Denormals",
+    "Domain",
+    "FixedResult",
+    "Granularity",
+    "Judgement",
+    "Operands",
+    "Reading",
+    "TextCheck",
+    "Verdict",
+    "judged",
+]

@@ -30,12 +30,24 @@ BITS: dict[str, int] = {
 }  # fmt: skip
 """The width in bits of every dtype that a call or an outcome can hold."""
 
-LAYOUTS = ("C", "F", "reversed", "strided", "offset", "read-only", "misaligned", "broadcast")
+LAYOUTS = (
+    "C", "F", "reversed", "strided", "offset", "read-only", "misaligned", "broadcast", "row-slice", "permuted",
+)  # fmt: skip
 """Memory layouts of the array that an implementation gets. The values are the same in all of them.
 
 "misaligned" begins one byte past an aligned address. "broadcast" has stride 0 along each axis on which the values are
-constant.
+constant. "row-slice" is the first columns of wider rows, such as ``big[:, :k]``. "permuted" has the second axis last in memory,
+as NHWC memory has for NCHW. In rank 2 it is the transpose of a row slice. So it is in neither C nor Fortran order.
 """
+
+LEAST_RANK: Mapping[str, int] = {"F": 2, "reversed": 1, "strided": 1, "row-slice": 2, "permuted": 2}
+"""The smallest rank at which the elements of a layout do not lie in memory as in layout C.
+
+A layout without an entry always has them in that order, apart from "broadcast".
+"""
+
+SLACK = 3
+"""Elements between the end of a row slice and the next row."""
 
 _WIRE_MAGIC = b"xvc1"
 
@@ -101,6 +113,12 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
         wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1] + 1), array.dtype)
         result = wide[..., 1::2]
         result[...] = array
+    elif layout == "row-slice":
+        result = _row_slice(array)
+    elif layout == "permuted" and array.ndim == 2:
+        result = _row_slice(array.T).T
+    elif layout == "permuted" and array.ndim > 2:
+        result = np.moveaxis(np.array(np.moveaxis(array, 1, -1), order="C"), -1, 1)
     elif layout == "offset":
         flat = np.zeros(array.size + 1, array.dtype)[1:]
         result = flat.reshape(array.shape)
@@ -115,6 +133,13 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     if layout == "read-only":
         result.flags.writeable = False
     return result
+
+
+def _row_slice(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values as the first columns of an array with longer rows. A vector has only one row."""
+    wide = np.zeros((*array.shape[:-1], array.shape[-1] + SLACK), array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return wide[..., : array.shape[-1]]
 
 
 def constant_axes(array: np.ndarray[Any, Any]) -> tuple[bool, ...]:

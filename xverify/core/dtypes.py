@@ -22,6 +22,12 @@ SMALL_FLOATS = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m
 QUANTIZED = (*INTEGERS, *SMALL_FLOATS)
 FLOATS = ("float32", "float16", "bfloat16")
 
+COMMONEST = (
+    "uint8", "int8", "int4", "uint4", "int32", "float8_e4m3fn", "float8_e5m2", "int16", "uint16", "float4_e2m1fn",
+    "float8_e4m3fnuz", "float8_e5m2fnuz", "float32", "float16", "bfloat16", "float8_e8m0fnu", "int2", "uint2",
+)  # fmt: skip
+"""The dtypes in the order in which examples use them: the commonest first."""
+
 MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
 """Exponent of the smallest normal number, which is 2 ** this."""
@@ -39,6 +45,11 @@ UNIT_EXPONENT = {
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy or ml_dtypes dtype of that name."""
     return np.dtype(getattr(ml_dtypes, dtype, dtype))
+
+
+def common_first(dtype: str) -> int:
+    """A sort key of dtypes, the commonest first. All that `COMMONEST` does not name come last."""
+    return COMMONEST.index(dtype) if dtype in COMMONEST else len(COMMONEST)
 
 
 def integer_range(dtype: str) -> tuple[int, int]:

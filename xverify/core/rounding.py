@@ -114,6 +114,84 @@ def quotient_to_odd(difference: F64, exponent: int, divisor: F64) -> F64:
     return np.where(regular, np.copysign(exact, plain), plain)
 
 
+def exact_difference(a: F64, b: F64) -> NDArray[Any]:
+    """a - b without any rounding, as complex numbers where float64 cannot hold it.
+
+    Returns:
+        float64 differences if all are exact. Otherwise the real part is the difference rounded to nearest, and the imaginary
+        part is the exact rest.
+    """
+    with np.errstate(all="ignore"):
+        total, rest = _two_sum(a, -b)
+    rest = np.where(np.isfinite(total), rest, 0.0)
+    if not rest.any():
+        return total
+    pair = np.empty(total.shape, np.complex128)
+    pair.real, pair.imag = total, rest
+    return pair
+
+
+def difference_to_odd(difference: NDArray[Any]) -> F64:
+    """A result of `exact_difference` as float64, exact or rounded to odd.
+
+    One more rounding is then harmless.
+    """
+    return _to_odd(difference.real, difference.imag) if np.iscomplexobj(difference) else difference
+
+
+def difference_times(difference: NDArray[Any], factor: F64) -> F64:
+    """The product of an exact difference and a factor, exact or rounded to odd.
+
+    The difference is a result of `exact_difference`, and the factor has at most 26 bits.
+    Zeros, infinities and NaN follow IEEE 754.
+
+    Source: Dekker's product and Knuth's TwoSum give the exact errors. Of the last sum only the sign matters.
+    """
+    near, rest = _parts(difference)
+    with np.errstate(all="ignore"):
+        plain = np.asarray(near * factor)
+        product, error = _two_product(near, factor)
+        second, last = _two_product(rest, factor)
+        middle, low = _two_sum(error, second)
+        total, high = _two_sum(product, middle)
+        odd = _to_odd(total, high + (low + last))
+    return np.where(np.isfinite(plain) & (plain != 0.0), odd, plain)
+
+
+def difference_over(difference: NDArray[Any], divisor: F64) -> F64:
+    """The quotient of an exact difference and a divisor, exact or rounded to odd.
+
+    The difference is a result of `exact_difference`, and the divisor has at most 26 bits.
+    Zeros, infinities and NaN follow IEEE 754.
+    """
+    near, rest = _parts(difference)
+    with np.errstate(all="ignore"):
+        plain = np.asarray(near / divisor)
+        # The remainder is exact up to its last sum, which has the right sign. It moves the quotient to the nearest number.
+        quotient = plain + _remainder(near, rest, plain, divisor) / divisor
+        odd = _to_odd(quotient, _remainder(near, rest, quotient, divisor) * np.sign(divisor))
+    return np.where(np.isfinite(plain) & (plain != 0.0), odd, plain)
+
+
+def _remainder(near: F64, rest: F64, quotient: F64, divisor: F64) -> F64:
+    product, error = _two_product(quotient, divisor)
+    return np.asarray(((near - product) - error) + rest)
+
+
+def _parts(difference: NDArray[Any]) -> tuple[F64, F64]:
+    """The two numbers whose exact sum is the difference."""
+    if np.iscomplexobj(difference):
+        return difference.real, difference.imag
+    return difference, np.zeros_like(difference)
+
+
+def _two_product(a: F64, b: F64) -> tuple[F64, F64]:
+    """a * b rounded to nearest, and its exact error. b has at most 26 bits."""
+    bits = np.asarray(a, np.float64).view(np.int64) & ~((1 << 27) - 1)
+    upper = np.asarray(bits.view(np.float64))
+    return _two_sum(upper * b, (a - upper) * b)
+
+
 def sum_to_odd(a: F64, b: F64, c: F64) -> F64:
     """a + b + c as float64, exact or rounded to odd, so that one more rounding is harmless.
 
@@ -132,8 +210,9 @@ def sums(a: F64, b: F64, c: F64) -> tuple[F64, F64]:
     first, low = _two_sum(a, b)
     second, rest = _two_sum(first, c)
     third, last = _two_sum(second, low)
-    total, error = _two_sum(third, last + rest)
-    return total, _to_odd(total, error)
+    fourth, least = _two_sum(last, rest)
+    total, error = _two_sum(third, fourth)
+    return total, _to_odd(total, error + least)
 
 
 def _to_odd(total: F64, error: F64) -> F64:

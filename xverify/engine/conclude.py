@@ -9,7 +9,7 @@ from dataclasses import replace
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
-from xverify.engine.support import simplest_refused
+from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import verdicts
 from xverify.verify.attribute import Recipe
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
@@ -141,6 +141,8 @@ def _refusals(state: RunState) -> None:
     for subject, _, tally in state.tally.refusals():
         if not tally.answered and subject.name in state.pool.failures:
             continue  # no worker is left that could say whether it supports the cell
+        if answers_nothing(state, subject.name):
+            continue  # it may not work at all, and the gate says so in one sentence
         if tally.refusal is not None and not tally.simplest_refused:
             judged, outcome = tally.refusal
             refusal = verdicts.rejected(judged, subject.name, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
@@ -14,7 +15,18 @@ from xverify.core.rounding import to_dtype
 from xverify.verify.verdicts import Judged
 
 WIDTHS = (16, 32, 64)
-TIES_EACH = 8
+POSITIONS = ("last", "second-last", "third-last")
+LONG = 65_535
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+
+CHANNELS = "more than 65 535 channels"
+BLOCKS = "more than 65 535 blocks along an axis"
+BLOCK_ROWS = "more than 65 535 rows of a blocked scale"
+ROWS = "more than 262 144 rows"
+ELEMENTS = "more than 2^24 elements"
+HUGE = "more than 2^31 elements (--huge)"
+
+TIES_EACH, TIES_MOST = 8, 1 << 14
 
 _ALWAYS = (
     "negative axes",
@@ -22,6 +34,14 @@ _ALWAYS = (
     "empty tensors",
     "extents past 256",
     "extents past 65 536",
+    *(f"{name} extents past 65 535" for name in POSITIONS),
+    CHANNELS,
+    BLOCKS,
+    BLOCK_ROWS,
+    ROWS,
+    ELEMENTS,
+    HUGE,
+    *(f"blocks of {size} on the last axis" for size in BLOCK_SIZES),
     "subnormal results",
     "infinite results of finite operands",
     "results halfway between two codes",
@@ -41,8 +61,34 @@ _SCALED = frozenset([
     "infinite results of finite operands", "results halfway between two codes",
     "NaN scales", "infinite scales", "negative scales",
 ])  # fmt: skip
-_BLOCKED = frozenset(["blocks with a remainder"])
-"""Structures and numbers that only calls of editions with scales, or with blocks, can contain."""
+_PER_AXIS = frozenset([CHANNELS])
+_BLOCKED = frozenset([
+    "blocks with a remainder", BLOCKS, BLOCK_ROWS, *(f"blocks of {size} on the last axis" for size in BLOCK_SIZES),
+])  # fmt: skip
+"""Structures and numbers that only calls of editions with scales, per axis or with blocks can contain."""
+
+
+IMPORTANCE = (
+    "rank 1", "rank 2", "rank 3", "rank 4", "blocks", "layout", "extents", "tails", "codes of", "negative axes",
+    "results halfway", "subnormal results", "negative scales", "infinite results", "empty tensors", "values that readings",
+    "rank", "infinite scales", "NaN scales", "rejections", "calls that the text leaves open",
+)  # fmt: skip
+"""Beginnings of names, the most important first: ordinary use and common faults come before special values."""
+
+_COUNT_OF_CODES = re.compile(r"\d+ of the \d+ ")
+
+
+def by_importance(names: Iterable[str]) -> list[str]:
+    """Sort names of structures and numbers that were not met, the most important first.
+
+    Names of equal importance keep their order.
+    """
+
+    def place(name: str) -> int:
+        plain = _COUNT_OF_CODES.sub("", name)
+        return next((i for i, start in enumerate(IMPORTANCE) if plain.startswith(start)), IMPORTANCE.index("rank"))
+
+    return sorted(names, key=place)
 
 
 class Coverage:
@@ -73,20 +119,36 @@ class Coverage:
         longest = max(x.shape, default=0)
         met["extents past 256"] += longest > 256
         met["extents past 65 536"] += longest > 65536
+        for name, extent in zip(POSITIONS, reversed(x.shape), strict=False):
+            met[f"{name} extents past 65 535"] += extent > LONG
+        met[ROWS] += max(x.shape[:-1], default=0) > 1 << 18
+        met[ELEMENTS] += x.size > 1 << 24
+        met[HUGE] += x.size > 1 << 31
         for width in WIDTHS:
             met[f"tails around {width}"] += bool(x.shape) and x.shape[-1] > 0 and x.shape[-1] % width in (1, width - 1)
-        self._blocks(judged)
+        self._parameters(judged)
         self._numbers(judged)
         self._ties(judged)
         if BITS[x.dtype] <= 8 and not (codes := self._codes[x.dtype])[: 1 << BITS[x.dtype]].all():
             codes[x.codes.reshape(-1)] = True
 
-    def _blocks(self, judged: Judged) -> None:
-        call = judged.call
-        block_size = int(call.attributes.get("block_size", 0))
-        if block_size:
-            axis = int(call.attributes.get("axis", 1)) % len(call.data.shape)
-            self.met["blocks with a remainder"] += call.data.shape[axis] % block_size != 0
+    def _parameters(self, judged: Judged) -> None:
+        call, met = judged.call, self.met
+        granularity = judged.cell.granularity if judged.cell else "per_tensor"
+        scale = call.tensors.get("scale")
+        if scale is None or granularity == "per_tensor":
+            return
+        if granularity == "per_axis":
+            met[CHANNELS] += scale.size > LONG
+            return
+        block_size, rank = int(call.attributes.get("block_size", 0)), len(call.data.shape)
+        axis = int(call.attributes.get("axis", 1)) % rank
+        met["blocks with a remainder"] += block_size > 0 and call.data.shape[axis] % block_size != 0
+        if block_size in BLOCK_SIZES and axis == rank - 1 and call.data.shape[axis] > block_size:
+            met[f"blocks of {block_size} on the last axis"] += 1
+        if len(scale.shape) == rank:
+            met[BLOCKS] += scale.shape[axis] > LONG
+            met[BLOCK_ROWS] += any(extent > LONG for i, extent in enumerate(scale.shape) if i != axis)
 
     def _numbers(self, judged: Judged) -> None:
         met, legal = self.met, judged.legal
@@ -109,8 +171,13 @@ class Coverage:
             met["infinite results of finite operands"] += int(infinite.sum())
 
     def _ties(self, judged: Judged) -> None:
-        """Count values halfway between two codes of the output type. One call in `TIES_EACH` is examined."""
+        """Count values halfway between two codes of the output type.
+
+        One call in `TIES_EACH` is examined, if it has at most `TIES_MOST` values.
+        """
         if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
+            return
+        if judged.call.values > TIES_MOST:
             return
         operands = judged.contract.operands(judged.call)
         x, scale = (values(operands.dtypes[role], operands.codes[role]) for role in ("x", "scale"))
@@ -135,10 +202,11 @@ class Coverage:
             met[f"codes of {dtype}"] = count
             if count < every:
                 not_met.append(f"{every - count} of the {every} codes of {dtype}")
-        return {"met": met, "not_met": not_met}
+        return {"met": met, "not_met": by_importance(not_met)}
 
 
 def _impossible(domain: Domain) -> frozenset[str]:
     """Structures and numbers that no call of the domain can contain."""
-    scaled = frozenset() if domain.family == "linear" else _SCALED
-    return scaled if "blocked" in domain.granularities else scaled | _BLOCKED
+    never = frozenset() if domain.family == "linear" else _SCALED
+    never |= frozenset() if "per_axis" in domain.granularities else _PER_AXIS
+    return never | (frozenset() if "blocked" in domain.granularities else _BLOCKED)

@@ -24,11 +24,13 @@ from xverify.engine.plan import (
     structure_cases,
 )
 from xverify.strategies.lap import lap
+from xverify.strategies.large import large_structures
 from xverify.strategies.layouts import layout_calls
 from xverify.strategies.walk import (
-    LARGE_SHAPES,
+    block_structures,
     cell_structures,
     exponent_structures,
+    second_structures,
     shape_structures,
     special_structures,
 )
@@ -39,10 +41,16 @@ T = TypeVar("T")
 CHUNK = 16
 """Calls of one part before the next part's turn."""
 
+LARGE_CHUNK = 2
+"""The same for large calls, each of which costs as much as 20 others."""
+
 BROKEN_EACH = 60
 """The number of ways in which each clause is broken, or opened."""
 
-WITNESSES, WALK, DRAWN = 0, 1 << 20, 1 << 30
+START_SECONDS, CELL_SECONDS = 0.5, 0.012
+"""Seconds of a walk: before the first verdict, and for each cell. They are half of those measured on two cores."""
+
+WITNESSES, WALK, EVIDENCE, DRAWN = 0, 1 << 20, 1 << 29, 1 << 30
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
 
@@ -61,6 +69,16 @@ def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 
     return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
 
 
+def walk_seconds(domains: Iterable[tuple[Contract, Domain]]) -> float:
+    """The seconds that the walk of some editions takes at least, on a fast machine.
+
+    Args:
+        domains: Each edition and the part of its domain that is tested.
+    """
+    cells = sum(1 for contract, within in domains for _ in cell_structures(replace(contract, domain=within)))
+    return START_SECONDS + cells * CELL_SECONDS
+
+
 def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
     """Rounds of Hypothesis, without end."""
     rounds = hypothesis_cases(replace(contract, domain=within), run_seed)
@@ -71,14 +89,12 @@ def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator
 def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
     narrow = replace(contract, domain=within)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
-    structures = _shuffled(shape_structures(narrow), rng)
-    # A large call costs as much as a chunk of others, and there are few of each type: so they take turns one at a time.
-    large = [structure for structure in structures if structure.shape in LARGE_SHAPES]
-    small = [structure for structure in structures if structure.shape not in LARGE_SHAPES]
     parts = [
         lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng)), CHUNK),
-        structure_cases(narrow, iter(small), "walk structure", CHUNK),
-        structure_cases(narrow, iter(large), "walk large", 1),
+        structure_cases(narrow, iter(_shuffled(block_structures(narrow), rng)), "walk blocks", CHUNK),
+        structure_cases(narrow, iter(_shuffled(large_structures(narrow), rng)), "walk large", LARGE_CHUNK),
+        structure_cases(narrow, iter(_shuffled(shape_structures(narrow), rng)), "walk structure", CHUNK),
+        structure_cases(narrow, iter(_shuffled(second_structures(narrow), rng)), "walk second", CHUNK),
         _shuffled_cases(lambda: spoiled_cases(contract, run_seed, narrow, BROKEN_EACH), rng),
         _shuffled_cases(lambda: (Case(call, 0, "walk") for call in layout_calls(narrow)), rng),
         structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),

@@ -84,7 +84,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         is_judged = state.pool.judges(contract, subject.name)
         for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
             record(state, discrepancy, subject, judged, outcome)
-        is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, outcome)
+        is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, subject, outcome)
         if is_judged and is_wrong and not state.fault_seen:
             record_fault(state, judged, subject)
     state.changes.observe(judged, outcomes)
@@ -94,9 +94,13 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         _compare_editions(state, judged, outcomes)
 
 
-def _wrongly_refused(state: RunState, judged: Judged, outcome: Outcome) -> bool:
-    """True if the implementation must take every allowed call, and refuses this one."""
-    return state.options.rules.every_call and outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
+def _wrongly_refused(state: RunState, judged: Judged, subject: Subject, outcome: Outcome) -> bool:
+    """True if the implementation must take every allowed call, and refuses this one.
+
+    An implementation that has answered none so far may not work at all, which is no fault of single calls.
+    """
+    is_refused = outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
+    return state.options.rules.every_call and is_refused and subject.name in state.tally.answering
 
 
 def _compare_open(state: RunState, judged: Judged, outcomes: Mapping[Subject, Outcome]) -> None:

@@ -23,13 +23,15 @@ from xverify.core.call import Call
 from xverify.strategies import breakable, build, openable, opened, spoiled
 from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
 from xverify.strategies.lap import Probe, lap
+from xverify.strategies.large import large_structures
 from xverify.strategies.probes import probes
 from xverify.strategies.structures import Structure
 from xverify.strategies.surrounded import surrounded_calls
 from xverify.strategies.walk import (
-    LARGE_SHAPES,
+    block_structures,
     cell_structures,
     exponent_structures,
+    second_structures,
     shape_structures,
     special_structures,
 )
@@ -102,8 +104,7 @@ def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     cells = lap_cases(lap(contract), BATCH - 1)  # leaves room for a large call
-    structures = list(shape_structures(contract))
-    large = structure_cases(contract, iter([s for s in structures if s.shape in LARGE_SHAPES]), "walk large", 1)
+    large = structure_cases(contract, large_structures(contract), "walk large", 1)
     # Forbidden and open calls come early, and a large call now and then, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed))
@@ -111,8 +112,9 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
         yield cases + next(large, [])
     yield from large
     yield from structure_cases(contract, special_structures(contract), "walk special scale")
-    small = (structure for structure in structures if structure.shape not in LARGE_SHAPES)
-    yield from structure_cases(contract, small, "walk structure")
+    yield from structure_cases(contract, block_structures(contract), "walk blocks")
+    yield from structure_cases(contract, second_structures(contract), "walk second")
+    yield from structure_cases(contract, shape_structures(contract), "walk structure")
     yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1)
     yield from hypothesis_cases(contract, run_seed)
 

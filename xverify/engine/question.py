@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xverify.contracts.external import SCALES
+from xverify.contracts.external import SCALES, ZERO_POINTS
 from xverify.contracts.model import Contract, Domain
 from xverify.contracts.single import Number, single_call
 from xverify.core.call import Attribute, Call
@@ -99,7 +99,7 @@ def _linear_operands(contract: Contract, question: Question, assumed: list[str])
         assumed.append(f"assumed a scale of {scale_dtype}")
     operands = {"x": _number(x, x_dtype, "x", assumed), "scale": _number(scale, scale_dtype, "scale", assumed)}
     if zero_point is not None:
-        dtype = _typed(question, "zero_point", QUANTIZED)
+        dtype = _typed(question, "zero_point", ZERO_POINTS)
         admitted = domain.zero_points_for(x_dtype)
         if not dtype and x_dtype in admitted and (holds(zero_point, x_dtype) or len(admitted) == 1):
             dtype = x_dtype
@@ -148,10 +148,13 @@ def _first_holding(
     contract: Contract, role: str, admitted: Sequence[str], numbers: Sequence[Numeral], assumed: list[str]
 ) -> str:
     """The first admitted type that holds all the numbers exactly."""
-    for dtype in sorted(admitted, key=X_TYPES.index):
+    for dtype in sorted(admitted, key=(*X_TYPES, *FLOATS).index):
         if all(holds(number, dtype) for number in numbers):
             assumed.append(f"assumed {role} of {dtype}, the first type of the edition that holds {_listed(numbers)}")
             return dtype
+    if widest := next((dtype for dtype in FLOATS if dtype in admitted), None):
+        assumed.append(f"assumed {role} of {widest}, the widest type of the edition")
+        return widest
     types = ", ".join(admitted)
     raise UsageError(
         f"{role}: no type of {contract.id} holds {_listed(numbers)}; it has {types}; --x-dtype chooses one"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xverify import contracts
-from xverify.contracts.model import Contract
+from xverify.contracts.model import Contract, Denormals
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.core.codec import call_from_json
 from xverify.core.errors import DamagedFileError, UnableError, UsageError
@@ -60,7 +60,7 @@ class Replayed:
 class Terms:
     """The terms on which a gate held a kernel to an edition."""
 
-    keep_subnormals: bool = True
+    denormals: Denormals = "keep"
 
     like: Oracle | None = None
     """The implementation whose answers replace the text."""
@@ -73,7 +73,7 @@ class Terms:
         """
         text = _contract(identity, own)
         if self.like is None:
-            return replace(text, keeps_subnormals=self.keep_subnormals)
+            return replace(text, denormals=self.denormals)
         subject, version = Subject(self.like.name, "", self.like.role), select.version_of(self.like)
         return like(text, self.like.name, version, lambda call: ask(subject, call.under(text.asked_as)))
 
@@ -164,7 +164,7 @@ def replay_entries(
                 raise UsageError(f"{gate['like']} is run only when it is named: add --like TARGET")
             select.require_plain_name(typed, "--like", str(path))
             reference = select.oracle_named(typed, say)
-        terms = Terms(gate["denormals"] == "keep", reference)
+        terms = Terms(gate["denormals"], reference)
         own = [terms.contract(identity, own, ask) for identity in sorted({entry["contract"] for entry in entries})]
         if target is None and any(entry["subject"]["name"] == gate["kernel"] for entry in entries):
             _require_in_house(gate["kernel"])

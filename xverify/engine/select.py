@@ -5,10 +5,9 @@ Each error is one sentence.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.errors import ContractFileError, DocumentError, UsageError
 from xverify.core.machine import MISSING
+from xverify.core.near import nearest
 from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
 from xverify.environments.installers import Say, unsaid
@@ -309,16 +309,25 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
     return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, least: float = 0.0) -> float:
     """Parse a budget such as 60s, 5m, 1.5h, or plain seconds.
 
+    Args:
+        text: The duration as typed.
+        least: The shortest one, in seconds, that is of any use.
+
     Raises:
-        UsageError: The text is no duration.
+        UsageError: The text is no duration, or a shorter one.
     """
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", text)
     if not parts or float(parts[1]) <= 0:
         raise UsageError(f"a time is a number above zero, such as 60s, 5m or 1h, not {text!r}")
-    return float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2] or "s"]
+    duration = float(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2] or "s"]
+    if duration < least:
+        raise UsageError(
+            f"a budget of {text.strip()} is too small: {least:g}s is the least, to start and make a few calls"
+        )
+    return duration
 
 
 def writable(path: Path) -> Path:
@@ -337,6 +346,26 @@ def writable(path: Path) -> Path:
     return path
 
 
+def writable_file(path: Path) -> Path:
+    """Check that a file can be written, before work that takes long. Its folder is made if it does not exist.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    writable(path.resolve().parent)
+    exists = path.exists()
+    if exists and not (path.is_file() or path.is_dir()):
+        return path  # opening a pipe or a device could wait for a reader
+    try:
+        with path.open("ab"):
+            pass
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    if not exists:
+        path.unlink()
+    return path
+
+
 def report_file(run: str | None, runs: Path = RUNS) -> Path:
     """The report of a run by its id, its directory or its file; by default the newest.
 
@@ -344,14 +373,45 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
         UsageError: There is no such report.
     """
     if run is None:
-        reports = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime)
-        if not reports:
-            raise UsageError(f"there is no run under {runs}; make one with: xverify sweep")
-        return reports[-1]
+        return _newest_first(runs)[0]
     for path in (Path(run), Path(run, "report.json"), runs / run / "report.json"):
         if path.is_file():
             return path
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
+
+
+_FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-known-[^"]*)?)"')
+"""An id of a finding in a report.json."""
+
+
+def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
+    """The report that holds a finding: of the named run, or of the newest run that has it.
+
+    Args:
+        finding: The id of the finding.
+        run: The run as a user names it; None for any.
+        runs: The folder of runs.
+
+    Raises:
+        UsageError: There is no such run, or no report holds the finding.
+    """
+    paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
+    known: dict[str, None] = {}
+    for path in paths:
+        # A parsed report takes a hundred times as long.
+        ids = {identity.decode() for identity in _FINDING_ID.findall(path.read_bytes())}
+        if finding in ids:
+            return path
+        known.update(dict.fromkeys(sorted(ids)))
+    where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
+    raise UsageError(f"{where} finding {finding!r}{nearest(finding, known)}")
+
+
+def _newest_first(runs: Path) -> list[Path]:
+    reports = sorted(runs.glob("*/report.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    if not reports:
+        raise UsageError(f"there is no run under {runs}; make one with: xverify sweep")
+    return reports
 
 
 def require_plain_name(name: str, option: str, where: str) -> None:
@@ -392,9 +452,3 @@ def require_operands(call: Call, contract: Contract) -> None:
         value = call.attributes.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"{name} is {value!r}; expected a whole number")
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The nearest of the names, as a question in brackets; "" if none is similar."""
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f" (did you mean {near[0]}?)" if near else ""

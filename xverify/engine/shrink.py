@@ -16,6 +16,7 @@ from xverify.engine.state import RunState
 from xverify.engine.store import ask_others
 from xverify.verify import changes
 from xverify.verify import shrink as shrinking
+from xverify.verify.causes import CauseKey, cause_key, grouped, order_in_cause
 from xverify.verify.editions import by_formula
 from xverify.verify.findings import Finding
 from xverify.verify.legal import legal_set
@@ -62,15 +63,37 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
 def in_turn(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings for shrinking.
 
-    New ones come before known ones. One death of each implementation comes first, then the order is by urgency.
+    New ones come before known ones. One death of each implementation comes first, then the finding of each cause whose
+    types are the commonest, since reports show its witness. The order is then by urgency.
     """
     first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
 
-    def order(finding: Finding) -> tuple[bool, bool, int]:
+    shown = {min(group, key=_order_in_cause).id for group in grouped(findings, _cause, _region)}
+
+    def order(finding: Finding) -> tuple[bool, bool, bool, int]:
         is_first_death = first_deaths.get(finding.key.subject) is finding
-        return finding.standing.state == "known", not is_first_death, _URGENCY.index(finding.key.verdict)
+        urgency = _URGENCY.index(finding.key.verdict)
+        return finding.standing.state == "known", not is_first_death, finding.id not in shown, urgency
 
     return sorted(findings, key=order)
+
+
+def _cause(finding: Finding) -> CauseKey:
+    recipe = "" if finding.attribution is None else finding.attribution.reading
+    return cause_key(finding.key.subject, finding.key.verdict, finding.key.detail, recipe, _region(finding))
+
+
+def _region(finding: Finding) -> str:
+    return "" if finding.region is None else finding.region.words
+
+
+def _order_in_cause(finding: Finding) -> tuple[int | bool | str, ...]:
+    recipe = "" if finding.attribution is None else finding.attribution.reading
+    tensors = {} if finding.call is None else finding.call.tensors
+    scale = tensors.get("scale") or tensors.get("min_range")
+    x_dtype = "" if finding.call is None else finding.call.data.dtype
+    scale_dtype = "" if scale is None else scale.dtype
+    return order_in_cause(finding.key.verdict, recipe, x_dtype, scale_dtype, len(finding.cells), finding.id)
 
 
 def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:

@@ -24,6 +24,7 @@ from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_ca
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
 from xverify.core.surroundings import in_words
+from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
 from xverify.engine.state import RunState
@@ -31,6 +32,7 @@ from xverify.oracles.protocol import Oracle, version_of
 from xverify.verify import editions
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
+from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import compared, judge
 
 SCHEMA = "xverify.report/1"
@@ -248,19 +250,34 @@ def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
         "shrunk": finding.shrunk,
         "reproduce": f"scripts/{finding.id}.py" if call is not None else "",
         "known": False,
-        "summary": _summary(finding),
+        "summary": _summary(state, finding),
     }
 
 
-def _summary(finding: Finding) -> str:
-    """The finding in a sentence, with the surroundings of its witness."""
+def _summary(state: RunState, finding: Finding) -> str:
+    """The finding in a sentence, with the rest of its cells and the surroundings of its witness."""
+    summary = finding.summary + _rest_of_cells(state, finding)
     around = finding.call.around if finding.call is not None else ()
     level = finding.subject.options.removeprefix("graph").strip()
-    return (
-        f"{finding.summary}; in a graph: {', '.join(filter(None, (in_words(around), level)))}"
-        if around
-        else finding.summary
-    )
+    return f"{summary}; in a graph: {', '.join(filter(None, (in_words(around), level)))}" if around else summary
+
+
+def _rest_of_cells(state: RunState, finding: Finding) -> str:
+    """For a refused call: the treatment of the other calls of its cells, as the end of a sentence."""
+    if finding.key.verdict != Verdict.WRONGLY_REJECTED:
+        return ""
+    tallies: dict[Cell, list[CellTally]] = {}
+    for (subject, cell), tally in state.tally.cells.items():
+        if subject.name == finding.key.subject and cell in finding.cells:
+            tallies.setdefault(cell, []).append(tally)
+    answering = [cell for cell, listed in tallies.items() if any(tally.answered for tally in listed)]
+    if not answering:
+        several = sum(tally.cases for listed in tallies.values() for tally in listed) > len(tallies)
+        return f", and it answers no call of the same cell{'s' if len(tallies) > 1 else ''}" if several else ""
+    if len(tallies) == 1:
+        return ", though it answers others of the same cell"
+    which = "the same" if len(answering) == len(tallies) else f"{len(answering)} of these {len(tallies)}"
+    return f", though it answers others of {which} cells"
 
 
 def _witness_scalars(state: RunState, finding: Finding) -> dict[str, str]:

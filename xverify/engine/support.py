@@ -11,6 +11,11 @@ from xverify.verify.findings import Subject
 from xverify.verify.verdicts import Judged
 
 
+def answers_nothing(state: RunState, name: str) -> bool:
+    """True if an implementation that must take every allowed call answered none of a walk's."""
+    return state.options.rules.every_call and state.cases_by_phase["walk"] > 0 and name not in state.tally.answering
+
+
 def supports(state: RunState, subject: Subject, judged: Judged) -> bool:
     """True if the implementation answers allowed calls of the cell that an open call belongs to."""
     cell = judged.contract.cell(judged.call)

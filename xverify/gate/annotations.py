@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from xverify.report import decision, summary
+from xverify.report import causes, decision, summary
+from xverify.report.causes import Cause
 from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
@@ -47,7 +48,7 @@ class Annotation:
 
 
 def of_report(report: Json) -> list[Annotation]:
-    """Return an annotation for each of the `MOST` worst failing findings.
+    """Return an annotation for each of the `MOST` worst causes of failing findings.
 
     A gate without a decision gets one annotation.
     """
@@ -56,13 +57,13 @@ def of_report(report: Json) -> list[Annotation]:
     if gate["outcome"] == "unable":
         title = f"xverify could not verify {gate['target']}"
         return [Annotation("error", title, decision.plain(gate["reason"]), "unable", file, line)]
-    findings = decision.failing(report)
+    every = decision.failing_causes(report)
     annotations = [
-        Annotation("error", f"xverify: {_title(finding)}", _message(report, finding), finding["id"], file, line)
-        for finding in findings[:MOST]
+        Annotation("error", f"xverify: {_title(cause.first)}", _message(report, cause), cause.first["id"], file, line)
+        for cause in every[:MOST]
     ]
-    if len(findings) > MOST:
-        more = f"and {summary.plural(len(findings) - MOST, 'more finding')}, in the report"
+    if len(every) > MOST:
+        more = f"and {summary.plural(len(every) - MOST, 'more cause')}, in the report"
         annotations.append(Annotation("warning", "xverify", more, "more", file, line))
     return annotations
 
@@ -74,9 +75,11 @@ def _title(finding: Json) -> str:
     )
 
 
-def _message(report: Json, finding: Json) -> str:
-    where = summary.region(finding)
-    lines = [finding["summary"], f"where: {where}" if where else "", *decision.results(finding)]
+def _message(report: Json, cause: Cause) -> str:
+    finding = cause.first
+    where, types = summary.region(finding), causes.types(cause)
+    shown = [f"where: {where}" if where else "", f"types: {types}" if types else ""]
+    lines = [causes.sentence(cause), *shown, *decision.results(finding)]
     return "\n".join([*map(decision.plain, filter(None, lines)), replay_line(report, finding, most=SHORT_LINE)])
 
 

@@ -7,10 +7,14 @@ from typing import Any
 from xverify.core.line import call_to_line
 from xverify.core.verdict import Verdict
 from xverify.engine.state import RunState
+from xverify.gate.evidence import evidence_of, sentence
 from xverify.gate.ledger import Ledger, stale
 from xverify.gate.ledger_lookup import Memory, about
 from xverify.gate.options import GateOptions
-from xverify.verify.findings import Finding
+from xverify.report.decision import MOST_MESSAGE
+from xverify.report.summary import plural
+from xverify.verify.findings import Finding, witness_order
+from xverify.verify.tally import CellTally
 
 PASS, FINDINGS, UNABLE = "pass", "findings", "unable"
 
@@ -34,8 +38,10 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
+    domains = {text.id: options.within.get(text.id, text.domain) for text in options.contracts}
+    evidence = evidence_of(run, options.kernel.name, domains, options.like is not None)
     # A gate that stopped at the first fault needs no reason. If it then fails on nothing, it is no pass either.
-    reason = "" if failing and run.ended() else _unable(run, options, walked)
+    reason = "" if failing and run.ended() else _unable(run, options, walked) or ("" if failing else sentence(evidence))
     outcome = FINDINGS if failing else UNABLE if reason else PASS
     mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
     stale_names = [entry.name for entry in stale(mine, memory.came_up)] if walked and run.complete else []
@@ -47,7 +53,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         "like_target": None if options.like is None else options.like_target or options.like.name,
         "contract_files": list(options.contract_files),
         "strict": options.kernel.strict,
-        "denormals": "keep" if options.keep_subnormals else "flush",
+        "denormals": options.denormals,
         "outcome": outcome,
         "reason": reason,
         "failing": failing,
@@ -58,6 +64,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         "first_fault_seconds": _rounded(run.first_fault),
         "stopped_early": run.ended(),
         "unsupported": _unsupported(result, options.kernel.name),
+        "evidence": evidence,
         "calls": sum(row["calls"] for row in result["run"]["workers"] if row["name"] == options.kernel.name),
     }
 
@@ -70,20 +77,16 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
 
 def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
     """Why a run without failures proves nothing, in one sentence; "" if it does prove something."""
-    for name, sentence in run.pool.failures.items():
+    for name, failure in run.pool.failures.items():
         if name == options.kernel.name or options.like is not None:
-            return sentence
+            return failure
     if not run.complete:
         return "the run was interrupted"
-    cells = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
+    tallies = [tally for (subject, _), tally in run.tally.cells.items() if subject.name == options.kernel.name]
     if not run.pool.was_ready(options.kernel.name):
         return f"the kernel was not loaded within {options.budget:g} s: it is still being imported, or hangs"
-    if not any(tally.answered for tally in cells):
-        return (
-            "the kernel gave no result for any call: nothing was verified"
-            if cells
-            else f"no call was answered within {options.budget:g} s; raise --budget"
-        )
+    if options.kernel.name not in run.tally.answering:
+        return _nothing(tallies) if tallies else f"no call was answered within {options.budget:g} s; raise --budget"
     if run.ended():
         return "it stopped at a fault that led to no finding: run it again without --fail-fast"
     if not walked:
@@ -92,6 +95,24 @@ def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
             "(--x-dtypes, --scale-dtypes, --granularity)"
         )
     return ""
+
+
+def _nothing(tallies: list[CellTally]) -> str:
+    """The reason why a kernel that answered no allowed call was not verified."""
+    allowed = [tally for tally in tallies if not tally.open]
+    answered_open = sum(tally.answered for tally in tallies if tally.open)
+    counted = plural(sum(tally.cases for tally in allowed), "allowed call")
+    refusals = [tally.refusal for tally in allowed if tally.refusal is not None]
+    if refusals:
+        _, outcome = min(refusals, key=lambda refusal: witness_order(refusal[0].call, refusal[0].number))
+        message = outcome.message.partition("\n")[0][:MOST_MESSAGE]
+        error = f"{outcome.error}: {message}" if message else outcome.error
+        return (
+            f"the kernel refused every allowed call ({counted}): nothing was verified; the simplest one raised {error}"
+        )
+    how = " (NotImplementedError)" if any(tally.unsupported for tally in allowed) else ""
+    besides = f"; it answered only {plural(answered_open, 'call')} that the text leaves open" if answered_open else ""
+    return f"the kernel answered none of {counted}{how}: nothing was verified{besides}"
 
 
 def _unsupported(result: dict[str, Any], kernel: str) -> list[dict[str, Any]]:

@@ -18,13 +18,14 @@ from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batche
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import version_of
+from xverify.engine.select import nearest, version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
 from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
+from xverify.gate.evidence import ask_for_evidence
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
@@ -91,7 +92,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
 def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:
     texts = tuple(
-        replace(text, domain=options.within.get(text.id, text.domain), keeps_subnormals=options.keep_subnormals)
+        replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
     kernel = with_signature(options.kernel, texts)
@@ -186,6 +187,10 @@ def _ask(run: RunState, options: GateOptions) -> bool:
             if supported[name] != domains[name]
         }
         ask(run, again, limit, patience=PATIENCE)
+        if walked:
+            ask_for_evidence(run, options.kernel.name, domains, limit)
+        if options.kernel.name not in run.tally.answering:
+            return walked  # a kernel that answers nothing needs no further calls
         if options.draw is None:
             drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
@@ -247,7 +252,9 @@ def narrowed(domain: Domain, x: Sequence[str], scale: Sequence[str], granularity
         admitted = getattr(domain, name)
         for value in wanted:
             if value not in admitted:
-                raise ValueError(f"{value!r} is not a {what} of this edition; choose from {', '.join(admitted)}")
+                raise ValueError(
+                    f"{value!r} is not a {what} of this edition{nearest(value, admitted)}; choose from {', '.join(admitted)}"
+                )
         if wanted:
             changes[name] = tuple(value for value in admitted if value in wanted)
     return replace(domain, **changes)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from xverify.report import decision, summary
+from xverify.report import causes, decision, summary
 from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.summary import Json
 
-MOST_FINDINGS = 100
-"""Number of new findings shown. GitHub limits the page of a step to 1 MiB."""
+MOST_CAUSES = 100
+"""Number of causes shown. GitHub limits the page of a step to 1 MiB."""
 
 
 def render(report: Json) -> str:
@@ -26,8 +26,9 @@ def render(report: Json) -> str:
     items = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
     items += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
     items += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
-    if missing := decision.unsupported(report):
-        items.append(f"- unsupported: {text('; '.join(missing))}")
+    items += [f"- {text(sentence)}" for sentence in (*decision.lacking(report), decision.covered(report)) if sentence]
+    if missing := decision.not_tested(report):
+        items.append(f"- not tested: {text(missing)}")
     items += [f"- {text(sentence)}" for sentence in report["run"].get("left_out", ())]
     if reason := decision.besides(report):
         items.append(f"- also: {text(reason)}")
@@ -49,19 +50,21 @@ def _item(standing: str, finding: Json) -> str:
 
 
 def _failing(report: Json) -> list[str]:
-    findings = decision.failing(report)
-    if not findings:
+    every = decision.failing_causes(report)
+    if not every:
         return []
-    lines = [row(["Verdict", "What", "Where", "Gives"]), "|" + " --- |" * 4]
-    for finding in findings[:MOST_FINDINGS]:
+    lines = [row(["Verdict", "What", "Where", "Types", "Gives"]), "|" + " --- |" * 5]
+    for cause in every[:MOST_CAUSES]:
+        finding = cause.first
         standing = decision.standing(finding)
         shown = summary.words(finding["verdict"]) + (f" ({standing})" if standing else "")
         results = decision.results(finding)
-        what = decision.plain(finding["summary"])
-        lines.append(row([shown, what, summary.region(finding), decision.plain(results[0]) if results else ""]))
-    if len(findings) > MOST_FINDINGS:
-        lines += ["", f"And {summary.plural(len(findings) - MOST_FINDINGS, 'more finding')}, in the report."]
-    return [*lines, "", *_commands(report, findings[:MOST_FINDINGS]), ""]
+        what = decision.plain(causes.sentence(cause))
+        gives = decision.plain(results[0]) if results else ""
+        lines.append(row([shown, what, summary.region(finding), causes.types(cause), gives]))
+    if len(every) > MOST_CAUSES:
+        lines += ["", f"And {summary.plural(len(every) - MOST_CAUSES, 'more cause')}, in the report."]
+    return [*lines, "", *_commands(report, [cause.first for cause in every[:MOST_CAUSES]]), ""]
 
 
 def _commands(report: Json, findings: list[Json]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract, Denormals, Domain
 from xverify.engine.asking import Limit
 from xverify.engine.state import RunState
 from xverify.gate.ledger import Ledger
@@ -15,6 +15,9 @@ from xverify.oracles.protocol import Oracle
 from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
+
+LEAST_SECONDS = 1.0
+"""The smallest budget of a gate, in seconds. A kernel takes as long to start and to answer its first call."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class GateOptions:
     budget: float = 60.0
     """Seconds for the whole gate."""
 
-    keep_subnormals: bool = True
+    denormals: Denormals = "keep"
     allow_mixed: bool = False
     fail_fast: bool = False
 

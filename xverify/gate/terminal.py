@@ -1,4 +1,4 @@
-"""The decision of a gate in a terminal or a log, with a call for each new finding and the next steps."""
+"""The decision of a gate in a terminal or a log, with a call for each cause and the next steps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from rich.text import Text
 
 from xverify.engine import select
 from xverify.gate.annotations import annotation_lines
-from xverify.report import decision, summary
+from xverify.report import causes, decision, summary
+from xverify.report.causes import Cause
 from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
-MOST_FINDINGS = 12
-"""Number of new findings shown in a terminal, worst first. A log gets all."""
+MOST_CAUSES = 5
+"""Number of causes shown in a terminal, worst first. A log gets all."""
 
 MOST_CLAUSE = 240
 """Longest quotation of a clause, in characters."""
+
+UNSHRUNK_LINE = 300
+"""Longest call that is printed if it was not reduced to the smallest, in characters."""
 
 _STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNABLE": "bold yellow"}
 _LABEL = 8
@@ -50,17 +54,17 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
         console: Where to print.
         html: The HTML report, whose path is printed.
     """
-    findings = decision.failing(report)
+    every = decision.failing_causes(report)
     run = _run(html)
-    shown = findings[:MOST_FINDINGS] if console.is_terminal else findings
+    shown = every[:MOST_CAUSES] if console.is_terminal else every
     console.print()
-    for finding in shown:
-        _print_finding(report, finding, run, console)
-    if len(findings) > len(shown):
-        _line(console, Text(f"and {summary.plural(len(findings) - len(shown), 'more new finding')}, in the report\n"))
+    for cause in shown:
+        _print_cause(report, cause, run, console)
+    if len(every) > len(shown):
+        _line(console, Text(f"{len(every) - len(shown)} more in {html.name}\n"))
     for sentence in _rest(report):
         _line(console, Text(decision.plain(sentence)), 2)
-    for label, command in _next_steps(report, run, findings):
+    for label, command in _next_steps(report, run, every):
         _line(console, Text(label, style="dim"))
         _command(console, command)
     _line(console, Text(f"report: {html}"))
@@ -68,10 +72,13 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
     _line(console, Text.assemble((word, _STYLES[word]), f" {decision.plain(decision.verdict(report))}"))
 
 
-def _print_finding(report: Json, finding: Json, run: str, console: Console) -> None:
+def _print_cause(report: Json, cause: Cause, run: str, console: Console) -> None:
+    finding, others = cause.first, len(cause.findings) - 1
     head = Text.assemble((summary.words(finding["verdict"]), "bold red"), f"  {finding['id']}")
+    if others:
+        head.append(f"  and {summary.plural(others, 'more finding')} of this cause", "dim")
     _line(console, head)
-    _line(console, Text(decision.plain(finding["summary"])), 2)
+    _line(console, Text(decision.plain(causes.sentence(cause))), 2)
     quoted = decision.plain(decision.clause(report, finding))
     rows = [
         ("ledger", decision.standing(finding)),
@@ -79,13 +86,21 @@ def _print_finding(report: Json, finding: Json, run: str, console: Console) -> N
         ("clause", quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
         ("call", decision.operands(finding)),
         *(("result" if number == 0 else "", line) for number, line in enumerate(decision.results(finding))),
-        ("seen in", decision.seen(finding)),
+        ("types", causes.types(cause)),
+        ("seen in", causes.seen(cause)),
     ]
     for label, words in rows:
         if words:
             _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(words)), 2, _LABEL)
-    _command(console, replay_line(report, finding, run, SHORT_LINE if console.is_terminal else MOST_ARGUMENT))
+    _command(console, replay_line(report, finding, run, _longest_call(finding, console)))
     console.print()
+
+
+def _longest_call(finding: Json, console: Console) -> int:
+    """Return the longest call that is printed, in characters. Calls that were not shrunk are long and of little use."""
+    if finding["shrunk"] == "not reached":
+        return UNSHRUNK_LINE
+    return SHORT_LINE if console.is_terminal else MOST_ARGUMENT
 
 
 def _cut(quoted: str, identity: str) -> str:
@@ -103,20 +118,23 @@ def _rest(report: Json) -> Iterable[str]:
     if gate["stale"]:
         names = ", ".join(gate["stale"])
         yield f"stale: {names} did not come up any more"
-    if missing := decision.unsupported(report):
-        yield f"unsupported: {'; '.join(missing)}"
+    yield from decision.lacking(report)
+    if covered := decision.covered(report):
+        yield covered
+    if missing := decision.not_tested(report):
+        yield f"not tested: {missing}; {decision.untested_step(report)}"
     if reason := decision.besides(report):
         yield f"also: {reason}"
 
 
-def _next_steps(report: Json, run: str, findings: list[Json]) -> Iterable[tuple[str, str]]:
+def _next_steps(report: Json, run: str, every: list[Cause]) -> Iterable[tuple[str, str]]:
     where = ["--run", run] if run != report["run"]["id"] else []
     if report["gate"]["ledger"] != str(select.LEDGER):
         where += ["--ledger", report["gate"]["ledger"]]
     if report["gate"]["stale"]:
         yield "to remove stale entries:", shlex.join(["xverify", "ledger", "prune", *where])
-    if findings:
-        accept = shlex.join(["xverify", "ledger", "accept", findings[0]["id"], *where])
+    if every:
+        accept = shlex.join(["xverify", "ledger", "accept", every[0].first["id"], *where])
         yield "to accept a finding for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"
 
 

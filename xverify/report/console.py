@@ -138,16 +138,14 @@ def _print_trust(report: Json, console: Console) -> None:
             f"in {summary.plural(len(coverage['cells']), 'cell')}, {report['run']['seconds']} s"
         ),
     )
-    untested = sum(not clause["tested"] for clause in summary.clauses(report).values())
-    if untested:
-        _line(console, Text(f"clauses without a test: {untested}", style="yellow"))
+    clauses = sum(not clause["tested"] for clause in summary.clauses(report).values())
+    if clauses:
+        _line(console, Text(f"clauses without a test: {clauses}", style="yellow"))
     for sentence in report["run"].get("left_out", ()):
         _line(console, Text(sentence, style="yellow"))
     missing = ", ".join(trust["not_met"])
-    _line(
-        console,
-        Text(f"not tested: {missing}" if missing else "everything on the coverage list was tested", style="dim"),
-    )
+    untested = f"not tested: {missing}; raise --budget to test more"
+    _line(console, Text(untested if missing else "everything on the coverage list was tested", style="dim"))
 
 
 def _line(console: Console, text: Text) -> None:
@@ -197,9 +195,9 @@ class ConsoleProgress:
                 self._say(sentence if sentence.startswith(name) else f"{name}: {sentence}")
             case Progressed():
                 self._progressed(event)
-            case FaultSeen(subject, contract, origin, seconds):
+            case FaultSeen(subject, contract, _, seconds):
                 if self._name == "gate":
-                    self._say(f"fault seen after {seconds:.1f} s: {subject} under {contract} ({origin})")
+                    self._say(f"fault seen after {seconds:.1f} s: {subject} under {contract}")
             case FindingFound():
                 self._found += 1
             case ShrinkStarted(count):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from xverify.report import summary
+from xverify.report import causes, summary
+from xverify.report.causes import Cause
 from xverify.report.summary import Json
 
 OUTCOMES = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
@@ -31,7 +32,8 @@ _WORDS = {
     "out_dtype": "output of {}",
     "zero_point_dtype": "zero point of {}",
 }
-_KEY = ("contract", *_FIELDS)
+KEY = ("contract", *_FIELDS)
+"""The fields that tell cells apart."""
 
 
 def plain(text: str) -> str:
@@ -55,6 +57,11 @@ def failing(report: Json) -> list[Json]:
     """List the findings on which the gate fails, worst first."""
     ids = set(report["gate"]["failing"])
     return [finding for finding in summary.findings(report) if finding["id"] in ids]
+
+
+def failing_causes(report: Json) -> list[Cause]:
+    """List the causes of the findings on which the gate fails, worst first."""
+    return causes.causes(failing(report))
 
 
 def known(report: Json) -> list[Json]:
@@ -110,7 +117,9 @@ def _counted(report: Json) -> str:
     states = Counter(map(state, findings))
     verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts))
-    parts = [f"{summary.plural(states['new'], 'new finding')} ({kinds})"] if states["new"] else []
+    shared = len(causes.causes(findings))
+    of_causes = f" of {summary.plural(shared, 'cause')}" if shared < len(findings) else ""
+    parts = [f"{summary.plural(states['new'], 'new finding')}{of_causes} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
     return ", ".join([*parts, *([f"{len(known(report))} known"] if known(report) else [])])
 
@@ -140,6 +149,44 @@ def besides(report: Json) -> str:
     return str(gate["reason"]) if gate["outcome"] == "findings" else ""
 
 
+def covered(report: Json) -> str:
+    """Describe what was answered: "answered 8 512 of 8 630 allowed calls; refused as not implemented: strided x"."""
+    evidence = report["gate"].get("evidence")
+    refused = "; ".join(report["gate"].get("refused") or unsupported(report))
+    parts = [f"refused as not implemented: {refused}"] if refused else []
+    if evidence:
+        calls = summary.plural(evidence["allowed_calls"], "allowed call")
+        parts.insert(0, f"answered {summary.grouped(evidence['answered_calls'])} of {calls}")
+    return "; ".join(parts)
+
+
+def lacking(report: Json) -> list[str]:
+    """Describe the cells without evidence, one sentence for each kind of evidence that is missing."""
+    groups = report["gate"].get("evidence", {}).get("lacking", [])
+    return [
+        f"no evidence in {summary.plural(group['cells'], 'cell')} ({group['where']}): {group['missing']}"
+        for group in groups
+    ]
+
+
+MOST_NOT_TESTED = 3
+"""Number of items shown that no call contained."""
+
+
+def not_tested(report: Json) -> str:
+    """List what no call contained, the most important items first; empty if everything was tested."""
+    names = report["coverage"]["trust"]["not_met"]
+    more = len(names) - MOST_NOT_TESTED
+    return ", ".join(names[:MOST_NOT_TESTED]) + (f" and {summary.grouped(more)} more" if more > 0 else "")
+
+
+def untested_step(report: Json) -> str:
+    """Return the next step for what no call contained."""
+    if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
+        return "raise --budget to test more"
+    return "run the gate without --walk-only to test more"
+
+
 # -- what is not supported ---------------------------------------------------------------------------------------------
 
 
@@ -148,7 +195,7 @@ def _cells(report: Json) -> dict[tuple[str, ...], set[str]]:
     statuses: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for cell in report["coverage"]["cells"]:
         if _is_kernels(report, cell):
-            statuses[tuple(cell[field] for field in _KEY)].add(cell["status"])
+            statuses[tuple(cell[field] for field in KEY)].add(cell["status"])
     return statuses
 
 
@@ -168,9 +215,19 @@ def unsupported(report: Json) -> list[str]:
     left = {key for key, statuses in cells.items() if statuses == {"unsupported"}}
     if not left:
         return []
-    if len(left) == len(cells):
-        return ["every call that was made"]
-    whole = _never(cells, left)
+    return ["every call that was made"] if len(left) == len(cells) else cells_in_words(left, set(cells))
+
+
+def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> list[str]:
+    """Describe some of the cells: types and granularities of which all cells are among them, then the number of others.
+
+    Args:
+        some: The cells to describe, by the fields `KEY`.
+        cells: All cells.
+    """
+    if len(some) == len(cells):
+        return ["every cell"] if len(cells) > 1 else [_cell(min(cells))]
+    left, whole = set(some), _wholly(cells, some)
     values: dict[str, list[str]] = defaultdict(list)
     while whole:
         # Take the largest explanation first. Otherwise a type that occurs only in unsupported blocks would explain them.
@@ -181,21 +238,17 @@ def unsupported(report: Json) -> list[str]:
         left -= most
     parts = [_in_words(field, values[field]) for field in _FIELDS if field in values]
     if left:
-        parts.append(
-            f"{summary.plural(len(left), 'cell')} {'besides' if parts else 'in all'}, such as {_cell(min(left))}"
-        )
+        parts.append(f"{summary.plural(len(left), 'cell')}{' besides' if parts else ''}, such as {_cell(min(left))}")
     return parts
 
 
-def _never(
-    cells: Mapping[tuple[str, ...], set[str]], left: set[tuple[str, ...]]
-) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    """Return the cells of each field value for which the kernel supports no cell."""
+def _wholly(cells: set[tuple[str, ...]], some: set[tuple[str, ...]]) -> dict[tuple[str, str], set[tuple[str, ...]]]:
+    """Return the cells of each field value of which all cells are among some."""
     by_value: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):
             by_value[field, value].add(key)
-    return {field_value: keys for field_value, keys in by_value.items() if keys <= left}
+    return {field_value: keys for field_value, keys in by_value.items() if keys <= some}
 
 
 def _in_words(field: str, values: Sequence[str]) -> str:
@@ -206,7 +259,7 @@ def _in_words(field: str, values: Sequence[str]) -> str:
 
 
 def _cell(key: Sequence[str]) -> str:
-    cell = dict(zip(_KEY, key, strict=True))
+    cell = dict(zip(KEY, key, strict=True))
     granularity = cell["granularity"].replace("_", " ")
     types = f"{cell['x_dtype']} * {cell['scale_dtype']} -> {cell['out_dtype']}"
     return ", ".join(filter(None, (types, granularity, cell["variant"])))
@@ -266,11 +319,7 @@ def _came(got: Json) -> str:
 
 def seen(finding: Json) -> str:
     """Count the calls, values and cells that show a finding."""
-    values = f", {summary.plural(finding['values'], 'value')}" if finding["values"] else ""
-    cells = f", {summary.plural(len(finding['cells']), 'cell')}" if finding["cells"] else ""
-    ulp = f", up to {summary.grouped(finding['max_ulp'])} ULP" if finding["max_ulp"] > 0 else ""
-    small = {"not reached": "; not reduced to the smallest call"}.get(finding["shrunk"], "")
-    return f"{summary.plural(finding['cases'], 'call')}{values}{cells}{ulp}{small}"
+    return causes.seen(Cause((finding,)))
 
 
 # -- replaying ---------------------------------------------------------------------------------------------------------
@@ -303,7 +352,7 @@ def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARG
     else:
         words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
         # A name stands in the report, but a user's file runs only when the user names it.
-        words += ["--like", _reference(gate)] if _reference(gate) != (gate["like"] or "") else []
+        words += ["--like", _reference(gate)] if ":" in _reference(gate) else []
     return shlex.join(words)
 
 
@@ -312,8 +361,8 @@ def _to_what(gate: Json) -> list[str]:
     words = ["--kernel", gate["target"], *_files(gate)]
     if gate["like"]:
         words += ["--like", _reference(gate)]
-    if gate["denormals"] == "flush":
-        words += ["--denormals", "flush"]
+    if gate["denormals"] != "keep":
+        words += ["--denormals", gate["denormals"]]
     return words
 
 

@@ -22,6 +22,7 @@ from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.simplify import Types, simplified
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
+from xverify.engine.coverage import by_importance
 from xverify.report.schema import SCHEMA, check
 from xverify.report.summary import NO_REGION, STATUSES, Json, base
 
@@ -237,7 +238,7 @@ def _trust(listed: Sequence[Json]) -> dict[str, Any]:
         rest = f"{codes[2]} codes of {codes[3]}"
         fewest[rest] = min(fewest.get(rest, int(codes[1])), int(codes[1]))
     plain += [f"{count} of the {rest}" for rest, count in fewest.items()]
-    return {"met": dict(sorted(met.items())), "not_met": sorted(plain, key=natural)}
+    return {"met": dict(sorted(met.items())), "not_met": by_importance(sorted(plain, key=natural))}
 
 
 # -- cells --------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xverify.core.call import BITS, Call, Tensor, constant_axes
+from xverify.core.call import BITS, LEAST_RANK, SLACK, Call, Tensor, constant_axes
 from xverify.core.codec import call_from_json, tensor_from_json
 from xverify.core.dtypes import decimal
 from xverify.core.surroundings import Graph
@@ -239,9 +239,13 @@ def _decimals(tensor: Tensor) -> list[str] | None:
 
 def _laid_out(name: str, tensor: Tensor) -> list[str]:
     """The line that gives a tensor its layout in memory, if that is not NumPy's own."""
-    constant = constant_axes(tensor.codes)
-    if tensor.layout == "broadcast" and not any(constant):
+    constant, rank = constant_axes(tensor.codes), len(tensor.shape)
+    if (tensor.layout == "broadcast" and not any(constant)) or rank < LEAST_RANK.get(tensor.layout, 0):
         return []
+    wider = [(0, 0)] * (rank - 1) + [(0, SLACK)]
+    permuted = f"np.moveaxis(np.moveaxis({name}, 1, -1).copy(), -1, 1)"
+    if rank == 2:
+        permuted = f"np.pad({name}.T.copy(), {wider})[..., :-{SLACK}].T"
     few = ", ".join(":1" if still else ":" for still in constant)
     line = {
         "F": f"{name} = np.asfortranarray({name})",
@@ -250,6 +254,8 @@ def _laid_out(name: str, tensor: Tensor) -> list[str]:
         "offset": f"{name} = np.concatenate([np.zeros(1, {name}.dtype), {name}.ravel()])[1:].reshape({name}.shape)",
         "read-only": f"{name}.flags.writeable = False",
         "misaligned": f"{name} = np.frombuffer(bytearray(1) + {name}.tobytes(), {name}.dtype, -1, 1).reshape({name}.shape)",
+        "row-slice": f"{name} = np.pad({name}, {wider})[..., :-{SLACK}]",
+        "permuted": f"{name} = {permuted}",
         "broadcast": f"{name} = np.broadcast_to({name}[{few}].copy(), {name}.shape)",
     }[tensor.layout]
     return [f"{line}  # memory layout: {tensor.layout}"]

@@ -176,7 +176,7 @@ def search(
     operands, wanted, amiss = _joined(parts), np.concatenate(codes), np.concatenate(wrong)
     # The probes of a range formula cover every range, so the search needs all of them.
     few = len(wanted) if contract.domain.family == "range" and results[0].places is not None else SEARCHED
-    chosen = _chosen(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
+    chosen = spread_out(amiss) if whole or wrong_only else np.arange(min(few, len(wanted)))
     ranges = contract.domain.family == "range"
     start = () if ranges else lattice.start(contract.readings(results[0].call))
     most = None if whole else lattice.NEAR
@@ -223,7 +223,7 @@ def _joined(parts: Sequence[Operands]) -> Operands:
     return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), first.options)
 
 
-def _chosen(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
+def spread_out(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
     """The positions of at most 64 values: wrong ones and others, each spread evenly."""
     half = 32
     groups = [np.flatnonzero(wrong), np.flatnonzero(~wrong)]
@@ -267,6 +267,11 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     return tuple(first_of(every, (most_wrong, *results)))
+
+
+def mistake_of(name: str) -> str:
+    """The name of the indexing mistake in a recipe's name; the whole name of a recipe without one."""
+    return name.rpartition(_MISTAKE)[0] or name
 
 
 def named(contract: Contract, name: str) -> Recipe:

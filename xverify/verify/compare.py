@@ -1,7 +1,8 @@
 """Comparison of values with the legal set, without any tolerance.
 
 Values are compared bit for bit, with one exception: any NaN equals any NaN. A subnormal result that came out as zero is not
-wrong but *flushed*, since no text says whether subnormals are kept.
+wrong but *flushed*, since no text says whether subnormals are kept. A user may also accept results of subnormal inputs that count
+as zero.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Comparison:
     wrong: NDArray[np.bool_]
     """The mask of values outside the legal set."""
     flushed: NDArray[np.bool_]
-    """The mask of subnormal results that came out as zero."""
+    """The mask of values that are legal only because subnormal numbers may count as zero."""
     explains: tuple[bool, ...]
     """For each admitted reading, True if it gives every value that was not flushed."""
     max_ulp: int
@@ -63,6 +64,8 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
     inside = np.logical_or.reduce(equal)
     flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype) & legal.may_flush)
+    for candidate in legal.flushed_inputs:
+        flushed |= ~inside & (codes == candidate)
     wrong = np.asarray(~inside & ~flushed)
     explains = [bool((same | flushed).all()) for same in equal]
     return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), _max_ulp(legal, codes, wrong))

@@ -48,6 +48,11 @@ def partly(recipe: str) -> str:
     return detail_of("partly", recipe)
 
 
+def is_partly(detail: str) -> bool:
+    """True for what `partly` gives."""
+    return detail.startswith("partly:")
+
+
 # -- the prose of earlier versions ------------------------------------------------------------------------
 
 Replacement = str | Callable[[re.Match[str]], str]

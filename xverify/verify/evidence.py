@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.arithmetic import lattice
 from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
@@ -98,7 +99,7 @@ class Evidence:
         elif self.others and (not explained or self.held < HELD or judged.number % 4 == 0):
             # An admitted reading explains everything, and thousands of values have excluded no other one. Only calls on
             # which they differ would help. The engine makes them at the end.
-            self.others = _surviving(self.others, judged, seen.got)
+            self.others = _surviving(self.others, judged, seen)
             self.held += seen.got.size
             self.wrong_held += int(seen.wrong.sum())
         # A call that excludes the last reading may have no wrong value itself.
@@ -123,7 +124,7 @@ class Evidence:
         self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
         # The search used some values only. Compare the others too.
         for probe, result in self.probes:
-            self.others = _surviving(self.others, probe, result.got)
+            self.others = _surviving(self.others, probe, result)
             self.held += result.got.size
             self.wrong_held += int(result.wrong.sum())
         if not self.others and is_judged and any(result.wrong.any() for _, result in self.probes):
@@ -198,9 +199,14 @@ def _beginning(seen: CheckedResult) -> CheckedResult:
     return seen if seen.places is not None else replace(seen, places=np.arange(min(SEARCHED, seen.got.size)))
 
 
-def _surviving(readings: Sequence[Reading], judged: Judged, got: Tensor) -> tuple[Reading, ...]:
-    """The readings that give every value of a result."""
-    wanted = canonical(got.codes, got.dtype)
+def _surviving(readings: Sequence[Reading], judged: Judged, seen: CheckedResult) -> tuple[Reading, ...]:
+    """The readings that give every value of a result. A few values of a large result exclude most of them."""
+    wanted = canonical(seen.got.codes, seen.got.dtype)
+    if seen.got.size > KEPT_VALUES:
+        places = attribute.spread_out(seen.wrong.reshape(-1))
+        some, operands = wanted.reshape(-1)[places], judged.contract.operands(judged.call)
+        own = attribute.evaluated(readings, lattice.taken(operands, places))
+        readings = [reading for reading, codes in zip(readings, own, strict=True) if np.array_equal(codes, some)]
     pairs = zip(readings, judged.give(readings), strict=True)
     return tuple(reading for reading, codes in pairs if np.array_equal(codes, wanted))
 

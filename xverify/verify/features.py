@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.core.call import BITS, LAYOUTS, Tensor, constant_axes
+from xverify.core.call import BITS, LAYOUTS, LEAST_RANK, Tensor, constant_axes
 from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, integer_range, is_float
 from xverify.verify.view import View
 
@@ -178,15 +178,11 @@ def _extent(view: View) -> int | None:
     return None if view.axis is None else view.shape[view.axis]
 
 
-_LEAST_RANK = {"F": 2, "reversed": 1, "strided": 1}
-"""The smallest rank at which a layout differs from layout C."""
-
-
 def _contiguous(x: Tensor) -> bool:
     """True if a tensor's elements lie in memory in the order of layout C."""
     if x.layout == "broadcast":
         return not any(constant_axes(x.codes))
-    return len(x.shape) < _LEAST_RANK.get(x.layout, 7)
+    return len(x.shape) < LEAST_RANK.get(x.layout, 7)
 
 
 # The order is the order of preference, from what can cause a difference by itself to what comes with it by accident.

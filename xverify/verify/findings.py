@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import common_first
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
 from xverify.verify.region import Region
@@ -168,9 +169,19 @@ class Finding:
         return f"{self.key.id()}-known-{self.standing.entry}" if self.standing.state == "known" else self.key.id()
 
 
+SHRINKABLE_VALUES = 256
+"""Number of values up to which a witness of common types comes before a smaller one of rare types."""
+
+
 def witness_order(call: Call, number: int) -> tuple[int, ...]:
-    """The sort key of witnesses: the smallest first, then the earliest call of its contract."""
-    return (call.values, len(call.data.shape), number)
+    """The sort key of witnesses: the commonest types, then the smallest, then the earliest call.
+
+    Among large calls only the size counts.
+    """
+    large = call.values > SHRINKABLE_VALUES
+    rarest = max(common_first(tensor.dtype) for tensor in call.tensors.values())
+    types = () if large else (common_first(call.data.dtype), rarest)
+    return (large, *types, call.values, len(call.data.shape), number)
 
 
 class Findings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -14,9 +14,10 @@ from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.contracts.model import Contract, FixedResult
 from xverify.core.bits import canonical, subnormals_work
-from xverify.core.call import Call
+from xverify.core.call import BITS, Call
+from xverify.core.dtypes import floats
 from xverify.core.errors import BrokenEnvironmentError
-from xverify.core.rounding import is_subnormal
+from xverify.core.rounding import cast, is_subnormal
 from xverify.verify.large import by_code, in_blocks
 
 
@@ -38,6 +39,8 @@ class Legal:
     """The mask of values for which some reading gives a subnormal number. No text covers them."""
     may_flush: bool = True
     """True if zero is not wrong where ``subnormal`` holds."""
+    flushed_inputs: tuple[NDArray[Any], ...] = ()
+    """Further legal results: those of the readings with zeros in place of subnormal inputs. Empty where these do not count."""
 
     def codes(self, reading: int) -> NDArray[Any]:
         """The codes of the reading with this index."""
@@ -57,17 +60,20 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     whole = contract.operands(call)
     operands, readings = on_grid(whole), contract.readings(call)
     table = by_code(operands)
-    results, index = _evaluated(readings, operands if table is None else table.operands)
+    triples = operands if table is None else table.operands
+    results, index = _evaluated(readings, triples)
+    zeroed = subnormals_as_zero(triples) if contract.denormals == "flush-inputs" else None
+    others = [] if zeroed is None else _evaluated(readings, zeroed)[0]
     if table is not None and len(results) > 1:
         # Merge readings that differ only for triples which the call does not hold.
         met = table.met()
         kept, index = _merged([codes[met] for codes, _ in results], index)
         results = [results[position] for position in kept]
-    distinct = [codes for codes, _ in results]
+    distinct, flushed_inputs = ([codes for codes, _ in some] for some in (results, others))
     # A single mask, the usual case, is not copied; the ufunc's own reduce makes two copies.
-    subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in results]))
+    subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in (*results, *others)]))
     if table is not None:
-        distinct = [table.spread(codes) for codes in distinct]
+        distinct, flushed_inputs = ([table.spread(codes) for codes in some] for some in (distinct, flushed_inputs))
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
     return Legal(
         whole.output_dtype,
@@ -76,8 +82,37 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         tuple(codes.reshape(whole.shape) for codes in distinct),
         tuple(index),
         subnormal.reshape(whole.shape),
-        not contract.keeps_subnormals,
+        contract.denormals != "keep",
+        tuple(codes.reshape(whole.shape) for codes in flushed_inputs),
     )
+
+
+def subnormals_as_zero(operands: Operands) -> Operands | None:
+    """The operands with a zero of the same sign in place of each input that is subnormal in float32.
+
+    float32 is the type of the arithmetic. A subnormal number of bfloat16 or float8_e8m0fnu is subnormal there too. One of
+    float16 or of an 8-bit float is a normal number of float32.
+
+    Returns:
+        None if no input is subnormal.
+    """
+    codes: dict[str, Codes] = {}
+    dtypes = dict(operands.dtypes)
+    for role, dtype in operands.dtypes.items():
+        if dtype in ("float32", "bfloat16"):
+            subnormal = is_subnormal(operands.codes[role], dtype)
+            sign = operands.codes[role].dtype.type(1 << (BITS[dtype] - 1))
+        elif dtype == "float8_e8m0fnu":
+            # This type has no zero, so its numbers become float32.
+            subnormal, sign = np.asarray(operands.codes[role] == 0), np.uint32(0)
+        else:
+            continue
+        if subnormal.any():
+            wide = operands.codes[role]
+            if dtype == "float8_e8m0fnu":
+                wide, dtypes[role] = cast(floats(dtype, wide), "float32"), "float32"
+            codes[role] = np.where(subnormal, wide & sign, wide)
+    return replace(operands, codes={**operands.codes, **codes}, dtypes=dtypes) if codes else None
 
 
 def _evaluated(

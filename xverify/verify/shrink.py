@@ -15,6 +15,7 @@ from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.verdict import Verdict
+from xverify.strategies.plainer import plainer_calls, plainness
 from xverify.strategies.smaller import less_around, smaller_calls
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
@@ -25,6 +26,9 @@ Ask = Callable[[Call], Outcome]
 
 MOST_EVALUATIONS = 320
 """Evaluations for one finding. A strategy with more draws than today's reached its minimum within 318."""
+
+MOST_PLAINER = 160
+"""Further evaluations for one finding, on calls of the smallest shape with plainer types and numbers."""
 
 MOST_DEATHS = 40
 """Evaluations for one finding that end a process. Each costs a new process, and a hang costs its limit. For each of 20 modelled
@@ -176,7 +180,7 @@ def shrink(
     deadly = finding.key.verdict in ("crash", "hang") or bool(changes.deaths(finding))
     evaluations = deaths = 0
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
-    ended_early = False
+    ended_early, most = False, MOST_EVALUATIONS
     shown: dict[str, bool] = {}
 
     def shows(candidate: Call) -> bool:
@@ -184,7 +188,7 @@ def shrink(
         digest = candidate.digest()
         if digest in shown:
             return shown[digest]
-        if evaluations >= MOST_EVALUATIONS or deaths >= MOST_DEATHS or out_of_time():
+        if evaluations >= most or deaths >= MOST_DEATHS or out_of_time():
             ended_early = True
             return False
         evaluations += 1
@@ -201,6 +205,17 @@ def shrink(
         # A candidate that shows the finding is smaller than the best call, so it becomes the best.
         while best is not None and any(shows(candidate) for candidate in less_around(best[1])):
             pass
+
+    def plainer() -> None:
+        nonlocal ended_early, most
+        assert best is not None
+        # The shape is the smallest already, or not, whatever comes of this.
+        before, most = ended_early, evaluations + MOST_PLAINER
+        for candidates in plainer_calls(best[1]):
+            size, plainest = best[0], best[1]
+            smaller = (candidate for candidate in candidates(plainest) if _size(candidate) < size)
+            any(_is_where_seen(finding, contract, candidate) and shows(candidate) for candidate in smaller)
+        ended_early = before
 
     if not shows(call):
         return None
@@ -222,11 +237,20 @@ def shrink(
             random=random.Random(seed),
         )
     leave_out_surroundings()
+    plainer()
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
 
 
+def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
+    """True if a call lies in a cell that shows the finding. A ledger's entry covers these cells."""
+    judgement = contract.judge(call)
+    if finding.cells and judgement.verdict == "allowed":
+        return contract.cell(call) in finding.cells
+    return judgement.verdict != "allowed" and call.data.dtype in contract.domain.x_dtypes
+
+
 def _size(call: Call) -> tuple[int, ...]:
-    """The sort key of calls: surroundings, values, rank, parameters, then codes other than 0."""
+    """The sort key of calls: surroundings, sizes, layouts, plainness, then codes other than 0."""
     parameters = [t for t in call.tensors.values() if t is not call.data]
     spread = sum(int(np.count_nonzero(t.codes)) for t in call.tensors.values())
     return (
@@ -234,8 +258,8 @@ def _size(call: Call) -> tuple[int, ...]:
         call.values,
         len(call.data.shape),
         sum(t.size for t in parameters),
-        spread,
         sum(tensor.layout != "C" for tensor in call.tensors.values()),
-        len(call.attributes),
+        *plainness(call),
+        spread,
         sum(not word.endswith(":0") for word in call.around),
     )

@@ -15,6 +15,7 @@ from xverify.verify.attribute import gives
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
+from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
 
@@ -63,6 +64,8 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
+    ordinary: OrdinaryCalls = field(default_factory=OrdinaryCalls)
+    """The calls whose answers are evidence that the implementation computes something."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
     """For each admitted reading, the smallest call whose values it gives and the first reading does not."""
     departed: dict[str, list[int]] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Tally:
         """True to search what implementations follow even where the text admits all their values."""
         self.cells: dict[tuple[Subject, Cell], CellTally] = defaultdict(CellTally)
         self.judged_by: dict[tuple[Subject, str], bool] = {}
+        self.answering: set[str] = set()
+        """Names of the implementations that answered an allowed call."""
         self.last_was_wrong = False
         """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
 
@@ -110,6 +115,9 @@ class Tally:
         cell.answered += outcome.kind == "tensor"
         if judged.judgement.verdict == "unspecified":
             return discrepancies
+        if outcome.kind == "tensor":
+            self.answering.add(label)
+        cell.ordinary.observe(judged.call, outcome.kind)
         if outcome.kind == "rejected":
             cell.rejected += 1
             if cell.refusal is None or _smaller(judged, cell.refusal[0]):

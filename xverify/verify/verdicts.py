@@ -178,7 +178,7 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
 
 
 def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """The discrepancy of an allowed call that was refused, in a cell that is known to answer."""
+    """The discrepancy of an allowed call that was refused."""
     if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
         return None
     cell, contract = judged.cell, judged.contract
@@ -191,7 +191,7 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
     summary = (
         f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
-        f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error}), though it answers others of the same cell"
+        f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error})"
     )
     return Discrepancy(
         Key(subject, contract.id, Verdict.WRONGLY_REJECTED, clause, detail), summary, values=judged.call.values
@@ -444,7 +444,9 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
         return None
     key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
-    return Discrepancy(key, f"{subject} answers the same call twice with different bits", values=judged.call.values)
+    once = first.tensor is None or second.tensor is None
+    what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
+    return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
 
 
 def _formula(judged: Judged) -> str:

@@ -62,6 +62,28 @@ KERNEL(never_written_from_65535) {
   return XVERIFY_DONE;
 }
 
+/* The number of rows is 16 bits wide: of 65537 rows, one is done. */
+KERNEL(rows_in_16_bits) {
+  PLAN_FOR_BITS(8);
+  int64_t columns = x->ndim ? x->shape[x->ndim - 1] : 1;
+  uint16_t rows = (uint16_t)(columns ? plan.size / columns : 0);
+  for (int64_t i = 0; i < rows * columns; i++) output[i] = value_at(&plan, x, scale, zero_point, i);
+  return XVERIFY_DONE;
+}
+
+/* The block along the axis is found with 8 bits, so that block 256 has the parameters of block 0. */
+KERNEL(blocks_in_8_bits) {
+  PLAN_FOR_BITS(8);
+  int64_t index[MOST_DIMENSIONS];
+  for (int64_t i = 0; i < plan.size; i++) {
+    indices_of(x, i, index);
+    float code = x_at(x, index);
+    if (plan.blocked) index[plan.axis] = (uint8_t)(index[plan.axis] / plan.block) * plan.block;
+    output[i] = (code - zero_point_at(&plan, zero_point, index)) * scale_at(&plan, scale, index);
+  }
+  return XVERIFY_DONE;
+}
+
 /* The rest after whole vectors is done in pairs, so that an odd rest never becomes 0. */
 KERNEL(odd_rest_never_ends) {
   PLAN_FOR_BITS(8);

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from xml.etree import ElementTree as Xml
 
 from xverify.core.verdict import Verdict
-from xverify.report import summary
+from xverify.report import decision, summary
 from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
@@ -41,6 +41,8 @@ def render(report: Json) -> str:
     root = Xml.Element("testsuites", name="xverify", time=str(report["run"]["seconds"]))
     for (contract, subject), entries in suites.items():
         suite = Xml.SubElement(root, "testsuite", name=clean(f"{contract} {subject}"), tests=str(len(entries)))
+        if gate is not None:
+            _say_extent(suite, report)
         for entry in entries:
             case = Xml.SubElement(suite, "testcase", classname=clean(f"{contract}.{subject}"), name=clean(_name(entry)))
             findings = [entry] if "verdict" in entry else faults.get((subject, *(entry[name] for name in _KEY)), [])
@@ -48,7 +50,7 @@ def render(report: Json) -> str:
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     if gate is not None and gate["outcome"] == "unable":
-        _say_unable(root, gate)
+        _say_unable(root, report)
     for name in ("tests", "failures", "skipped", *([] if gate is None else ["errors"])):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     Xml.indent(root)
@@ -59,10 +61,25 @@ def _is_fault(finding: Json) -> bool:
     return Verdict(finding["verdict"]).is_fault and not finding["known"] and not summary.on_texts(finding)
 
 
-def _say_unable(root: Xml.Element, gate: Json) -> None:
+def _say_extent(suite: Xml.Element, report: Json) -> None:
+    """Add properties that say what a gate's decision covers."""
+    extent = {
+        "covered": decision.covered(report),
+        "lacks evidence": "; ".join(decision.lacking(report)),
+        "not tested": decision.not_tested(report),
+    }
+    properties = Xml.SubElement(suite, "properties")
+    for name, value in extent.items():
+        if value:
+            Xml.SubElement(properties, "property", name=f"xverify {name}", value=clean(decision.plain(value)))
+
+
+def _say_unable(root: Xml.Element, report: Json) -> None:
     """Add a suite with one case for the whole gate."""
+    gate = report["gate"]
     name = clean(f"gate {gate['target']}")
     suite = Xml.SubElement(root, "testsuite", name=name, tests="1", failures="0", skipped="0", errors="1")
+    _say_extent(suite, report)
     case = Xml.SubElement(suite, "testcase", classname="xverify.gate", name=clean(gate["target"]))
     Xml.SubElement(case, "error", type="unable", message=clean(gate["reason"])).text = clean(gate["reason"])
 

@@ -1,0 +1,111 @@
+"""Calls of large tensors: extents past 65 535 in each position, many blocks, many channels, many rows.
+
+Kernels take other paths for them. A grid of a CUDA launch has at most 65 535 blocks in its second and third direction, indices of
+16 bits wrap, and the last thread's share of a split differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from xverify.contracts.model import Contract
+from xverify.core.call import LEAST_RANK
+from xverify.strategies.structures import Linear, Range, Structure
+from xverify.strategies.walk import ORDINARY, Picks, fits, range_choices, scale_outputs, zero_point_choices
+
+LONG = 65_599
+"""An extent past 65 535. Neither it nor its small multiples are whole numbers of vectors, and no thread's share is."""
+
+MANY = 262_157
+"""A number of rows past 262 144. Such a tensor also has more than 2^18 elements."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The granularity, shape, axis and block size of a large call."""
+
+    granularity: str
+    shape: tuple[int, ...]
+    axis: int = 0
+    """Counted from the front. It means nothing per tensor."""
+    block_size: int = 0
+
+
+KINDS = (
+    Kind("per_tensor", (LONG,)),
+    Kind("per_axis", (LONG, 3), axis=1),
+    Kind("blocked", (LONG, 3), axis=1, block_size=2),
+    Kind("per_tensor", (LONG, 3)),
+    Kind("per_axis", (2, LONG), axis=1),
+    Kind("blocked", (1, 2 * LONG + 1), axis=1, block_size=2),
+    Kind("per_tensor", (MANY, 2)),
+    Kind("per_axis", (MANY, 2), axis=1),
+    Kind("blocked", (MANY, 2), axis=1, block_size=2),
+    Kind("per_tensor", (3, LONG)),
+    Kind("per_axis", (LONG, 2), axis=0),
+    Kind("blocked", (2 * LONG + 1, 1), axis=0, block_size=2),
+    Kind("per_tensor", (LONG, 2, 1)),
+    Kind("per_axis", (LONG, 1, 2), axis=0),
+    Kind("blocked", (LONG, 1, 3), axis=2, block_size=2),
+    Kind("per_axis", (3, LONG), axis=0),
+    Kind("blocked", (3, LONG), axis=0, block_size=2),
+    Kind("per_axis", (2, LONG, 1), axis=0),
+    Kind("blocked", (2 * LONG + 1, 1, 1), axis=0, block_size=2),
+    Kind("per_axis", (LONG, 2, 1), axis=1),
+    Kind("blocked", (2, LONG), axis=1, block_size=32),
+)
+"""Every kind of large call.
+
+Last, second-last and third-last extents are long, for each granularity. So are the numbers of channels, of blocks along each
+axis, and of rows of a blocked scale.
+"""
+
+CONTIGUOUS, ELSEWHERE = ("C",), ("row-slice", "permuted", "F", "strided", "reversed")
+"""Layouts of the two calls of each kind: without gaps in C order, and any other. The largest kinds have the first only."""
+
+
+def large_structures(contract: Contract) -> Iterator[Structure]:
+    """Every kind of large call in two layouts.
+
+    The types of x take turns, since such a call costs as much as 20 others.
+    """
+    domain = contract.domain
+    types = domain.x_dtypes
+    turns = enumerate(product(KINDS, domain.modes or ("",)))
+    kinds = [(number, kind, mode) for number, (kind, mode) in turns if _fits(contract, kind)]
+    for turn, (number, kind, mode) in enumerate(kinds):
+        # With other scales, results would be zero, infinite or NaN, and would hide values that were never computed.
+        every = ((CONTIGUOUS, 0), (ELSEWHERE, (len(types) + 1) // 2))
+        for layouts, first in every if max(kind.shape) < MANY else every[:1]:
+            x_dtype = types[(turn + first) % len(types)]
+            pick = Picks(200_000 + 2 * number + bool(first))
+            layout = pick([name for name in layouts if LEAST_RANK.get(name, 0) <= len(kind.shape)])
+            seed = 300_000 + 2 * number
+            if domain.family == "range":
+                _, _, narrow, out = pick([c for c in range_choices(domain) if c[:2] == (x_dtype, mode)])
+                yield Range(x_dtype, mode, kind.shape, narrow, out, layout, "drawn", seed)
+                continue
+            scale, out = pick(scale_outputs(domain))
+            yield Linear(
+                x_dtype, scale, kind.granularity, kind.shape, pick(zero_point_choices(domain, x_dtype)), out,
+                _axis(contract, kind, pick), kind.block_size, layout, pick(ORDINARY), pick(("random", "middle")), seed,
+                pick(layouts),
+            )  # fmt: skip
+
+
+def _fits(contract: Contract, kind: Kind) -> bool:
+    if contract.domain.family == "range":
+        return kind.granularity == "per_tensor"
+    return kind.granularity in contract.domain.granularities and fits(contract, kind.granularity, kind.shape)
+
+
+def _axis(contract: Contract, kind: Kind, pick: Picks) -> int | None:
+    """The attribute, counted from the front or from the back. None where the edition's own axis is meant."""
+    default = contract.domain.default_axis
+    if kind.granularity == "per_tensor":
+        return None
+    if default is None:
+        return kind.axis
+    return pick((kind.axis, kind.axis - len(kind.shape), *([None] if default == kind.axis else [])))

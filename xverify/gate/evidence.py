@@ -1,0 +1,228 @@
+"""The evidence that a gate needs for a pass: answered, allowed, ordinary calls in each cell that the kernel implements.
+
+A cell needs them in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
+The gate sends further calls to cells that lack evidence after the walk.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xverify.contracts.model import Cell, Contract, Domain
+from xverify.engine.asking import Limit, ask
+from xverify.engine.gate_plan import CHUNK, EVIDENCE
+from xverify.engine.plan import numbered
+from xverify.engine.state import RunState
+from xverify.report.decision import KEY, cells_in_words
+from xverify.report.summary import plural
+from xverify.strategies.ordinary import SHAPES, ordinary_calls
+from xverify.strategies.structures import Linear, build
+from xverify.strategies.walk import cell_structures
+from xverify.verify.ordinary import ENOUGH_RANKS, VECTOR, OrdinaryCalls, together
+from xverify.verify.tally import CellTally
+from xverify.workers.case import Case
+
+PATIENCE = 2.0
+"""Seconds that a call may take after the time for calls is over."""
+
+Tallies = Mapping[Cell, Sequence[CellTally]]
+"""The tallies of a kernel by cell, one for each of its paths."""
+
+_NOT_ALLOWED = "the edition allows none of the calls that were made"
+
+_ONLY = {
+    "empty": "only calls with an empty x were answered",
+    "special": "only calls with zero, infinite or NaN parameters were answered",
+    "constant": "only calls with a single code of x were answered",
+}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Cells that lack the same evidence."""
+
+    cells: tuple[Cell, ...]
+    missing: str
+    """What is missing, as a clause."""
+
+
+def tallies_of(run: RunState, kernel: str) -> Tallies:
+    """The tallies of a kernel's cells with allowed calls."""
+    tallies: dict[Cell, list[CellTally]] = defaultdict(list)
+    for (subject, cell), tally in run.tally.cells.items():
+        if subject.name == kernel and not tally.open:
+            tallies[cell].append(tally)
+    return tallies
+
+
+def cells_of(contract: Contract, within: Domain, answered: Container[Cell] = ()) -> list[Cell]:
+    """The cells of an edition in a domain, each once.
+
+    Args:
+        contract: The edition.
+        within: The domain.
+        answered: Cells that are known. Others cost a call each, which is made but not sent.
+    """
+    cells: dict[Cell, None] = {}
+    for s in cell_structures(replace(contract, domain=within)):
+        if isinstance(s, Linear):
+            out = s.output_dtype or s.scale_dtype
+            usual = Cell(contract.id, s.x_dtype, s.scale_dtype, s.zero_point_dtype, out, s.granularity, "")
+            if usual in answered:
+                cells[usual] = None
+                continue
+            s = replace(s, shape=(2,) if s.granularity == "per_tensor" else (2, 2))
+        # An edition of the user may know the cells of allowed calls only.
+        with suppress(Exception):
+            cells[contract.cell(build(contract, s))] = None
+    return list(cells)
+
+
+def lacks(tallies: Tallies, cells: Sequence[Cell]) -> list[Lack]:
+    """The cells that lack evidence, grouped by what they lack, the largest group first.
+
+    Args:
+        tallies: The tallies of the kernel.
+        cells: The cells that need evidence, unless the kernel does not implement them.
+    """
+    ordinary = {cell: together(tally.ordinary for tally in listed) for cell, listed in tallies.items()}
+    by_kind: dict[tuple[str, str], list[OrdinaryCalls]] = defaultdict(list)
+    for cell, listed in tallies.items():
+        if any(tally.answered for tally in listed):
+            by_kind[cell.contract, cell.granularity].append(ordinary[cell])
+    kinds = {kind: together(parts) for kind, parts in by_kind.items()}
+    by_lack: dict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        missing = _NOT_ALLOWED
+        if cell in tallies:
+            kind = kinds.get((cell.contract, cell.granularity), OrdinaryCalls())
+            missing = _missing(tallies[cell], ordinary[cell], kind)
+        if missing:
+            by_lack[missing].append(cell)
+    return [Lack(tuple(listed), missing) for missing, listed in sorted(by_lack.items(), key=lambda i: -len(i[1]))]
+
+
+def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryCalls) -> str:
+    """The evidence that a cell lacks; "" if it has enough, or if the kernel does not implement it.
+
+    Args:
+        tallies: The tallies of the cell.
+        calls: The ordinary calls of the cell.
+        kind: The ordinary calls of all cells of its granularity that the kernel implements.
+    """
+    answered = sum(tally.answered for tally in tallies)
+    if not answered:
+        return "" if any(tally.unsupported for tally in tallies) else "no call was answered"
+    if not calls.answered:
+        others = [reason for reason, count in calls.others.items() if count]
+        return _ONLY[others[0]] if len(others) == 1 else "no call with ordinary values was answered"
+    if calls.largest <= min(VECTOR, kind.largest_sent - 1):
+        return f"no answered call has more than {VECTOR} elements"
+    # A rank is no loss if the kernel does not implement it in this cell, or in any cell of the granularity.
+    possible = kind.sent.keys() - kind.declared() - calls.declared()
+    if len(calls.answered) < min(ENOUGH_RANKS, len(possible)):
+        rank = min(calls.answered)
+        return f"only calls of rank {rank} were answered, not of rank {_listed(sorted(possible - {rank}))}"
+    return ""
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    words = [str(rank) for rank in ranks]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], limit: Limit) -> None:
+    """Send ordinary calls of the cells that lack evidence, rank after rank.
+
+    Args:
+        run: The run.
+        kernel: The name of the kernel.
+        domains: The tested domain of each edition.
+        limit: Sending ends when it returns True.
+    """
+    for rank in SHAPES:
+        tallies = tallies_of(run, kernel)
+        needed = {name: cells_of(run.contract(name), domain, tallies) for name, domain in domains.items()}
+        lacking = {name: [c for lack in lacks(tallies, cells) for c in lack.cells] for name, cells in needed.items()}
+        if limit() or not any(lacking.values()):
+            return
+        streams = {
+            name: numbered(_batches(run.contract(name), cells, rank), EVIDENCE + (rank << 20))
+            for name, cells in lacking.items()
+            if cells
+        }
+        ask(run, streams, limit, patience=PATIENCE)
+
+
+def _batches(contract: Contract, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
+    batch: list[Case] = []
+    for cell in cells:
+        call = next(ordinary_calls(contract, cell, rank), None)
+        batch += [] if call is None else [Case(call, 0, "evidence")]
+        if len(batch) == CHUNK:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def excused(run: RunState, kernel: str) -> set[Cell]:
+    """The cells with known findings, whose calls the ledger allows the kernel to refuse or to die of."""
+    return {
+        cell
+        for finding in run.findings.sorted()
+        if finding.key.subject == kernel and finding.standing.state == "known"
+        for cell in finding.cells
+    }
+
+
+def evidence_of(run: RunState, kernel: str, domains: Mapping[str, Domain], is_like: bool) -> dict[str, Any]:
+    """The evidence of a run as data, for ``report["gate"]["evidence"]``.
+
+    Args:
+        run: The run.
+        kernel: The name of the kernel.
+        domains: The tested domain of each edition.
+        is_like: True if an implementation stands for the editions. It may refuse whole cells.
+    """
+    tallies, pardoned = tallies_of(run, kernel), excused(run, kernel)
+    every = [cell for name, domain in domains.items() for cell in cells_of(run.contract(name), domain, tallies)]
+    cells = [cell for cell in every if cell not in pardoned and (cell in tallies or not is_like)]
+    everywhere = {_key(cell) for cell in (*tallies, *cells)}
+    return {
+        "allowed_calls": sum(tally.cases for listed in tallies.values() for tally in listed),
+        "answered_calls": sum(tally.answered for listed in tallies.values() for tally in listed),
+        "unsupported_calls": sum(tally.unsupported for listed in tallies.values() for tally in listed),
+        "cells": len(cells),
+        "lacking": [
+            {
+                "cells": len(lack.cells),
+                "where": "; ".join(cells_in_words({_key(cell) for cell in lack.cells}, everywhere)),
+                "missing": lack.missing,
+            }
+            for lack in lacks(tallies, cells)
+        ],
+    }
+
+
+def _key(cell: Cell) -> tuple[str, ...]:
+    return tuple(getattr(cell, field) for field in KEY)
+
+
+def sentence(evidence: Mapping[str, Any]) -> str:
+    """The reason why a gate without enough evidence cannot decide; "" if there is enough."""
+    lacking = evidence["lacking"]
+    if not lacking:
+        return ""
+    count = sum(group["cells"] for group in lacking)
+    first = lacking[0]
+    more = f"; and {plural(len(lacking) - 1, 'other group')}" if len(lacking) > 1 else ""
+    return (
+        f"{count} of {plural(evidence['cells'], 'cell')} {'lacks' if count == 1 else 'lack'} evidence: "
+        f"{first['where']}: {first['missing']}{more}; to leave them out, refuse all of their calls with NotImplementedError, "
+        "or test less (--x-dtypes, --scale-dtypes, --granularity)"
+    )

@@ -1,0 +1,115 @@
+"""Ordinary calls: the allowed calls whose answers are evidence that an implementation computes something.
+
+An ordinary call has a non-empty x with several codes. Its scales are finite and not zero, or its ranges are finite and not
+empty. An implementation may answer thousands of other calls without a single multiplication.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import values
+
+VECTOR = 64
+"""The elements of the longest vector: 512 bits of 8-bit codes. A call beyond it enters the main loop of a kernel."""
+
+ENOUGH_RANKS = 2
+"""The number of ranks that a cell must be answered in."""
+
+MOST_EXAMINED = 4096
+"""The number of codes of x that are compared."""
+
+
+@dataclass(eq=False)
+class OrdinaryCalls:
+    """The ordinary calls of one cell, and the reasons why other answered calls are not ordinary."""
+
+    sent: Counter[int] = field(default_factory=Counter)
+    """Calls that were sent, by rank."""
+    answered: Counter[int] = field(default_factory=Counter)
+    """Calls that gave a tensor, by rank."""
+    unsupported: Counter[int] = field(default_factory=Counter)
+    """Calls that were refused as not implemented, by rank."""
+    largest_sent: int = 0
+    """Elements of the largest call that was sent."""
+    largest: int = 0
+    """Elements of the largest call that gave a tensor."""
+    others: Counter[str] = field(default_factory=Counter)
+    """Answered calls that are not ordinary, by the reason: "empty", "special" or "constant"."""
+
+    @property
+    def enough(self) -> bool:
+        """True if further calls cannot add evidence."""
+        return len(self.answered) >= ENOUGH_RANKS and self.largest > VECTOR
+
+    def observe(self, call: Call, kind: str) -> None:
+        """Count an allowed call.
+
+        Args:
+            call: the call.
+            kind: the kind of its outcome.
+        """
+        if self.enough:
+            return
+        if oddity := oddity_of(call):
+            self.others[oddity] += kind == "tensor"
+            return
+        rank = len(call.data.shape)
+        self.sent[rank] += 1
+        self.largest_sent = max(self.largest_sent, call.values)
+        self.unsupported[rank] += kind == "unsupported"
+        if kind == "tensor":
+            self.answered[rank] += 1
+            self.largest = max(self.largest, call.values)
+
+    def taken(self) -> set[int]:
+        """The ranks of which some call was not refused as not implemented."""
+        return {rank for rank, count in self.sent.items() if count > self.unsupported[rank]}
+
+    def declared(self) -> set[int]:
+        """The ranks that the implementation refuses as not implemented, if it answers most calls of the others."""
+        answered = self.answered.total()
+        refused = sum(self.unsupported[rank] for rank in self.answered)
+        return self.sent.keys() - self.taken() if answered > 1 and answered >= refused else set()
+
+
+def oddity_of(call: Call) -> str:
+    """The reason why an allowed call is not ordinary: "empty", "special" or "constant"; "" for an ordinary call."""
+    if not call.values:
+        return "empty"
+    if not _has_ordinary_parameters(call):
+        return "special"
+    codes = call.data.codes.reshape(-1)[:MOST_EXAMINED]
+    return "" if bool((codes != codes[0]).any()) else "constant"
+
+
+def _has_ordinary_parameters(call: Call) -> bool:
+    """True if all scales are finite and not zero, or all ranges are finite and not empty."""
+    scale = call.tensors.get("scale")
+    if scale is not None:
+        numbers = values(scale.dtype, scale.codes)
+        return bool((np.isfinite(numbers) & (numbers != 0)).all())
+    low, high = (_numbers(call.tensors.get(role)) for role in ("min_range", "max_range"))
+    return bool((np.isfinite(low) & np.isfinite(high) & (low < high)).all())
+
+
+def _numbers(tensor: Tensor | None) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    return np.full((), np.nan) if tensor is None else np.asarray(values(tensor.dtype, tensor.codes), np.float64)
+
+
+def together(parts: Iterable[OrdinaryCalls]) -> OrdinaryCalls:
+    """The ordinary calls of one cell on all paths of an implementation."""
+    whole = OrdinaryCalls()
+    for part in parts:
+        whole.sent += part.sent
+        whole.answered += part.answered
+        whole.unsupported += part.unsupported
+        whole.others += part.others
+        whole.largest_sent = max(whole.largest_sent, part.largest_sent)
+        whole.largest = max(whole.largest, part.largest)
+    return whole
