@@ -217,7 +217,7 @@ def verify_call(
             came.append(run.pool.ask(run.pool.subjects[held.oracle.name][0], call.under(held_to.id)))
         return True
 
-    report = _gate(held, budget=60.0, shrink=False, first=first)
+    report = _gate(held, budget=60.0, check_signature=False, shrink=False, first=first)
     _raise_findings(held, report, decision.failing(report))
     if not came:
         raise NotVerifiedError(_nothing(held, report))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,8 +187,6 @@ def test_a_drop_in_replacement_gives_the_same_bits_and_refuses_the_same(gate):
 
 def test_two_builds_are_compared_with_their_refusals(gate, tmp_path):
     """Both are files of one name. One build refuses zero points as not implemented, which --strict does not have to say."""
-    import shutil
-
     builds = [tmp_path / name / "gate_kernels.py" for name in ("base", "changed")]
     for build in builds:
         build.parent.mkdir()
@@ -197,9 +196,8 @@ def test_two_builds_are_compared_with_their_refusals(gate, tmp_path):
     assert gate.report["gate"]["like"] == "base/gate_kernels.py:sound"
     output = gate(refusing, FINDINGS, "--like", sound)
     (finding,) = gate.failing()
-    assert finding["summary"].endswith(
-        "no_zero_points refuses a call that gate_kernels.py:sound answers (NotImplementedError)"
-    )
+    words = "no_zero_points refuses a call that gate_kernels.py:sound answers (NotImplementedError)"
+    assert words in finding["summary"]
     line = next(line.strip() for line in output.splitlines() if line.strip().startswith("xverify replay"))
     assert gate.run(*shlex.split(line)[1:], code=FINDINGS).startswith("STILL")
     report = ("replay", gate.folder / "report.json", "--kernel", refusing)

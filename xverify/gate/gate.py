@@ -95,7 +95,7 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    kernel = with_signature(options.kernel, texts)
+    kernel = with_signature(options.kernel, texts) if options.check_signature else options.kernel
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:

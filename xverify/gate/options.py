@@ -59,6 +59,9 @@ class GateOptions:
     allow_mixed: bool = False
     fail_fast: bool = False
 
+    check_signature: bool = True
+    """Check that a Python kernel takes the arguments of every call of its editions, before the first call."""
+
     shrink: bool = True
     """Search the smallest call that shows each finding."""
 
