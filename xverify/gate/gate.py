@@ -105,7 +105,8 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    kernel = with_signature(options.kernel if options.threads else without_threads(options.kernel), texts)
+    kernel = options.kernel if options.threads else without_threads(options.kernel)
+    kernel = with_signature(kernel, texts) if options.check_signature else kernel
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
@@ -132,8 +133,10 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         emit,
     )  # fmt: skip
     if options.like is not None:
-        answers.ask = partial(run.pool.ask, run.pool.subjects[options.like.name][0])
-        answers.busy = lambda: bool(run.pool.under_way)
+        name = options.like.name
+        answers.ask = partial(run.pool.ask, run.pool.subjects[name][0])
+        # One that cannot be loaded answers nothing, and the gate ends.
+        answers.busy = lambda: bool(run.pool.under_way) or name in run.pool.failures
     return run
 
 
