@@ -27,17 +27,20 @@ Row = tuple[Value, ...]
 Records = Mapping[Row, Sequence[int]]
 """The number of answered and of refused calls with these properties."""
 
-PATTERNS = 6
+PATTERNS = 4
 """The most patterns of two properties that limits leave out."""
 
-LEAST_REFUSED = 2
-"""The fewest refused calls that make a pattern."""
+COST = 3
+"""The number of refused calls that a restriction must leave out for each value that it names."""
+
+LAST_RESORT_COST = 4
+"""How many times that number a restriction of `LAST_RESORT` costs."""
 
 MOST_VALUES = 12
 """The most values of a property that are tried."""
 
-LAST_RESORT = ("axis from the front", "elements", "last extent", "axis attribute")
-"""Properties that limits name only if the others do not leave out all refused calls."""
+LAST_RESORT = ("axis from the front", "elements", "element count", "last extent", "axis attribute")
+"""Properties that a refusal is seldom due to. Many calls differ in them, so they fit by chance."""
 
 TYPES = ("x type", "scale type", "output type", "granularity")
 """The properties that a domain lists."""
@@ -51,8 +54,8 @@ def row_of(call: Call) -> Row:
 def learnt_limits(records: Records) -> CallLimits:
     """The limits within which calls are answered.
 
-    A property is limited to the values of answered calls if that leaves out refused ones; those that leave out the most come
-    first. Then pairs of values are left out that occur in refused calls only.
+    A restriction leaves out the values of a property, or a pair of values, that occur in refused calls only. The restriction
+    that leaves out the most calls for its number of values comes first, until none is worth its words.
     """
     answered = [row for row, (count, _) in records.items() if count]
     refused = {row: count for row, (answers, count) in records.items() if count and not answers}
@@ -60,39 +63,42 @@ def learnt_limits(records: Records) -> CallLimits:
         return CallLimits()
     taken = [frozenset(row[index] for row in answered) for index in range(len(NAMES))]
     admitted: dict[str, frozenset[Value]] = {}
-    usual, every = [index for index, name in enumerate(NAMES) if name not in LAST_RESORT], list(range(len(NAMES)))
-    while refused:
-        outside = [
-            sum(count for row, count in refused.items() if row[index] not in values and row[index] is not None)
-            for index, values in enumerate(taken)
-        ]
-        index = max(usual, key=lambda i: outside[i])
-        if not outside[index]:
-            if usual == every:
-                break
-            usual = every
-            continue
-        admitted[NAMES[index]] = taken[index] - {None}
-        refused = {row: count for row, count in refused.items() if row[index] in taken[index] or row[index] is None}
-    return CallLimits(tuple(admitted.items()), tuple(_pairs(answered, refused)))
-
-
-def _pairs(answered: Sequence[Row], refused: dict[Row, int]) -> Iterator[Pattern]:
-    """Pairs of values that occur in refused calls only, the most frequent first."""
+    patterns: list[Pattern] = []
     never = _Pairs(answered)
-    for _ in range(PATTERNS):
-        counts: dict[tuple[int, int, Value, Value], int] = {}
-        for row, count in refused.items():
-            for key in never.missing(row):
-                counts[key] = counts.get(key, 0) + count
-        if not counts:
-            return
-        most = max(counts.values())
-        if most < LEAST_REFUSED:
-            return
-        first, second, one, other = next(key for key, count in counts.items() if count == most)
-        yield (NAMES[first], one), (NAMES[second], other)
-        refused = {row: n for row, n in refused.items() if row[first] != one or row[second] != other}
+    everything = range(len(NAMES))
+    indices = [index for index in everything if NAMES[index] not in LAST_RESORT]
+    while refused:
+        gains = {index: _gain(index, taken[index], refused) for index in indices}
+        index = max(indices, key=gains.__getitem__)
+        gain, pair_gain, pair = gains[index], 0.0, None
+        if len(patterns) < PATTERNS and gain < _total(refused) / 2:
+            pair_gain, pair = never.best(refused, indices)
+        if max(gain, pair_gain) <= 0:
+            if len(indices) == len(everything):
+                break
+            indices = list(everything)
+            continue
+        if pair is None or gain >= pair_gain:
+            admitted[NAMES[index]] = taken[index] - {None}
+            refused = {row: n for row, n in refused.items() if row[index] in taken[index] or row[index] is None}
+        else:
+            first, second, one, other = pair
+            patterns.append(((NAMES[first], one), (NAMES[second], other)))
+            refused = {row: n for row, n in refused.items() if row[first] != one or row[second] != other}
+    return CallLimits(tuple(admitted.items()), tuple(patterns))
+
+
+def _total(refused: Mapping[Row, int]) -> int:
+    return sum(refused.values())
+
+
+def _gain(index: int, taken: frozenset[Value], refused: Mapping[Row, int]) -> float:
+    """The number of calls that a restriction to the taken values leaves out, less the cost of its values."""
+    outside = {row: count for row, count in refused.items() if row[index] not in taken and row[index] is not None}
+    if not outside:
+        return 0
+    cost = COST * min(len(taken - {None}), len({row[index] for row in outside}))
+    return _total(outside) - cost * (LAST_RESORT_COST if NAMES[index] in LAST_RESORT else 1)
 
 
 class _Pairs:
@@ -104,7 +110,24 @@ class _Pairs:
         self._met = {(i, j, row[i], row[j]) for row in answered for i, j in self._indices}
         self._single = {(i, row[i]) for row in answered for i in every}
 
-    def missing(self, row: Row) -> Iterator[tuple[int, int, Value, Value]]:
+    def best(
+        self, refused: Mapping[Row, int], indices: Sequence[int]
+    ) -> tuple[float, tuple[int, int, Value, Value] | None]:
+        """The pair that occurs in the most refused calls and in no answered one, and the gain of leaving it out."""
+        counts: dict[tuple[int, int, Value, Value], int] = {}
+        for row, count in refused.items():
+            for key in self._missing(row):
+                if key[0] in indices and key[1] in indices:
+                    counts[key] = counts.get(key, 0) + count
+
+        def gain(key: tuple[int, int, Value, Value]) -> float:
+            resort = NAMES[key[0]] in LAST_RESORT or NAMES[key[1]] in LAST_RESORT
+            return counts[key] - 2 * COST * (LAST_RESORT_COST if resort else 1)
+
+        most = max(counts, key=gain, default=None)
+        return (0.0, None) if most is None else (gain(most), most)
+
+    def _missing(self, row: Row) -> Iterator[tuple[int, int, Value, Value]]:
         """The pairs of a refused call that no answered call has, although each value occurs in answered calls."""
         for i, j in self._indices:
             known = (i, row[i]) in self._single and (j, row[j]) in self._single
@@ -125,12 +148,13 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
     words += [in_words(pattern) for pattern in limits.without]
     if not words and any(count for _, count in records.values()):
         words = ["single calls"] if any(answers for answers, _ in records.values()) else ["every call"]
-    return words[:most] + ([f"{len(words) - most} more kinds"] if len(words) > most else [])
+    more = len(words) - most
+    return words[:most] + ([f"{more} more {'kind' if more == 1 else 'kinds'}"] if more > 0 else [])
 
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:
     """The calls outside a limit: the refused values, or all but the admitted ones if there are many."""
-    short = len(outside) <= 3 and name not in ("elements", "last extent")
+    short = len(outside) <= 3 and name not in ("elements", "element count", "last extent")
     return PROPERTIES[name].words(outside) if short else f"all but {PROPERTIES[name].words(admitted)}"
 
 

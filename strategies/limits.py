@@ -28,8 +28,11 @@ SIZES = (0, 1, 2, 4, 16, 64, 256, 1024, 4096, 65536)
 MOST_FACTOR = 256
 """The largest power of two that the property "last extent" tells apart."""
 
-CHANGED_EXTENT = 4096
-"""Tensors of more elements are not laid out to find out if they are contiguous."""
+LONGEST = 3
+"""The extent to which longer ones are cut to find out if a layout is contiguous. It depends only on which extents are 1."""
+
+MOST_LAID_OUT = 4096
+"""Tensors of more elements are not laid out as "broadcast", whose strides depend on the values."""
 
 
 def granularity_of(call: Call) -> str:
@@ -112,12 +115,9 @@ def is_contiguous(tensor: Tensor) -> bool:
     """True if the elements lie in memory in C order without gaps."""
     if tensor.layout == "C" or tensor.size < 2:
         return True
-    if tensor.layout == "broadcast" or tensor.size > CHANGED_EXTENT:
-        return tensor.layout in _CONTIGUOUS
-    return _is_laid_out_contiguously(tensor.shape, tensor.layout)
-
-
-_CONTIGUOUS = ("C", "offset", "read-only", "misaligned")
+    if tensor.layout == "broadcast":
+        return tensor.size <= MOST_LAID_OUT and bool(tensor.laid_out().flags.c_contiguous)
+    return _is_laid_out_contiguously(tuple(min(extent, LONGEST) for extent in tensor.shape), tensor.layout)
 
 
 @lru_cache(maxsize=4096)
@@ -146,6 +146,11 @@ def _last_factor(call: Call) -> int | None:
     """The largest power of two, up to `MOST_FACTOR`, that divides the last extent."""
     shape = call.data.shape
     return math.gcd(shape[-1], MOST_FACTOR) if shape and shape[-1] else None
+
+
+def _factor(call: Call) -> int | None:
+    """The largest power of two, up to `MOST_FACTOR`, that divides the number of elements."""
+    return math.gcd(call.data.size, MOST_FACTOR) if call.data.size else None
 
 
 def _zero_point(call: Call) -> str:
@@ -230,8 +235,8 @@ def _plain(before: str = "", after: str = "") -> Callable[[frozenset[Value]], st
     return lambda values: before + listed(sorted(map(str, values - {None}))).replace("_", " ") + after
 
 
-def _factors(values: frozenset[Value]) -> str:
-    return f"last extents that are multiples of {min(_numbers(values), default=1)}"
+def _factors(of: str) -> Callable[[frozenset[Value]], str]:
+    return lambda values: f"{of} that are multiples of {min(_numbers(values), default=1)}"
 
 
 def _block_sizes(values: frozenset[Value]) -> str:
@@ -268,7 +273,8 @@ PROPERTIES: Mapping[str, Property] = {
     "aligned": Property(_aligned, _choice("aligned tensors", "misaligned tensors")),
     "writable": Property(_writable, _choice("writable tensors", "read-only tensors")),
     "elements": Property(size_class, _sizes),
-    "last extent": Property(_last_factor, _factors),
+    "element count": Property(_factor, _factors("numbers of elements")),
+    "last extent": Property(_last_factor, _factors("last extents")),
     "axis attribute": Property(_axis_form, _plain("axis attribute ")),
 }
 """The properties by name, in the order in which words name them."""

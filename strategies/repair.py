@@ -527,8 +527,9 @@ def _resized(tensor: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
         return tensor
     codes = tensor.codes
     if tensor.shape != shape:
-        codes = np.resize(codes, shape) if codes.size else np.zeros(shape, codes.dtype)
-        codes = np.ascontiguousarray(codes).reshape(shape).astype(tensor.codes.dtype, copy=False)
+        # Not np.resize, which takes milliseconds to repeat a single code very often.
+        places = np.arange(math.prod(shape)) % max(codes.size, 1)
+        codes = codes.reshape(-1)[places].reshape(shape) if codes.size else np.zeros(shape, codes.dtype)
     return laid_out(tensor.dtype, codes, layout)
 
 
