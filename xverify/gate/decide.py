@@ -93,7 +93,7 @@ def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
             f"the budget of {options.budget:g} s ended before the walk: raise --budget, or test fewer types "
             "(--x-dtypes, --scale-dtypes, --granularity)"
         )
-    return ""
+    return run.impossible
 
 
 def _nothing(tallies: list[CellTally]) -> str:

@@ -26,6 +26,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.huge import ask_huge
 from xverify.gate.largest import ask_for_largest
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
@@ -193,6 +194,8 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         if walked:
             largest = options.contracts[-1]
             ask_for_largest(run, options, largest, supported[largest.id], limit)
+            if options.huge and not run.ended():
+                run.impossible = ask_huge(run, options, largest, supported[largest.id])
         if options.draw is None:
             drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)

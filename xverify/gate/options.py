@@ -56,6 +56,9 @@ class GateOptions:
     allow_mixed: bool = False
     fail_fast: bool = False
 
+    huge: bool = False
+    """Send a call of more than 2^31 elements too."""
+
     shrink: bool = True
     """Search the smallest call that shows each finding."""
 
