@@ -108,7 +108,7 @@ def large_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def largest_structure(contract: Contract, size: int) -> Structure:
-    """A call with that number of elements or a few more, of the first type of x, in the cheapest granularity."""
+    """A call with that number of elements or a few more, in the cheapest type and granularity."""
     domain = contract.domain
     x_dtype = next((name for name in ("int8", "uint8") if name in domain.x_dtypes), domain.x_dtypes[0])
     if domain.family == "range":
@@ -126,7 +126,7 @@ def largest_structure(contract: Contract, size: int) -> Structure:
 
 
 def huge_structure(contract: Contract) -> Structure | None:
-    """A call per tensor of two values, of a type of at most 8 bits and with a narrow output. None if there is none."""
+    """A call per tensor of two values, of at most 8 bits and with a narrow output. None if there is none."""
     domain = contract.domain
     narrow = [name for name in ("int8", "uint8", *domain.x_dtypes) if name in domain.x_dtypes and BITS[name] <= 8]
     if domain.family == "range" or not narrow or "per_tensor" not in domain.granularities:
@@ -136,7 +136,7 @@ def huge_structure(contract: Contract) -> Structure | None:
 
 
 def huge_call(small: Call) -> Call:
-    """The call with each of its two values repeated, so that x has more than 2^31 elements. They need no memory."""
+    """The call with each of its two values repeated to more than 2^31 elements, which need no memory."""
     x = small.data
     tensors = {**small.tensors, "x": replace(x, codes=np.broadcast_to(x.codes, (2, HUGE_ROW)), layout="C")}
     return replace(small, tensors=tensors)

@@ -232,12 +232,14 @@ def runs_of(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarr
 
     Runs after `MOST_RUNS` are counted to the last one that is returned. Memory is needed for the runs only.
     """
+    if not codes.size:
+        return codes.reshape(-1), np.zeros(0, np.int64)
     few = codes
     while few.ndim and few.strides[-1] == 0:
         few = few[..., 0]
-    repeats = codes.size // max(1, few.size)
+    repeats = codes.size // few.size
     flat = few.reshape(-1)
-    starts = [np.zeros(min(1, flat.size), np.int64)]
+    starts = [np.zeros(1, np.int64)]
     left, step = MOST_RUNS - 1, 1 << 22
     for begin in range(0, flat.size - 1, step):
         part = flat[begin : begin + step + 1]

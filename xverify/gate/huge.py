@@ -1,20 +1,23 @@
-"""A call of more than 2^31 elements, which the user asks for with ``--huge``.
+"""Calls of more than 2^31 elements, which the user asks for with ``--huge``.
 
-Indices of 32 bits end there. x is two rows, each of one code, so the call and a right answer are a few bytes between processes.
-The answer is compared block by block. The kernel runs in a process of its own, without the usual limit of memory.
+Indices of 32 bits end there. Such a call is per tensor, and its x has few runs of equal codes. So the call and a right answer
+are a few bytes between processes, and the legal set needs one value of each run. The kernel runs in a process of its own,
+without the usual limit of memory.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Contract, Domain
-from xverify.core.call import BITS, Call, Outcome, encode_call
+from xverify.core.bits import canonical
+from xverify.core.call import BITS, Call, Outcome, encode_call, runs_of
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.verdict import Verdict
 from xverify.engine.coverage import HUGE
@@ -28,6 +31,7 @@ from xverify.verify import verdicts
 from xverify.verify.findings import Discrepancy, Key, Subject
 from xverify.verify.legal import Legal, legal_set
 from xverify.verify.verdicts import Judged
+from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 
 CALL_SECONDS = 600.0
@@ -36,12 +40,26 @@ CALL_SECONDS = 600.0
 SPARE = 1 << 30
 """Bytes that remain for everything else."""
 
-BLOCK = 1 << 22
-"""Values that are compared together."""
+DETAIL = "huge"
+"""The detail of the finding on wrong values."""
+
+_NEEDED = "--huge needs calls per tensor with an x of at most 8 bits, which the kernel or the edition does not have"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The result of a huge call."""
+
+    judged: Judged
+    outcome: Outcome | None = None
+    """The outcome; None if the call was not made."""
+    discrepancy: Discrepancy | None = None
+    impossible: str = ""
+    """A sentence that says why nothing was learnt from the call."""
 
 
 def ask_huge(run: RunState, options: GateOptions, contract: Contract, within: Domain) -> str:
-    """Send a call of more than 2^31 elements, and judge the answer.
+    """Make a call of more than 2^31 elements, and record a wrong answer.
 
     Args:
         run: The run.
@@ -54,29 +72,64 @@ def ask_huge(run: RunState, options: GateOptions, contract: Contract, within: Do
     """
     narrow = replace(contract, domain=within)
     structure = huge_structure(narrow)
-    small = None if structure is None else build(narrow, structure, "huge call")
-    if small is None or contract.judge(small).verdict != "allowed":
-        return (
-            "--huge needs calls per tensor with an x of 8 bits or fewer, which the kernel or the edition does not have"
-        )
-    call, legal = huge_call(small), legal_set(contract, small)
-    missing = missing_memory(run.options.oracles[0], call, legal.dtype)
-    if missing:
-        return missing
+    if structure is None:
+        return _NEEDED
+    call = huge_call(build(narrow, structure, "huge call"))
     kernel = run.pool.subjects[options.kernel.name][0]
-    outcome = _answer(run, options, call.under(contract.asked_as))
-    judged = Judged(contract, call, contract.judge(small), contract.cell(small), None, 0)
+    examined = examine(contract, run.options.oracles[0], kernel, call, options.worker, options.directory / "huge")
+    if not examined.impossible:
+        run.coverage.met[HUGE] += 1
+    if examined.discrepancy is not None and examined.outcome is not None:
+        record(run, examined.discrepancy, kernel, examined.judged, replace(examined.outcome, tensor=None))
+    return examined.impossible
+
+
+def examine(
+    contract: Contract, oracle: Oracle, kernel: Subject, call: Call, worker: MakeWorker, directory: Path
+) -> Examined:
+    """Make a huge call, and compare its answer.
+
+    Args:
+        contract: The edition that judges the call.
+        oracle: The kernel.
+        kernel: The kernel as findings name it.
+        call: A call per tensor. Its x has few runs of equal codes.
+        worker: Makes the worker of the kernel.
+        directory: A folder for the worker's files.
+    """
+    small = replace(call, tensors={**call.tensors, "x": _one_of_each_run(call)})
+    judgement = contract.judge(small)
+    judged = Judged(contract, call, judgement, None, None)
+    if judgement.verdict != "allowed" or contract.cell(small).granularity != "per_tensor":
+        return Examined(judged, impossible=_NEEDED)
+    judged, legal = replace(judged, cell=contract.cell(small)), legal_set(contract, small)
+    if missing := missing_memory(oracle, call, legal.dtype):
+        return Examined(judged, impossible=missing)
+    outcome = _answer(worker(oracle, directory, limits=_LIMITS), call.under(contract.asked_as))
     if outcome.kind == "unsupported":
-        return f"the kernel does not implement the call of --huge: {outcome.error} {outcome.message}".rstrip()
+        why = f"the kernel does not implement the call of --huge: {outcome.error} {outcome.message}".rstrip()
+        return Examined(judged, outcome, impossible=why)
     if outcome.kind in ("crash", "hang"):
         # Nobody knows the memory that a kernel needs, so its end is no finding.
-        first_line = outcome.message.partition("\n")[0]
-        return f"the call of --huge, of {call.values} elements, was not answered: {first_line or outcome.kind}"
-    discrepancy = _discrepancy(judged, kernel, outcome, legal)
-    if discrepancy is not None:
-        record(run, discrepancy, kernel, judged, replace(outcome, tensor=None))
-    run.coverage.met[HUGE] += 1
-    return ""
+        why = outcome.message.partition("\n")[0] or outcome.kind
+        return Examined(judged, outcome, impossible=f"the call of --huge, of {call.values} elements, failed: {why}")
+    return Examined(judged, outcome, _discrepancy(judged, kernel.name, outcome, legal))
+
+
+_LIMITS = Limits(call=CALL_SECONDS, memory=0, resident=1 << 62)
+
+
+def _answer(worker: Any, call: Call) -> Outcome:
+    try:
+        worker.start()
+        outcome: Outcome = worker.ask(encode_call(call))
+        return outcome
+    finally:
+        worker.stop()
+
+
+def _one_of_each_run(call: Call) -> Any:
+    return replace(call.data, codes=runs_of(call.data.codes)[0], layout="C")
 
 
 def missing_memory(kernel: Oracle, call: Call, out_dtype: str) -> str:
@@ -84,14 +137,9 @@ def missing_memory(kernel: Oracle, call: Call, out_dtype: str) -> str:
 
     A Python kernel has x and its result, and a copy of the result is compared. A native kernel has guarded copies of both.
     """
-    copies = (6, 6) if kernel.module.endswith("native_kernel") else (1, 2)
-    needed = call.values * (copies[0] + copies[1] * BITS[out_dtype] // 8) + SPARE
-    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        pass
+    of_x, of_result = (6, 6) if kernel.module.endswith("native_kernel") else (1, 2)
+    needed = call.values * (of_x + of_result * BITS[out_dtype] // 8) + SPARE
+    available = _available()
     if available >= needed:
         return ""
     return (
@@ -100,58 +148,65 @@ def missing_memory(kernel: Oracle, call: Call, out_dtype: str) -> str:
     )
 
 
-def _answer(run: RunState, options: GateOptions, call: Call) -> Outcome:
-    limits = Limits(call=max(CALL_SECONDS, options.limits.call), start=options.limits.start, memory=0, resident=1 << 62)
-    worker = options.worker(run.options.oracles[0], options.directory / "huge", limits=limits)
+def _available() -> int:
+    """Bytes of memory that programs can get without swapping."""
     try:
-        worker.start()
-        return worker.ask(encode_call(call))
-    finally:
-        worker.stop()
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _discrepancy(judged: Judged, kernel: Subject, outcome: Outcome, legal: Legal) -> Discrepancy | None:
+def _discrepancy(judged: Judged, name: str, outcome: Outcome, legal: Legal) -> Discrepancy | None:
     call, got = judged.call, outcome.tensor
     if got is None:
-        return verdicts.rejected(judged, kernel.name, outcome)
-    clause = judged.contract.value_clause(call, None)
-    key = Key(kernel.name, judged.contract.id, Verdict.VIOLATION, clause, "huge")
+        return verdicts.rejected(judged, name, outcome)
+    key = Key(name, judged.contract.id, Verdict.VIOLATION, judged.contract.value_clause(call, None), DETAIL)
     if (got.dtype, got.shape) != (legal.dtype, call.data.shape):
-        words = (
-            f"gives {got.dtype} {list(got.shape)} for {call.values} elements, not {legal.dtype} {list(call.data.shape)}"
-        )
-        return Discrepancy(key, f"{kernel.name} {words}", values=call.values)
-    place, wrong = first_wrong(got.codes, legal)
-    if place is None:
-        noted = verdicts.noted(judged, kernel.name, outcome)
-        return noted[0] if noted else None
-    row, column = divmod(place, got.shape[1])
-    code = int(got.codes[row, column])
-    right = int(legal.distinct[0][row, 0])
-    summary = (
-        f"{kernel.name} gives wrong values in a call of {call.values} elements, which is more than 2^31, first at flat index "
-        f"{place}: {decimal(got.dtype, code)} ({hexadecimal(got.dtype, code)}) instead of {decimal(got.dtype, right)} "
-        f"({hexadecimal(got.dtype, right)})"
+        kinds = (f"{dtype} {list(shape)}" for dtype, shape in ((got.dtype, got.shape), (legal.dtype, call.data.shape)))
+        return Discrepancy(key, f"{name} gives {' instead of '.join(kinds)}", values=call.values)
+    wrong = first_wrong(call.data.codes, got.codes, legal)
+    if wrong is None:
+        return next(iter(verdicts.noted(judged, name, outcome)), None)
+    found, right = (
+        f"{decimal(got.dtype, code)} ({hexadecimal(got.dtype, code)})" for code in (wrong.code, wrong.legal)
     )
-    return Discrepancy(key, summary, values=wrong)
+    summary = (
+        f"{name} gives wrong values in a call of {call.values} elements, first at flat index {wrong.index}: {found} "
+        f"instead of {right}"
+    )
+    return Discrepancy(key, summary, values=wrong.count)
 
 
-def first_wrong(codes: NDArray[Any], legal: Legal) -> tuple[int | None, int]:
-    """The flat index of the first value that no reading gives, and the number of such values.
+@dataclass(frozen=True)
+class Wrong:
+    """The wrong values of a huge result."""
+
+    index: int
+    """The flat index of the first one."""
+    code: int
+    legal: int
+    """A legal code there."""
+    count: int
+
+
+def first_wrong(x: NDArray[Any], y: NDArray[Any], legal: Legal) -> Wrong | None:
+    """The wrong values of a result; None if there is none.
 
     Args:
-        codes: The codes of a result of two rows.
-        legal: The legal set of one value of each row.
+        x: The codes of x.
+        y: The codes of the result.
+        legal: The legal set of one value of each run of x.
     """
-    first: int | None = None
-    count = 0
-    for row, values in enumerate(codes):
-        admitted = [int(distinct[row, 0]) for distinct in legal.distinct]
-        is_constant = values.strides[0] == 0
-        for begin in range(0, 1 if is_constant else len(values), BLOCK):
-            block = values[:1] if is_constant else values[begin : begin + BLOCK]
-            wrong = np.logical_and.reduce([block != code for code in admitted])
-            if wrong.any():
-                first = row * len(values) + begin + int(np.argmax(wrong)) if first is None else first
-                count += len(values) if is_constant else int(wrong.sum())
-    return first, count
+    (_, x_counts), (y_codes, y_counts) = runs_of(x), runs_of(y)
+    y_codes = canonical(y_codes, legal.dtype)
+    x_ends, y_ends = np.cumsum(x_counts), np.cumsum(y_counts)
+    ends = np.union1d(x_ends, y_ends)
+    starts = np.append(0, ends[:-1])
+    of_x, of_y = np.searchsorted(x_ends, starts, "right"), np.searchsorted(y_ends, starts, "right")
+    wrong = np.logical_and.reduce([codes.reshape(-1)[of_x] != y_codes[of_y] for codes in legal.distinct])
+    if not wrong.any():
+        return None
+    first = int(np.argmax(wrong))
+    admitted = legal.distinct[0].reshape(-1)[of_x[first]]
+    return Wrong(int(starts[first]), int(y_codes[of_y[first]]), int(admitted), int((ends - starts)[wrong].sum()))
