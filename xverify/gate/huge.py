@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, Call, Outcome, encode_call, runs_of
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.verdict import Verdict
 from xverify.engine.coverage import HUGE
+from xverify.engine.gate_plan import Scope
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.gate.options import GateOptions
@@ -58,23 +59,24 @@ class Examined:
     """A sentence that says why nothing was learnt from the call."""
 
 
-def ask_huge(run: RunState, options: GateOptions, contract: Contract, within: Domain) -> str:
+def ask_huge(run: RunState, options: GateOptions, contract: Contract, scope: Scope) -> str:
     """Make a call of more than 2^31 elements, and record a wrong answer.
 
     Args:
         run: The run.
         options: Options of the gate.
         contract: The edition of the call.
-        within: The types and granularities that the kernel implements.
+        scope: The calls that the kernel implements.
 
     Returns:
         A sentence that says why the call is impossible; "" if it was answered.
     """
-    narrow = replace(contract, domain=within)
+    narrow = replace(contract, domain=scope.domain)
     structure = huge_structure(narrow)
-    if structure is None:
+    small = None if structure is None else build(narrow, structure, "huge call")
+    if small is None or not scope.admits(contract, small):
         return _NEEDED
-    call = huge_call(build(narrow, structure, "huge call"))
+    call = huge_call(small)
     kernel = run.pool.subjects[options.kernel.name][0]
     examined = examine(contract, run.options.oracles[0], kernel, call, options.worker, options.directory / "huge")
     if not examined.impossible:

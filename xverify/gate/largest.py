@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract
 from xverify.engine.asking import Limit, ask
-from xverify.engine.gate_plan import LARGEST
+from xverify.engine.gate_plan import LARGEST, Scope
 from xverify.engine.plan import numbered
 from xverify.engine.state import RunState
 from xverify.gate.options import GateOptions
@@ -25,23 +25,24 @@ BYTES_PER_VALUE = 64
 """Memory for each element, of a kernel that computes in float64 with a few temporary arrays."""
 
 
-def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, within: Domain, limit: Limit) -> None:
+def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, scope: Scope, limit: Limit) -> None:
     """Send one call of each of `STEPS`, while time and memory allow the next one.
 
     Args:
         run: The run.
         options: Options of the gate.
         contract: The edition of the calls.
-        within: The types and granularities that the kernel implements.
+        scope: The calls that the kernel implements.
         limit: True if no further calls are to be sent.
     """
-    narrow, seconds, before = replace(contract, domain=within), 0.0, STEPS[0]
+    narrow, repair = replace(contract, domain=scope.domain), scope.repair(contract)
+    seconds, before = 0.0, STEPS[0]
     most_seconds = min(SHARE * options.budget, options.limits.call / 2)
     for number, size in enumerate(STEPS):
         if limit() or seconds * size / before > most_seconds or 0 < options.limits.memory < BYTES_PER_VALUE * size:
             return
-        call = build(narrow, largest_structure(narrow, size), f"walk largest {number}")
-        if contract.judge(call).verdict != "allowed":
+        call = repair(build(narrow, largest_structure(narrow, size), f"walk largest {number}"))
+        if call is None:
             return
         began = time.monotonic()
         # No number is divisible by 8, so that none of these calls is repeated.
