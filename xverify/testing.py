@@ -123,7 +123,8 @@ def verify_kernel(
         contract: Id of an edition, a glob pattern, a Python file with editions, or a list of these. The default is the
             newest ONNX edition.
         budget: Time for the whole run: "60s", "2m", or a number of seconds.
-        like: Name of an implementation whose bits the kernel must give, instead of those that the edition allows.
+        like: An implementation whose bits and refusals the kernel must have, instead of those of the edition: a name, or the
+            TARGET of another build.
         x_dtypes: Test only these types of x.
         scale_dtypes: Test only these types of scale.
         granularity: Test only these granularities.
@@ -236,7 +237,7 @@ def verify_call(
             came.append(run.pool.ask(run.pool.subjects[held.oracle.name][0], call.under(held_to.id)))
         return True
 
-    report = _gate(held, budget=60.0, shrink=False, first=first)
+    report = _gate(held, budget=60.0, check_signature=False, shrink=False, first=first)
     _raise_findings(held, report, decision.failing(report))
     if not came:
         raise NotVerifiedError(_nothing(held, report))
@@ -252,6 +253,7 @@ class _Held:
     oracle: Oracle
     contracts: tuple[Contract, ...]
     like: Oracle | None
+    like_target: str
     denormals: Denormals
     strict: bool
     allow_mixed: bool
@@ -278,9 +280,15 @@ def _held(
     taken, left_out = select.taken_by(oracle, named)
     for sentence in (*unread, *left_out):
         warnings.warn(sentence, stacklevel=3)
-    reference = select.oracle_named(like) if like else None
+    reference = select.reference_named(like, oracle) if like else None
+    if reference is not None:
+        taken, not_matched = select.matched_by(reference, taken)
+        for sentence in not_matched:
+            warnings.warn(sentence, stacklevel=3)
+        strict = strict or reference.strict
+        oracle = replace(oracle, strict=strict)
     files = tuple(pattern for pattern in patterns if select.is_file(pattern))
-    return _Held(kernel, oracle, taken, reference, denormals, strict, allow_mixed, files)
+    return _Held(kernel, oracle, taken, reference, like or "", denormals, strict, allow_mixed, files)
 
 
 def _oracle(function: Callable[..., Any]) -> Oracle:
@@ -317,6 +325,7 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 command="xverify.testing",
                 contract_files=held.files,
                 like=held.like,
+                like_target=held.like_target,
                 today=date.today(),
                 budget=budget,
                 denormals=held.denormals,
@@ -382,7 +391,7 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
     built_in = finding["contract"] in editions.ids()
     options = {
         "contract": None if built_in else finding["contract"] if not held.files else held.files[0],
-        "like": report["gate"]["like"],
+        "like": held.like_target,
         "denormals": None if held.denormals == "keep" else held.denormals,
         "strict": held.strict,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,8 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--like",
     "like_name",
-    metavar="ORACLE",
-    help="Require the bits that this implementation gives, instead of those that the edition allows.",
+    metavar="ORACLE|TARGET",
+    help="Require the bits and the refusals of this implementation, or of another build, instead of those of the edition.",
 )
 @click.option("--x-dtypes", metavar="LIST", default="", help="Test only these types of x: int8,uint8.  [default: all]")
 @click.option("--scale-dtypes", metavar="LIST", default="", help="Test only these types of scale.  [default: all]")
@@ -153,9 +154,13 @@ def gate(
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
     held_to, not_taken = select.taken_by(kernel, held_to)
     left_out = (*unread, *not_taken)
+    reference = select.reference_named(like_name, kernel, say) if like_name else None
+    if reference is not None:
+        held_to, not_matched = select.matched_by(reference, held_to)
+        left_out += not_matched
+        kernel = replace(kernel, strict=strict or reference.strict)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
     limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
-    reference = select.oracle_named(like_name, say) if like_name else None
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
@@ -181,6 +186,7 @@ def gate(
         run_id=directory.name,
         command=shlex.join(["xverify", *sys.argv[1:]]),
         like=reference,
+        like_target=like_name or "",
         within=within,
         call_limits=limits,
         values_only=values_only,

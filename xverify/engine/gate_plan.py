@@ -57,7 +57,7 @@ BROKEN_EACH = 60
 START_SECONDS, CELL_SECONDS = 0.5, 0.012
 """Seconds of a walk: before the first verdict, and for each cell. They are half of those measured on two cores."""
 
-WITNESSES, WALK, EVIDENCE, DRAWN = 0, 1 << 20, 1 << 29, 1 << 30
+WITNESSES, WALK, EVIDENCE, LARGEST, DRAWN = 0, 1 << 20, 1 << 29, 3 << 28, 1 << 30
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,17 +43,28 @@ def shrink_findings(state: RunState) -> None:
         shrink_all(state, out_of_time)
 
 
-def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
-    """Shrink every witness while there is time, then send it to the other implementations."""
+def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 0.0) -> None:
+    """Shrink every witness while there is time, then send it to the other implementations.
+
+    Args:
+        state: the run.
+        out_of_time: tells if the search must end.
+        grace: seconds that the first findings get in any case, so that a reader of the first screen sees small calls.
+    """
     findings = in_turn(state.findings.sorted())
     state.emit(ShrinkStarted(len(findings)))
+    least = time.monotonic() + grace
+
+    def really_out_of_time() -> bool:
+        return out_of_time() and (time.monotonic() > least or state.interrupted.is_set())
+
     confirming = Confirming(state)
     try:
         for finding in findings:
             if state.interrupted.is_set():
                 state.complete = False
                 break
-            _shrink(state, finding, out_of_time, confirming)
+            _shrink(state, finding, really_out_of_time, confirming)
     finally:
         confirming.stop()
     for finding in findings:

@@ -27,6 +27,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.largest import ask_for_largest
 from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, learn
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
@@ -47,6 +48,9 @@ PATIENCE = 2.0
 
 SHRINK_SECONDS = 6.0
 """Longest shrinking, in seconds, of a run that stops at the first fault."""
+
+LEAST_SHRINKING = 3.0
+"""Seconds that shrinking gets if the budget is spent already."""
 
 MOST_ANSWERS = 4096
 """Number of remembered answers of the implementation to match: more than are in progress at once."""
@@ -85,7 +89,7 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
                 conclude(run)
             if run.complete and options.shrink:
                 with run.timer.on("shrinking"):
-                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
+                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()), LEAST_SHRINKING)
             result = report(run)
     finally:
         run.pool.stop()
@@ -101,7 +105,8 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    kernel = with_signature(options.kernel if options.threads else without_threads(options.kernel), texts)
+    kernel = options.kernel if options.threads else without_threads(options.kernel)
+    kernel = with_signature(kernel, texts) if options.check_signature else kernel
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
@@ -128,8 +133,10 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         emit,
     )  # fmt: skip
     if options.like is not None:
-        answers.ask = partial(run.pool.ask, run.pool.subjects[options.like.name][0])
-        answers.busy = lambda: bool(run.pool.under_way)
+        name = options.like.name
+        answers.ask = partial(run.pool.ask, run.pool.subjects[name][0])
+        # One that cannot be loaded answers nothing, and the gate ends.
+        answers.busy = lambda: bool(run.pool.under_way) or name in run.pool.failures
     return run
 
 
@@ -199,6 +206,9 @@ def _ask(run: RunState, options: GateOptions) -> bool:
             ask_for_evidence(run, options.kernel.name, _domains(options), limit)
         if options.kernel.name not in run.tally.answering:
             return walked  # a kernel that answers nothing needs no further calls
+        if walked:
+            largest = options.contracts[-1]
+            ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)

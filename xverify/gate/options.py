@@ -42,6 +42,9 @@ class GateOptions:
     like: Oracle | None = None
     """An implementation to match instead of the text, on the calls of the contracts."""
 
+    like_target: str = ""
+    """That implementation as the user named it."""
+
     within: Mapping[str, Domain] = field(default_factory=dict)
     """Narrower domains, by contract."""
 
@@ -65,6 +68,9 @@ class GateOptions:
     denormals: Denormals = "keep"
     allow_mixed: bool = False
     fail_fast: bool = False
+
+    check_signature: bool = True
+    """Check that a Python kernel takes the arguments of every call of its editions, before the first call."""
 
     shrink: bool = True
     """Search the smallest call that shows each finding."""
