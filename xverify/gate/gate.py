@@ -11,6 +11,7 @@ from typing import Any
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call, Outcome
+from xverify.core.near import nearest
 from xverify.engine import equivalences
 from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
@@ -19,7 +20,7 @@ from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import nearest, version_of
+from xverify.engine.select import version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
