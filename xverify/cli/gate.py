@@ -46,6 +46,16 @@ FILE = click.Path(path_type=Path)
     default="",
     help="Test only these: per_tensor,per_axis,blocked.  [default: all]",
 )
+@click.option(
+    "--block-sizes", metavar="LIST", default="", help="Ask only for blocks of these sizes: 32,64.  [default: all]"
+)
+@click.option(
+    "--axes", metavar="LIST", default="", help="Ask only for these axes: 0,1, or -1 for the last.  [default: all]"
+)
+@click.option("--ranks", metavar="LIST", default="", help="Ask only for x of these ranks: 2, or 1-4.  [default: all]")
+@click.option("--contiguous", is_flag=True, help="Ask only for tensors that are contiguous in memory.")
+@click.option("--values-only", is_flag=True, help="Ask only calls that the edition allows, none that must be refused.")
+@click.option("--no-threads", is_flag=True, help="Never call the kernel from several threads at once.")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first fault that is not in the ledger.")
@@ -92,6 +102,12 @@ def gate(
     x_dtypes: str,
     scale_dtypes: str,
     granularity: str,
+    block_sizes: str,
+    axes: str,
+    ranks: str,
+    contiguous: bool,
+    values_only: bool,
+    no_threads: bool,
     budget: str,
     seed: int,
     fail_fast: bool,
@@ -144,6 +160,7 @@ def gate(
         left_out += not_matched
         kernel = replace(kernel, strict=strict or reference.strict)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
+    limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
@@ -171,6 +188,9 @@ def gate(
         like=reference,
         like_target=like_name or "",
         within=within,
+        call_limits=limits,
+        values_only=values_only,
+        threads=not no_threads,
         ledger=ledger,
         ledger_path=str(path),
         today=date.today(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from xverify.environments.installers import Say, unsaid
 from xverify.oracles import all_oracles, answers, installed_version, with_option
 from xverify.oracles.plugin import PATHS, TargetError, distinguished, plugin
 from xverify.oracles.protocol import Oracle
+from xverify.strategies.limits import CallLimits, parsed
 
 RUNS = Path("reports", "runs")
 """The folder of runs, below the current directory."""
@@ -452,3 +453,18 @@ def require_operands(call: Call, contract: Contract) -> None:
         value = call.attributes.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"{name} is {value!r}; expected a whole number")
+
+
+def call_limits(
+    block_sizes: Iterable[object], axes: Iterable[object], ranks: Iterable[object], contiguous: bool
+) -> CallLimits:
+    """The limits that a user states for a kernel. Empty words restrict nothing.
+
+    Raises:
+        UsageError: A word is no number, or no range of ranks.
+    """
+    words = [[str(word).strip() for word in listed if str(word).strip()] for listed in (block_sizes, axes, ranks)]
+    try:
+        return parsed(words[0], words[1], words[2], contiguous)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -12,6 +12,7 @@ from xverify.engine.asking import Limit
 from xverify.engine.state import RunState
 from xverify.gate.ledger import Ledger
 from xverify.oracles.protocol import Oracle
+from xverify.strategies.limits import CallLimits
 from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
@@ -46,6 +47,15 @@ class GateOptions:
 
     within: Mapping[str, Domain] = field(default_factory=dict)
     """Narrower domains, by contract."""
+
+    call_limits: CallLimits = field(default_factory=CallLimits)
+    """Limits of the kernel that the user states. No other call is asked."""
+
+    values_only: bool = False
+    """Ask only calls that the edition allows."""
+
+    threads: bool = True
+    """Make some calls from several threads at once."""
 
     ledger: Ledger = field(default_factory=Ledger)
     ledger_path: str = ""

@@ -182,6 +182,9 @@ def not_tested(report: Json) -> str:
 
 def untested_step(report: Json) -> str:
     """Return the next step for what no call contained."""
+    names = report["coverage"]["trust"]["not_met"]
+    if all("(--" in name for name in names):
+        return "each needs the option that it names"
     if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
         return "raise --budget to test more"
     return "run the gate without --walk-only to test more"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
@@ -214,12 +214,16 @@ class Tally:
             judged = tally.worst[0]
             operands = judged.contract.operands(judged.call)
             groups.append(((subject.name, cell.contract), operands, tally.evidence.others or ()))
-        for (subject, cell, tally), reading in zip(violating, common(groups), strict=True):
+        every = [
+            Explained(reading) if reading is not None else explained(tally.evidence)
+            for (_, _, tally), reading in zip(violating, common(groups), strict=True)
+        ]
+        names = [subject.name for subject, _, _ in violating]
+        for (subject, cell, tally), by in zip(violating, _commonest_mistakes(names, every), strict=True):
             assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            by = Explained(reading) if reading is not None else explained(tally.evidence)
             tally.explained = by
             discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
             if discrepancy is None:
@@ -319,6 +323,27 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _commonest_mistakes(names: Sequence[str], every: Sequence[Explained]) -> list[Explained]:
+    """Choose the indexing mistake that explains most cells of an implementation, where several explain a cell.
+
+    Args:
+        names: the implementation of each cell.
+        every: the explanation of each cell.
+    """
+    cells = Counter(
+        (name, mistake)
+        for name, by in zip(names, every, strict=True)
+        for mistake in {recipe.mistake.name for recipe in by.misreadings}
+    )
+
+    def chosen(name: str, by: Explained) -> Explained:
+        if not by.misreadings:
+            return by
+        return replace(by, recipe=max(by.misreadings, key=lambda recipe: cells[name, recipe.mistake.name]))
+
+    return [chosen(name, by) for name, by in zip(names, every, strict=True)]
 
 
 def _smaller(a: Judged, b: Judged) -> bool:

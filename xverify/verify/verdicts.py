@@ -250,11 +250,13 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """The discrepancy of subnormal results that came out as zeros, if nothing else is wrong."""
+    """The discrepancy of results that are legal if subnormal numbers may be zero, if nothing else is wrong."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
-    by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
+    by_results = judged.legal is None or not (comparison.flushed & ~judged.legal.subnormal).any()
+    words = "flushes subnormal results to zero" if by_results else "takes subnormal inputs for zero"
+    by = Attribution("flush-subnormals", words, count, count)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
     return Discrepancy(key, f"{subject} {by.words}, which no sentence of the text mentions", by, count)
 
