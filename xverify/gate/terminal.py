@@ -15,11 +15,14 @@ from xverify.engine import select
 from xverify.gate.annotations import annotation_lines
 from xverify.report import causes, decision, summary
 from xverify.report.causes import Cause
-from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
+from xverify.report.decision import MOST_ARGUMENT, replay_line
 from xverify.report.summary import Json
 
 MOST_CAUSES = 5
 """Number of causes shown in a terminal, worst first. A log gets all."""
+
+MOST_LINE = 400
+"""Longest call in a command line of a terminal, in characters. A longer one, of a call that was not reduced, hides the rest."""
 
 MOST_CLAUSE = 240
 """Longest quotation of a clause, in characters."""
@@ -100,7 +103,7 @@ def _longest_call(finding: Json, console: Console) -> int:
     """Return the longest call that is printed, in characters. Calls that were not shrunk are long and of little use."""
     if finding["shrunk"] == "not reached":
         return UNSHRUNK_LINE
-    return SHORT_LINE if console.is_terminal else MOST_ARGUMENT
+    return MOST_LINE if console.is_terminal else MOST_ARGUMENT
 
 
 def _cut(quoted: str, identity: str) -> str:
