@@ -166,7 +166,7 @@ _CALLS = itertools.count()
 
 @_stub
 def only_the_first_call(x, scale, zero_point, axis, block_size):
-    """One call for each process, like a kernel that ends with its first use of a device."""
+    """One call for each process, like a kernel that can use its device once."""
     return next(_CALLS) == 0
 
 

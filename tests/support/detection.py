@@ -304,7 +304,7 @@ def table_of_gates(ended: Sequence[Whole], of: int, command: str) -> str:
             "# Whole gates",
             "",
             f"Made by `{command}`: {len(ended)} of {of} gates. A right kernel must pass: exit code 0. A kernel that answers "
-            "almost nothing must not: exit code 3, or 1 if it refuses by an error.",
+            "almost nothing must not: exit code 3, or 1 if it has a fault.",
             "",
             f"Ended as they must: {sum(one.right for one in ended)} of {len(ended)} gates.",
             "",

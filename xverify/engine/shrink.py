@@ -9,7 +9,7 @@ from functools import partial
 
 from xverify import contracts
 from xverify.contracts.model import Contract
-from xverify.core.call import Outcome
+from xverify.core.call import Call, Outcome
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
 from xverify.engine.plan import derived_seed
@@ -19,7 +19,7 @@ from xverify.verify import changes
 from xverify.verify import shrink as shrinking
 from xverify.verify.causes import CauseKey, cause_key, grouped, order_in_cause
 from xverify.verify.editions import by_formula
-from xverify.verify.findings import Finding
+from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 
 _URGENCY = (
@@ -123,7 +123,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
         result = shrinking.shrink(
             finding,
             contract,
-            partial(state.pool.ask, finding.subject),
+            partial(_ask_within, state, contract, finding.subject),
             partial(state.pool.ask, reference) if reference is not None else None,
             seed,
             out_of_time,
@@ -138,6 +138,11 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     finding.shrunk = "minimal" if result.minimal else "not reached"
     _least_optimised(state, finding)
     state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
+
+
+def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Call) -> Outcome:
+    """The outcome of a call; "unasked" outside the limits that the user stated."""
+    return state.pool.ask(subject, call) if state.admits(contract, call) else Outcome("unasked")
 
 
 def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
