@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
@@ -235,12 +237,22 @@ class Tally:
 
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""
+        named = self._recipes_of_wrong_values()
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, discrepancy = tally.mixture
-                recipe = tally.evidence.others[0] if tally.evidence.others else None
+                recipe = _likeliest(tally.evidence.others or (), named[subject.name], judged)
                 whole = verdicts.mixed(judged, subject.name, outcome, None, discrepancy.readings, recipe)
                 yield subject, cell, whole or discrepancy, judged, outcome
+
+    def _recipes_of_wrong_values(self) -> dict[str, list[Reading]]:
+        """For each implementation, the readings that explain the wrong values of its cells. Call it after `violations`."""
+        readings: dict[str, dict[Reading, None]] = defaultdict(dict)
+        for (subject, _), tally in self._ordered():
+            recipe = None if tally.explained is None else tally.explained.recipe
+            if isinstance(recipe, Stepwise):
+                readings[subject.name][recipe] = None
+        return defaultdict(list, {name: list(listed) for name, listed in readings.items()})
 
     def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which subnormal results came out as zeros.
@@ -323,6 +335,14 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _likeliest(others: Sequence[Reading], named: Sequence[Reading], judged: Judged) -> Reading | None:
+    """Choose one of the readings that explain a cell: one that explains wrong values elsewhere, else the simplest."""
+    operands = judged.contract.operands(judged.call)
+    forms = {reading.simplified(operands) for reading in others}
+    elsewhere = (reading for reading in named if reading.simplified(operands) in forms)
+    return next(elsewhere, others[0] if others else None)
 
 
 def _commonest_mistakes(names: Sequence[str], every: Sequence[Explained]) -> list[Explained]:
